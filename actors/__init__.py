@@ -1,0 +1,1 @@
+"""The actors of the daemon, the messages they exchange, and the system they run on."""

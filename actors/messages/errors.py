@@ -1,0 +1,30 @@
+"""What can go wrong with a message.
+
+    MessageError
+    ├── MalformedMessage     bytes that are no message of ours, or one with a field out of its type
+    └── UnsupportedSchema    a message of a newer schema than this process understands
+"""
+
+
+class MessageError(Exception):
+    """Root of this package's errors."""
+
+
+class MalformedMessage(MessageError):
+    """The bytes cannot be decoded; the text names the message type and the field at fault."""
+
+
+class UnsupportedSchema(MessageError):
+    """The message was written by a newer version of evolved.
+
+    Attributes:
+        kind: message type as it stands on the wire.
+        found: schema number of the message.
+        known: highest schema number that this process reads.
+    """
+
+    def __init__(self, kind: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{kind} message has schema {found}, this process reads up to {known}: upgrade it before its peers"
+        )
+        self.kind, self.found, self.known = kind, found, known

@@ -1,0 +1,95 @@
+"""How weights come about: orders to train, candidates, verdicts, what serves, and directives."""
+
+from typing import Literal
+
+import msgspec
+
+from actors.messages.base import Message
+from actors.messages.trajectory import Attributed
+
+Role = Literal["train", "baseline"]
+
+
+class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One attributed trajectory in a batch and why it is there."""
+
+    attributed: Attributed
+    role: Role = "train"
+    """`baseline` members are counted in means and never trained on."""
+    reason: str = ""
+
+
+class BatchOrder(Message, frozen=True, kw_only=True, tag="batch_order"):
+    """The next update: a file of `BatchItem`s (msgpack), by path and digest. The learner alone computes advantages."""
+
+    path: str
+    sha256: str
+    size: int
+    """Bytes."""
+    trajectories: tuple[str, ...]
+    groups: int = 0
+    """Complete sandbox groups among them."""
+    production: int = 0
+    """Trajectories from production among them."""
+    min_version: int = -1
+    created: float = 0.0
+
+
+class FileDigest(msgspec.Struct, frozen=True):
+    """One file of a version directory."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+class Candidate(Message, frozen=True, kw_only=True, tag="candidate"):
+    """A new weight version on disk."""
+
+    version: int
+    parent: int
+    path: str
+    files: tuple[FileDigest, ...]
+    manifest: str
+    """sha256 of manifest.json."""
+    batch_ids: tuple[str, ...] = ()
+    metrics: dict[str, float] = {}
+    created: float = 0.0
+
+
+class Verdict(Message, frozen=True, kw_only=True, tag="verdict"):
+    """What the gate made of a candidate, with every measurement behind it."""
+
+    version: int
+    path: str
+    manifest: str
+    incumbent: int
+    decision: Literal["promote", "reject", "hold"]
+    reason: str
+    measurements: dict[str, float] = {}
+    created: float = 0.0
+    signature: str = ""
+
+
+class Serving(Message, frozen=True, kw_only=True, tag="serving"):
+    """Which engine serves which version since when, and how the swap went."""
+
+    engine: str
+    version: int
+    previous: int
+    path: str
+    result: Literal["started", "swapped", "refused", "rolled_back"]
+    since: float
+    paused_seconds: float = 0.0
+    total_seconds: float = 0.0
+    reason: str = ""
+
+
+class Directive(Message, frozen=True, kw_only=True, tag="directive"):
+    """What the sentinel or an operator orders: stop learning, go on, go back, or look at the tools again."""
+
+    kind: Literal["freeze", "thaw", "rollback", "drift"]
+    reason: str
+    origin: str
+    created: float = 0.0
+    details: dict[str, str] = {}

@@ -1,0 +1,87 @@
+"""What the tap saw: one LLM call, and what somebody later said of it."""
+
+from typing import Literal
+
+import msgspec
+
+from actors.messages.base import Message
+
+
+class VersionSpan(msgspec.Struct, frozen=True):
+    """Response tokens `start <= t < end` were sampled by weight version `version` (-1: the engine did not say)."""
+
+    version: int
+    start: int
+    end: int
+
+
+class Hints(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call says about the trajectory that it belongs to."""
+
+    trajectory_id: str = ""
+    """Explicit: `x-evolved-trajectory` header or `metadata.trajectory_id` of the request."""
+    tool_call_ids: tuple[str, ...] = ()
+    """Tool calls of earlier responses that this request answers."""
+    previous_response_id: str = ""
+    opt_out: bool = False
+    """`x-evolved-opt-out`: the call is counted and stored nowhere."""
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """How the response was sampled; decides whether its log-probs are those of the policy."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    forced: bool = False
+    """A tool choice or a grammar masked the logits."""
+
+
+class Exchange(Message, frozen=True, kw_only=True, tag="exchange"):
+    """One LLM call as the agent saw it.
+
+    `prompt_ids`, `response_ids` are int32 bytes, `logprobs` float32 bytes of the same length as `response_ids`; all
+    empty if the engine gave none.
+    """
+
+    tenant: str = "default"
+    endpoint: str
+    engine: str = ""
+    model: str = ""
+    started: float
+    """Unix seconds when the request had arrived."""
+    duration: float
+    """Seconds from the request's arrival to the last byte of the response."""
+    status: int
+    streamed: bool = False
+    complete: bool = True
+    """False if the client left or the engine broke off: such a call is kept and never trained on."""
+    request: bytes
+    """JSON as the client sent it."""
+    response: bytes
+    """JSON of the response; a stream is merged into the object that the same call without `stream` would give."""
+    response_id: str = ""
+    prompt_ids: bytes = b""
+    response_ids: bytes = b""
+    logprobs: bytes = b""
+    versions: tuple[VersionSpan, ...] = ()
+    sampling: Sampling = Sampling()
+    hints: Hints = Hints()
+    error: str = ""
+    """Why the response could not be read, if so."""
+
+
+class Feedback(Message, frozen=True, kw_only=True, tag="feedback"):
+    """An outcome or a rating, joined by whichever id its sender knows, hours later if need be."""
+
+    received: float
+    """Unix seconds."""
+    tenant: str = "default"
+    trajectory_id: str = ""
+    exchange_id: str = ""
+    response_id: str = ""
+    outcome: float | None = None
+    """0 is failure, 1 is success, between them is partial."""
+    kind: Literal["outcome", "rating", "comment"] = "outcome"
+    final: bool = True
+    """The trajectory is over: it closes at once."""
+    text: str = ""

@@ -1,0 +1,105 @@
+"""A trajectory: what an agent did for one goal, step by step, and the credit that each step got."""
+
+from typing import Literal
+
+import msgspec
+
+from actors.messages.base import Message
+
+Label = Literal["GOOD", "BAD", "ABSTAIN"]
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """A tool call as the model wrote it; `arguments` is a JSON object in text."""
+
+    name: str
+    arguments: str
+    id: str = ""
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One action of the model and what came back."""
+
+    exchange_id: str
+    response_id: str = ""
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    observation: str = ""
+    """Tool results or the next user turn; empty for the last step."""
+    row: int = -1
+    """Index into `Trajectory.rows` of the row that holds this step's tokens, -1 without tokens."""
+
+
+class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One sequence for the trainer: consecutive exchanges whose prompts extend each other exactly, `n` tokens.
+
+    All arrays have length `n`; off the sampled tokens `step` is -1, `logprobs` 0 and `versions` -1.
+    """
+
+    ids: bytes
+    """int32"""
+    step: bytes
+    """int16: which step sampled the token"""
+    logprobs: bytes
+    """float32: of the behaviour policy, nats"""
+    versions: bytes
+    """int32: weight version that sampled the token"""
+    hint: tuple[int, int] = (0, 0)
+    """Half-open span of retrieved experience in the prompt, to be cut out before the gradient."""
+    temperature: float = 1.0
+
+
+class Trajectory(Message, frozen=True, kw_only=True, tag="trajectory"):
+    """An ordered run of steps towards one goal, closed."""
+
+    source: Literal["production", "sandbox", "probe"] = "production"
+    tenant: str = "default"
+    goal: str = ""
+    tools: bytes = b""
+    """JSON of the tool list in the last request."""
+    steps: tuple[Step, ...]
+    rows: tuple[TokenRow, ...] = ()
+    outcome: float | None = None
+    closed_by: Literal["feedback", "idle", "finish", "limit"] = "finish"
+    started: float
+    """Unix seconds."""
+    ended: float
+    trainable: bool = True
+    why_not: str = ""
+    confidence: float = 1.0
+    """How sure the stitching is, 0 to 1."""
+    task_id: str = ""
+    group: str = ""
+    """Trajectories of one group attempt the same task under the same desk: GRPO's baseline."""
+    experience_ids: tuple[str, ...] = ()
+    """Lessons that stood in the prompt; empty means unguided."""
+    min_version: int = -1
+    max_version: int = -1
+
+
+class StepLabel(msgspec.Struct, frozen=True):
+    """The judge's word on one step; ABSTAIN is masked, never guessed."""
+
+    label: Label
+    confidence: float = 1.0
+    reason: str = ""
+
+
+class Attribution(msgspec.Struct, frozen=True, kw_only=True):
+    """Step-level credit of one trajectory, one label a step."""
+
+    labels: tuple[StepLabel, ...]
+    judge: str
+    rubric: str
+    prompt_hash: str = ""
+    tokens: int = 0
+    """LLM tokens that the judgement cost."""
+
+
+class Attributed(Message, frozen=True, kw_only=True, tag="attributed"):
+    """A trajectory with its credit; has the trajectory's id."""
+
+    trajectory: Trajectory
+    attribution: Attribution
+    cluster: str = ""
+    """Which kind of goal this is: goals of one cluster share a running baseline."""

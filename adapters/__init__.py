@@ -1,0 +1,1 @@
+"""The outside world behind small Protocols: engines, judges, embedders, environments, ways in."""

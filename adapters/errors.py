@@ -1,0 +1,56 @@
+"""What can go wrong outside.
+
+    AdapterError
+    ├── EngineError
+    │   ├── EngineUnavailable    no answer, or not yet: try again later
+    │   ├── EngineRejected       the engine understood and said no
+    │   ├── CheckpointRefused    a version directory that must not be loaded
+    │   └── SwapFailed           the pause-to-resume section did not end well
+    ├── EnvironmentFailed        an environment broke down (an agent's wrong call is an observation, not an error)
+    ├── JudgeUnavailable
+    └── EmbedderUnavailable
+"""
+
+
+class AdapterError(Exception):
+    """Root of this package's errors."""
+
+
+class EngineError(AdapterError):
+    """Something about an engine."""
+
+
+class EngineUnavailable(EngineError):
+    """The engine did not answer in time or refused the connection."""
+
+
+class EngineRejected(EngineError):
+    """The engine answered with an error of its own.
+
+    Attributes:
+        status: HTTP status.
+    """
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class CheckpointRefused(EngineError):
+    """Wrong names, shapes or types, missing tensors, numbers that are not finite, or a digest that does not match."""
+
+
+class SwapFailed(EngineError):
+    """A swap was not completed; the engine was resumed with what it had."""
+
+
+class EnvironmentFailed(AdapterError):
+    """The environment itself failed."""
+
+
+class JudgeUnavailable(AdapterError):
+    """The judge did not answer; its steps abstain or the actor waits."""
+
+
+class EmbedderUnavailable(AdapterError):
+    """The embedder did not answer."""
