@@ -1,0 +1,264 @@
+"""The daemon's own HTTP surface: JSON for people and scripts, `/metrics`, and the dashboard. Loopback by default.
+
+    GET  /                      the dashboard
+    GET  /api/status            what runs, what serves, what was counted
+    GET  /api/success           success over time, swaps and gate measurements
+    GET  /api/trajectories      recent trajectories, step by step with their credit (?limit, ?source)
+    GET  /api/trajectories/ID   one, with its lineage: batch, version, verdict, served from and to
+    GET  /api/lessons           experience, with how it fared
+    GET  /api/dead              parked messages with their errors
+    POST /api/dead/ID/retry     put one back on its stream
+    POST /api/freeze, /api/thaw stop learning (serving goes on), go on
+    GET  /metrics               Prometheus
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import anyio
+import hypercorn.config
+import msgspec
+import sniffio
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from actors.gate_statistics import wilson
+from actors.messages import Attributed, Directive, derived_id, new_id
+from actors.store import Store
+from daemon.dashboard import STATIC
+
+
+class ControlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the control API listens."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Other than loopback only behind something that authenticates: it has no keys yet."""
+    port: int = 8090
+    """Port; 0 takes a free one."""
+    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
+    """Host headers that are answered: a page elsewhere cannot reach the API through the reader's browser."""
+
+
+class ActorState(Protocol):
+    """What the supervisor knows of one actor."""
+
+    name: str
+    state: str
+    restarts: int
+    last_error: str
+
+
+class Control:
+    """Answers for the daemon: reads the store, asks the supervisor, sends directives."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        registry: CollectorRegistry,
+        actors: Callable[[], Sequence[Any]],
+        send: Callable[[Directive], Any],
+        retry: Callable[[str], Any],
+        describe: dict[str, Any],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store, self._registry, self._actors = store, registry, actors
+        self._send, self._retry, self._describe, self._clock = send, retry, describe, clock
+        self._started = clock()
+
+    def app(self, allowed_hosts: Sequence[str]) -> Starlette:
+        """The ASGI application."""
+        return Starlette(
+            routes=[
+                Route("/api/status", self.status),
+                Route("/api/success", self.success),
+                Route("/api/trajectories", self.trajectories),
+                Route("/api/trajectories/{id}", self.trajectory),
+                Route("/api/lessons", self.lessons),
+                Route("/api/dead", self.dead),
+                Route("/api/dead/{id}/retry", self.dead_retry, methods=["POST"]),
+                Route("/api/freeze", self.freeze, methods=["POST"]),
+                Route("/api/thaw", self.freeze, methods=["POST"]),
+                Route("/metrics", self.metrics),
+                Mount("/", StaticFiles(directory=STATIC, html=True)),
+            ],
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))],
+        )
+
+    async def status(self, request: Request) -> Response:
+        serving = await self._store.last_serving("serving")
+        candidates = await self._store.candidates(1)
+        batches = await self._store.batches(20)
+        outcomes = await self._store.recent_outcomes(source="production", since=0.0, limit=100)
+        known = [row.outcome for row in outcomes if row.outcome is not None]
+        directives = await self._store.directives(1)
+        solved = sum(outcome >= 0.5 for outcome in known)
+        low, high = wilson(solved, len(known))
+        members = sum(len(batch.trajectories) for batch in batches)
+        return _json(
+            {
+                **self._describe,
+                "uptime_seconds": round(self._clock() - self._started, 1),
+                "frozen": await self._store.frozen(),
+                "serving": None if serving is None else {"version": serving.version, "since": serving.since},
+                "trained": candidates[0].version if candidates else 0,
+                "success": {"rate": solved / len(known) if known else None, "low": low, "high": high, "n": len(known)},
+                "counts": await self._store.counts(),
+                "shares": {
+                    "batches": len(batches),
+                    "production": sum(batch.production for batch in batches) / members if members else 0.0,
+                    "sandbox": 1 - sum(batch.production for batch in batches) / members if members else 0.0,
+                },
+                "last_directive": directives[0] if directives else None,
+                "actors": [msgspec.to_builtins(state) for state in self._actors()],
+            }
+        )
+
+    async def success(self, request: Request) -> Response:
+        """Success of production trajectories in buckets of equal count, oldest first, and what happened meanwhile."""
+        rows = await self._store.recent_outcomes(source="production", since=0.0, limit=int(_number(request, "limit", 2000)))
+        known = [row for row in reversed(rows) if row.outcome is not None]
+        size = max(10, len(known) // 60)
+        points = []
+        for start in range(0, len(known), size):
+            bucket = known[start : start + size]
+            solved = sum((row.outcome or 0.0) >= 0.5 for row in bucket)
+            low, high = wilson(solved, len(bucket))
+            points.append({"time": bucket[-1].ended, "rate": solved / len(bucket), "low": low, "high": high, "n": len(bucket)})
+        servings = await self._store.servings("serving", 200)
+        verdicts = await self._store.verdicts(200)
+        directives = await self._store.directives(50)
+        return _json(
+            {
+                "points": points,
+                "swaps": [
+                    {"time": s.since, "version": s.version, "result": s.result, "paused": s.paused_seconds}
+                    for s in reversed(servings)
+                ],
+                "gate": [
+                    {
+                        "time": v.created,
+                        "version": v.version,
+                        "decision": v.decision,
+                        "reason": v.reason,
+                        "measurements": v.measurements,
+                    }
+                    for v in reversed(verdicts)
+                ],
+                "directives": [{"time": d.created, "kind": d.kind, "reason": d.reason} for d in reversed(directives)],
+            }
+        )
+
+    async def trajectories(self, request: Request) -> Response:
+        source = request.query_params.get("source") or None
+        limit = int(min(200, _number(request, "limit", 20)))
+        found = await self._store.recent_attributed(source=source, limit=limit)
+        return _json([_summary(item) for item in found])
+
+    async def trajectory(self, request: Request) -> Response:
+        key = request.path_params["id"]
+        found = await self._store.trajectory(key)
+        if found is None:
+            return _error(404, f"no trajectory {key}")
+        body = _summary(found) if isinstance(found, Attributed) else {"id": found.id, "goal": found.goal}
+        return _json({**body, "lineage": await self._store.lineage(key)})
+
+    async def lessons(self, request: Request) -> Response:
+        return _json(await self._store.experiences())
+
+    async def dead(self, request: Request) -> Response:
+        return _json(await self._store.dead_letters(100))
+
+    async def dead_retry(self, request: Request) -> Response:
+        key = request.path_params["id"]
+        if not await self._retry(key):
+            return _error(404, f"no parked message {key}")
+        return _json({"retried": key})
+
+    async def freeze(self, request: Request) -> Response:
+        """Freeze or thaw; asks for JSON so that no form on another page can send it."""
+        if request.headers.get("content-type", "").split(";")[0] != "application/json":
+            return _error(415, "send content-type: application/json")
+        try:
+            body = json.loads(await request.body() or b"{}")
+            reason = str(body.get("reason", "by hand"))
+        except (ValueError, AttributeError):
+            return _error(422, 'the body must be a JSON object such as {"reason": "incident 4711"}')
+        kind = "freeze" if request.url.path.endswith("freeze") else "thaw"
+        now = self._clock()
+        directive = Directive(
+            id=derived_id("directive", kind, new_id()), kind=kind, reason=reason, origin="control", created=now
+        )
+        await self._send(directive)
+        return _json({"sent": kind, "reason": reason})
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+
+
+async def serve(app: Starlette, settings: ControlSettings, *, ready: Callable[[], None] = lambda: None) -> None:
+    """Serve `app` until cancelled, on whichever loop this task runs."""
+    config = hypercorn.config.Config()
+    config.bind = [f"{settings.host}:{settings.port}"]
+    config.accesslog = None
+    config.errorlog = None
+    config.graceful_timeout = 1.0
+    if sniffio.current_async_library() == "trio":
+        from hypercorn.trio import serve as run
+    else:
+        from hypercorn.asyncio import serve as run  # type: ignore[assignment]  # same signature, other loop
+    stop = anyio.Event()
+    ready()
+    await run(app, config, shutdown_trigger=stop.wait)  # type: ignore[arg-type]  # hypercorn's ASGI types are narrower
+
+
+def _summary(item: Attributed) -> dict[str, Any]:
+    run = item.trajectory
+    labels = item.attribution.labels
+    return {
+        "id": run.id,
+        "source": run.source,
+        "goal": run.goal,
+        "outcome": run.outcome,
+        "ended": run.ended,
+        "closed_by": run.closed_by,
+        "version": run.max_version,
+        "trainable": run.trainable,
+        "why_not": run.why_not,
+        "guided": bool(run.experience_ids),
+        "cluster": item.cluster,
+        "judge": item.attribution.judge,
+        "steps": [
+            {
+                "action": ", ".join(f"{call.name}({call.arguments})" for call in step.tool_calls) or step.text,
+                "observation": step.observation,
+                "label": labels[number].label if number < len(labels) else "ABSTAIN",
+                "confidence": labels[number].confidence if number < len(labels) else 0.0,
+                "reason": labels[number].reason if number < len(labels) else "",
+            }
+            for number, step in enumerate(run.steps)
+        ],
+    }
+
+
+def _number(request: Request, name: str, default: float) -> float:
+    try:
+        return max(1.0, float(request.query_params.get(name, default)))
+    except ValueError:
+        return default
+
+
+def _json(value: Any) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
+
+
+def _error(status: int, message: str) -> Response:
+    return JSONResponse({"error": {"message": message}}, status_code=status)

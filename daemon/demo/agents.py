@@ -1,0 +1,189 @@
+"""The demo's agents: real clients of the tap, several at a time, with their own desk and no idea of evolved.
+
+Each agent is the `openai` package pointed at the tap. It takes a customer's wish, calls the model, runs the tools on
+its desk, and some seconds after the end tells `/v1/feedback` how it went, naming the last response. Everything that an
+agent saw is written to a journal, so that the demo can count against evolved's own books.
+
+    python -m daemon.demo.agents '{"tap": "http://127.0.0.1:8080", "journal": "agents.jsonl", "seed": 0}'
+
+SIGTERM: the episodes under way are finished, their feedback is sent, and the process ends.
+"""
+
+import json
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+import anyio
+import httpx
+import msgspec
+import openai
+
+from actors.messages import ToolCall
+from adapters.environments import Environment
+from adapters.environments.travel import TravelDesk
+
+
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the agents' process is told on its command line, as JSON."""
+
+    tap: str
+    """Base URL of the tap, without /v1."""
+    journal: str
+    """File to append to, one JSON object a line."""
+    model: str = "desk"
+    seed: int = 0
+    agents: int = 4
+    """How many work at once."""
+    think: float = 0.05
+    """Seconds between a tool's result and the next call, on average."""
+    families: str = "ABC"
+    drift: str = ""
+    """File that says how the desk has drifted; shared with the sandbox."""
+    feedback_delay: float = 1.0
+    """Seconds between the end of an episode and its feedback, on average."""
+    max_steps: int = 10
+    timeout: float = 120.0
+
+
+class Journal:
+    """What the agents saw, line by line, flushed at once: it must survive whatever happens to the rest."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, event: str, **fields: object) -> None:
+        self._out.write(json.dumps({"event": event, "time": time.time(), **fields}) + "\n")
+        self._out.flush()
+
+
+class Agent:
+    """One agent: takes a task, works on it with tools, reports the outcome later."""
+
+    def __init__(
+        self,
+        client: openai.AsyncOpenAI,
+        http: httpx.AsyncClient,
+        desk: Environment,
+        settings: AgentSettings,
+        journal: Journal,
+        rng: random.Random,
+    ) -> None:
+        self._client, self._http, self._desk = client, http, desk
+        self._settings, self._journal, self._rng = settings, journal, rng
+
+    async def work(self, seed: int, reports: anyio.abc.TaskGroup) -> None:
+        """One episode; its feedback is left to `reports`, the agent goes on."""
+        task = self._desk.sample(seed, "train", self._settings.families)
+        episode = await self._desk.reset(task)
+        messages: list[dict[str, Any]] = list(episode.messages)
+        last = ""
+        for _ in range(self._settings.max_steps):
+            try:
+                answer = await self._ask(messages, episode.tools)
+            except openai.OpenAIError as error:
+                self._journal.write("failed", error=f"{type(error).__name__}: {error}"[:300])
+                return
+            last = answer.id
+            self._journal.write("response", id=last)
+            message = answer.choices[0].message
+            calls = [
+                ToolCall(call.function.name, call.function.arguments, call.id)
+                for call in message.tool_calls or []
+                if call.type == "function"
+            ]
+            seen = await episode.step(calls, message.content or "")
+            if seen.done:
+                break
+            messages.append(_assistant(message.content, calls))
+            messages.append({"role": "tool", "content": seen.text, "tool_call_id": calls[0].id if calls else "none"})
+            await anyio.sleep(self._rng.uniform(0.5, 1.5) * self._settings.think)
+        outcome = await episode.evaluate()
+        self._journal.write("episode", response_id=last, outcome=outcome, goal=task.goal)
+        reports.start_soon(self._report, last, outcome)
+
+    async def _ask(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> Any:
+        """The model's answer; every fourth call is streamed, as some of a user's agents will."""
+        request: dict[str, Any] = {
+            "model": self._settings.model,
+            "messages": messages,
+            "tools": tools,
+            "temperature": 1.0,
+            "max_tokens": 48,
+        }
+        if self._rng.random() >= 0.25:
+            return await self._client.chat.completions.create(**request)
+        async with self._client.chat.completions.stream(**request) as stream:
+            return await stream.get_final_completion()
+
+    async def _report(self, response_id: str, outcome: float) -> None:
+        await anyio.sleep(self._rng.uniform(0.5, 1.5) * self._settings.feedback_delay)
+        for attempt in range(5):
+            try:
+                answer = await self._http.post("/v1/feedback", json={"response_id": response_id, "outcome": outcome})
+                if answer.status_code < 500:
+                    self._journal.write("feedback", response_id=response_id, status=answer.status_code)
+                    return
+            except httpx.TransportError:
+                pass
+            await anyio.sleep(0.5 * 2**attempt)
+        self._journal.write("feedback_failed", response_id=response_id)
+
+
+def _assistant(content: str | None, calls: list[ToolCall]) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": content}
+    if calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in calls
+        ]
+    return message
+
+
+async def run(settings: AgentSettings) -> None:
+    """Work until SIGTERM, then finish what is under way."""
+    stopping = anyio.Event()
+    desk = TravelDesk(drift_file=Path(settings.drift) if settings.drift else None)
+    with Path(settings.journal).open("a", encoding="utf-8") as out:
+        journal = Journal(out)
+        async with (
+            openai.AsyncOpenAI(
+                base_url=f"{settings.tap}/v1", api_key="unused", max_retries=0, timeout=settings.timeout
+            ) as client,
+            httpx.AsyncClient(base_url=settings.tap, timeout=10.0) as http,
+            anyio.create_task_group() as reports,
+        ):
+
+            async def one(number: int) -> None:
+                rng = random.Random(f"{settings.seed}-agent-{number}")
+                agent = Agent(client, http, desk, settings, journal, rng)
+                count = 0
+                while not stopping.is_set():
+                    await agent.work(settings.seed * 10_000_000 + number * 100_000 + count, reports)
+                    count += 1
+
+            async def watch(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+                with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                    task_status.started()
+                    async for _ in signals:
+                        stopping.set()
+
+            async with anyio.create_task_group() as workers:
+                await workers.start(watch)
+                async with anyio.create_task_group() as agents:
+                    for number in range(settings.agents):
+                        agents.start_soon(one, number)
+                workers.cancel_scope.cancel()
+        journal.write("ended")
+
+
+def main() -> None:
+    """Entry point: the settings are the only argument."""
+    anyio.run(run, msgspec.json.decode(sys.argv[1], type=AgentSettings), backend_options={"use_uvloop": True})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""What can go wrong when the parts are put together.
+
+    DaemonError
+    ├── ConfigError      a setting that is unknown, of the wrong type, or contradicts another
+    ├── StartFailed      a process of ours did not come up in time
+    └── ControlUnreachable   no daemon answers on the control address
+"""
+
+
+class DaemonError(Exception):
+    """Root of this package's errors; the command line prints its text and exits with 2."""
+
+
+class ConfigError(DaemonError):
+    """Names the setting, what is wrong with it and what to write instead."""
+
+
+class StartFailed(DaemonError):
+    """Names the process and the log file that tells why."""
+
+
+class ControlUnreachable(DaemonError):
+    """`evolved status` and its like found no running daemon."""
