@@ -85,3 +85,4 @@ def _known(table: Mapping[str, Any], kind: type[msgspec.Struct], source: str, pa
         inner = fields[key]
         if isinstance(value, Mapping) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
             _known(value, inner, source, (*path, key))
+

@@ -1,0 +1,199 @@
+"""When is a candidate good enough: intervals for success rates and the decision that follows from them.
+
+The gate compares the candidate with what serves now on the same tasks, and asks for *non-inferiority*: how bad the
+difference could still be, not whether it is significant. A candidate that could be worse by more than the margin is
+held, one that is surely worse is rejected. Intervals are Wilson's and Newcombe's: they stay inside [0, 1] and keep their
+coverage for a few dozen trials near 0 or 1, where the textbook interval collapses to a point.
+
+All functions are pure; rates are shares in [0, 1], confidences are two-sided levels in (0, 1).
+
+Newcombe (1998), "Interval estimation for the difference between independent proportions", method 10, and "Improved
+confidence intervals for the difference between binomial proportions based on paired data", method 10.
+"""
+
+from collections.abc import Sequence
+from math import exp, fsum, sqrt
+from statistics import NormalDist
+from typing import Literal
+
+import msgspec
+
+Decision = Literal["promote", "reject", "hold"]
+
+CONFIDENCE = 0.95
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A difference of two rates with its confidence limits, `low <= estimate <= high`."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class Pairs(msgspec.Struct, frozen=True):
+    """Outcomes of two policies on the same tasks: how often both, only one, or neither solved a task."""
+
+    both: int
+    only_first: int
+    only_second: int
+    neither: int
+
+    @property
+    def total(self) -> int:
+        """Tasks tried by both."""
+        return self.both + self.only_first + self.only_second + self.neither
+
+    @property
+    def first(self) -> int:
+        """Tasks solved by the first."""
+        return self.both + self.only_first
+
+    @property
+    def second(self) -> int:
+        """Tasks solved by the second."""
+        return self.both + self.only_second
+
+    @classmethod
+    def count(cls, first: Sequence[bool], second: Sequence[bool]) -> "Pairs":
+        """Cross-tabulate; both sequences speak of the same tasks in the same order.
+
+        Raises:
+            ValueError: the lengths differ.
+        """
+        table = {(True, True): 0, (True, False): 0, (False, True): 0, (False, False): 0}
+        for pair in zip(first, second, strict=True):
+            table[pair] += 1
+        return cls(table[True, True], table[True, False], table[False, True], table[False, False])
+
+
+def quantile(confidence: float) -> float:
+    """The normal quantile of a two-sided interval, 1.96 for 0.95."""
+    return NormalDist().inv_cdf(0.5 + confidence / 2)
+
+
+def wilson(successes: float, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Wilson's score interval of a success rate; (0, 1) without trials.
+
+    Raises:
+        ValueError: more successes than trials, or a negative count.
+    """
+    if not 0 <= successes <= trials:
+        raise ValueError(f"{successes} successes of {trials} trials")
+    if trials == 0:
+        return 0.0, 1.0
+    z = quantile(confidence)
+    rate = successes / trials
+    scale = 1 + z * z / trials
+    center = (rate + z * z / (2 * trials)) / scale
+    half = z / scale * sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials))
+    return max(0.0, min(rate, center - half)), min(1.0, max(rate, center + half))
+
+
+def _around(first: tuple[int, int], second: tuple[int, int], correlation: float, confidence: float) -> Interval:
+    """Newcombe's interval for rate(first) - rate(second); each is (successes, trials)."""
+    (low1, high1), (low2, high2) = wilson(*first, confidence), wilson(*second, confidence)
+    rate1 = first[0] / first[1] if first[1] else 0.5
+    rate2 = second[0] / second[1] if second[1] else 0.5
+    down1, up1, down2, up2 = rate1 - low1, high1 - rate1, rate2 - low2, high2 - rate2
+    below = down1 * down1 - 2 * correlation * down1 * up2 + up2 * up2
+    above = up1 * up1 - 2 * correlation * up1 * down2 + down2 * down2
+    difference = rate1 - rate2
+    return Interval(
+        difference,
+        max(-1.0, difference - sqrt(max(0.0, below))),
+        min(1.0, difference + sqrt(max(0.0, above))),
+    )
+
+
+def newcombe(first: tuple[int, int], second: tuple[int, int], confidence: float = CONFIDENCE) -> Interval:
+    """Interval of rate(first) - rate(second) for independent samples, each (successes, trials)."""
+    return _around(first, second, 0.0, confidence)
+
+
+def newcombe_paired(pairs: Pairs, confidence: float = CONFIDENCE) -> Interval:
+    """Interval of rate(first) - rate(second) on the same tasks: narrower, the more the two agree."""
+    a, b, c, d = pairs.both, pairs.only_first, pairs.only_second, pairs.neither
+    product = (a + b) * (c + d) * (a + c) * (b + d)
+    correlation = 0.0
+    if product:
+        cross = a * d - b * c
+        if cross > 0:  # continuity correction: chance agreement of few tasks must not narrow the interval
+            cross = max(cross - pairs.total / 2, 0.0)
+        correlation = cross / sqrt(product)
+    return _around((pairs.first, pairs.total), (pairs.second, pairs.total), correlation, confidence)
+
+
+def decide(difference: Interval, margin: float) -> Decision:
+    """Non-inferiority of a candidate whose rate differs by `difference` from what it must match.
+
+    promote: it is not worse by more than `margin` even at the lower limit. reject: even the upper limit is below 0.
+    hold: anything else, more trials are needed.
+    """
+    if difference.low > -margin:
+        return "promote"
+    return "reject" if difference.high < 0 else "hold"
+
+
+def both(first: Decision, second: Decision) -> Decision:
+    """One decision from two comparisons that must both be passed."""
+    if "reject" in (first, second):
+        return "reject"
+    return "hold" if "hold" in (first, second) else "promote"
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """What off-policy evaluation says about candidate minus incumbent."""
+
+    difference: Interval
+    candidate: float
+    """Estimated success of the candidate."""
+    incumbent: float
+    """Estimated success of the incumbent."""
+    effective: float
+    """Effective sample size of the worse of the two weightings, 0 to n."""
+
+
+def replay(
+    outcomes: Sequence[float],
+    candidate: Sequence[float],
+    incumbent: Sequence[float],
+    *,
+    limit: float = 5.0,
+    confidence: float = CONFIDENCE,
+) -> Replay:
+    """Self-normalised, truncated importance sampling on `n` recorded trajectories.
+
+    Args:
+        outcomes: `(n,)` success in [0, 1].
+        candidate, incumbent: `(n,)` log of the policy's probability of the sampled tokens over the behaviour's.
+        limit: weights are cut off here; biases towards the behaviour, bounds what one trajectory can say.
+
+    The interval is the delta method's on the paired influence values, so a trajectory that both policies find equally
+    likely adds nothing to its width; it falls back to the widest interval for fewer than two trajectories.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
+    if not len(outcomes) == len(candidate) == len(incumbent):
+        raise ValueError("one log-ratio an outcome")
+    count = len(outcomes)
+    if count < 2:
+        return Replay(Interval(0.0, -1.0, 1.0), 0.0, 0.0, float(count))
+    ceiling = limit
+    new = [min(exp(min(ratio, 50.0)), ceiling) for ratio in candidate]
+    old = [min(exp(min(ratio, 50.0)), ceiling) for ratio in incumbent]
+    new_total, old_total = fsum(new), fsum(old)
+    if new_total < 1e-9 or old_total < 1e-9:  # one of them would never act like this: nothing can be said
+        return Replay(Interval(0.0, -1.0, 1.0), 0.0, 0.0, 0.0)
+    new_rate = fsum(w * o for w, o in zip(new, outcomes, strict=True)) / new_total
+    old_rate = fsum(w * o for w, o in zip(old, outcomes, strict=True)) / old_total
+    influence = [
+        count * (n / new_total * (o - new_rate) - v / old_total * (o - old_rate))
+        for n, v, o in zip(new, old, outcomes, strict=True)
+    ]
+    error = sqrt(fsum(value * value for value in influence) / (count - 1) / count)
+    half = quantile(confidence) * error
+    gap = new_rate - old_rate
+    effective = min(total * total / fsum(w * w for w in ws) for ws, total in ((new, new_total), (old, old_total)))
+    return Replay(Interval(gap, max(-1.0, gap - half), min(1.0, gap + half)), new_rate, old_rate, effective)

@@ -1,0 +1,23 @@
+"""Which production trajectories are kept for judging weights, never for making them.
+
+Without a sandbox the gate can only ask how a candidate would have fared on real traffic, and an answer from trajectories
+that trained the candidate would flatter it. So a fixed share is set aside by a hash of the trajectory's id: the same
+decision in the curator (which must skip them) and in the gatekeeper (which scores them), in every process, for ever, with
+nothing to store or to agree on.
+"""
+
+import hashlib
+
+SHARE = 0.125
+"""Of production trajectories, by hash."""
+
+_SALT = b"evolved/holdout/1"
+
+
+def held_out(trajectory_id: str, *, share: float = SHARE) -> bool:
+    """Whether the production trajectory `trajectory_id` is set aside for the gate.
+
+    The hash is salted and of its own, so it is independent of any other split by the same id.
+    """
+    digest = hashlib.blake2b(trajectory_id.encode(), digest_size=8, key=_SALT).digest()
+    return int.from_bytes(digest, "big") < share * 2**64

@@ -1,0 +1,65 @@
+"""What can go wrong in the actor system.
+
+    ActorSystemError
+    ├── DependencyUnavailable     judge, engine, database away: the actor waits, nothing is counted as a failure
+    │   └── BusUnavailable        the broker is away or does not answer in time
+    │       └── StreamFull        a stream with discard NEW refused a record: back-pressure
+    ├── BusMisconfigured          no stream has the subject, or a stream or consumer cannot be had as defined
+    ├── PayloadMissing            a record's claim check leads to no file, or to other bytes
+    ├── Stalled                   a supervised task has not shown a sign of life in time
+    ├── Escalated                 a critical task failed more often than its restart policy allows
+    ├── BrokerFailed              the embedded nats-server did not start, or died
+    └── HostCallCancelled         the host loop cancelled a call that nobody here had cancelled
+"""
+
+
+class ActorSystemError(Exception):
+    """Root of this package's errors."""
+
+
+class DependencyUnavailable(ActorSystemError):
+    """Something outside is away for now; to be raised by actors, adapters' callers and the store.
+
+    The runner keeps the batch, waits with backoff and tries again for as long as it takes: an outage never parks a
+    record.
+    """
+
+
+class BusUnavailable(DependencyUnavailable):
+    """The broker cannot be reached or did not confirm in time; the same ids may be published again."""
+
+
+class StreamFull(BusUnavailable):
+    """A stream that discards NEW is at its limit: the publisher keeps its records and tries again later."""
+
+
+class BusMisconfigured(ActorSystemError):
+    """Waiting will not help: unknown subject, overlapping consumers on a work queue, wrong credentials."""
+
+
+class PayloadMissing(ActorSystemError):
+    """The payload that a record points to is gone or is not what was written."""
+
+
+class Stalled(ActorSystemError):
+    """A task went without a heartbeat for longer than its policy allows and was cancelled."""
+
+
+class Escalated(ActorSystemError):
+    """Restarting did not help; the process should end so that its own supervisor starts afresh.
+
+    Attributes:
+        name: the task that gave up. Its last error is `__cause__`.
+    """
+
+    def __init__(self, name: str, restarts: int, window: float) -> None:
+        super().__init__(f"{name} failed {restarts} times within {window:g} s")
+        self.name = name
+
+
+class BrokerFailed(ActorSystemError):
+    """The embedded broker is not running; the text carries the end of its own error output."""
+
+
+class HostCallCancelled(ActorSystemError):
+    """The host loop ended a call by itself, as it does when it is closed underneath us."""

@@ -1,0 +1,63 @@
+"""systemd's notify protocol: a datagram to `$NOTIFY_SOCKET`. Does nothing where nobody listens."""
+
+import socket
+import time
+from collections.abc import Mapping
+
+import structlog
+
+_log = structlog.get_logger(__name__)
+
+
+class Notify:
+    """Tells the service manager that we are ready, alive, reloading or stopping."""
+
+    def __init__(self, address: str = "", watchdog_seconds: float = 0.0) -> None:
+        """
+        Args:
+            address: path of a datagram socket, `@` first if it is abstract; empty for none.
+            watchdog_seconds: how long we may be silent before we are killed; 0 without a watchdog.
+        """
+        self.watchdog_seconds = watchdog_seconds
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self._broken = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "Notify":
+        """As systemd set it up for the process: `NOTIFY_SOCKET`, `WATCHDOG_USEC`."""
+        microseconds = environment.get("WATCHDOG_USEC", "0")
+        return cls(environment.get("NOTIFY_SOCKET", ""), int(microseconds) / 1e6 if microseconds.isdigit() else 0.0)
+
+    def ready(self, status: str = "") -> None:
+        """Started, or done reloading."""
+        self._send("READY=1", *((f"STATUS={status}",) if status else ()))
+
+    def status(self, text: str) -> None:
+        """A line for `systemctl status`."""
+        self._send(f"STATUS={text}")
+
+    def alive(self) -> None:
+        """Feed the watchdog."""
+        self._send("WATCHDOG=1")
+
+    def reloading(self) -> None:
+        """SIGHUP has come; `ready` follows. `notify-reload` units need the time with it."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+
+    def stopping(self) -> None:
+        """Draining."""
+        self._send("STOPPING=1")
+
+    def _send(self, *lines: str) -> None:
+        if not self._address:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
+                sender.sendto("\n".join(lines).encode(), self._address)
+            self._broken = False
+        except OSError as error:
+            # A missed datagram only matters if it goes on, and then the watchdog acts on it: say it once.
+            if not self._broken:
+                _log.warning("notify_failed", error=str(error))
+            self._broken = True

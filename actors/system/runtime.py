@@ -1,0 +1,142 @@
+"""Where actors run: trio as a guest on an asyncio (uvloop) host loop, in one thread.
+
+nats-py and other asyncio-only libraries live on the host loop, unmodified; actors and their nurseries run in trio and
+call over through a `Host`. `backend="asyncio"` runs all of it on the host loop: the same code, because actors are
+written to anyio. Facts and figures: a crossing costs about 100 us, so what crosses are batches.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar
+
+import anyio
+import outcome
+import trio
+import uvloop
+
+from actors.system.errors import HostCallCancelled
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Backend = Literal["trio-guest", "asyncio"]
+
+
+class Host(Protocol):
+    """Calls over to the host loop."""
+
+    async def __call__(self, afn: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Await `afn(*args, **kwargs)` on the host loop.
+
+        Cancelling the caller cancels the call, and the caller goes on only when the call has really ended: nothing
+        runs on behind its back.
+
+        Raises:
+            HostCallCancelled: the host ended the call by itself.
+        """
+        ...
+
+
+class GuestHost:
+    """`Host` for a trio guest task."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    async def __call__(self, afn: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        # A cancelled caller must not start anything: without this the call would be made and thrown away.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        guest = trio.lowlevel.current_task()
+        call = self._loop.create_task(afn(*args, **kwargs))
+        cancelled_by: Callable[[], BaseException] | None = None
+
+        def done(finished: asyncio.Task[T]) -> None:
+            result: outcome.Outcome[T]
+            if finished.cancelled():
+                result = outcome.Error(cancelled_by() if cancelled_by else HostCallCancelled("host loop closing"))
+            elif (error := finished.exception()) is not None:
+                result = outcome.Error(error)
+            else:
+                result = outcome.Value(finished.result())
+            trio.lowlevel.reschedule(guest, result)
+
+        def abort(raise_cancel: Callable[[], Any]) -> trio.lowlevel.Abort:
+            nonlocal cancelled_by
+
+            def cancellation() -> BaseException:
+                try:
+                    raise_cancel()
+                except BaseException as error:
+                    return error
+                raise AssertionError("trio's raise_cancel did not raise")
+
+            cancelled_by = cancellation
+            call.cancel()
+            # FAILED: trio leaves the task asleep until `done` reports what became of the call.
+            return trio.lowlevel.Abort.FAILED
+
+        call.add_done_callback(done)
+        return await trio.lowlevel.wait_task_rescheduled(abort)
+
+
+class SameLoopHost:
+    """`Host` where actors run on the host loop themselves."""
+
+    async def __call__(self, afn: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        # A task of its own: anyio would otherwise cancel the call again at each await of its clean-up.
+        call = asyncio.get_running_loop().create_task(afn(*args, **kwargs))
+        try:
+            await asyncio.wait({call})
+        except asyncio.CancelledError:
+            call.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({call})
+            if not call.cancelled():
+                call.exception()
+            raise
+        if call.cancelled():
+            raise HostCallCancelled("host loop closing")
+        return call.result()
+
+
+def run(main: Callable[[Host], Awaitable[T]], *, backend: Backend = "trio-guest", uvloop_host: bool = True) -> T:
+    """Run `await main(host)` to its end and return what it returns.
+
+    Args:
+        main: gets the `Host` to reach asyncio-only libraries with.
+        backend: "trio-guest", or "asyncio" to do without trio.
+        uvloop_host: False takes asyncio's own loop, for platforms without uvloop.
+    """
+    hosted = _guest(main) if backend == "trio-guest" else _same_loop(main)
+    return uvloop.run(hosted) if uvloop_host else asyncio.run(hosted)
+
+
+async def _same_loop(main: Callable[[Host], Awaitable[T]]) -> T:
+    return await main(SameLoopHost())
+
+
+async def _guest(main: Callable[[Host], Awaitable[T]]) -> T:
+    loop = asyncio.get_running_loop()
+    finished: asyncio.Future[outcome.Outcome[T]] = loop.create_future()
+    scope = trio.CancelScope()
+    host = GuestHost(loop)
+
+    async def guest_main() -> T:
+        with scope:
+            return await main(host)
+        raise HostCallCancelled("the host loop was told to end")
+
+    trio.lowlevel.start_guest_run(
+        guest_main,
+        run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+        run_sync_soon_not_threadsafe=loop.call_soon,
+        done_callback=finished.set_result,
+        host_uses_signal_set_wakeup_fd=True,
+    )
+    try:
+        return (await asyncio.shield(finished)).unwrap()
+    except asyncio.CancelledError:
+        # Ctrl-C outside a supervisor cancels the host's main task. The guest has to unwind before the loop closes
+        # under it.
+        scope.cancel()
+        await asyncio.wait({finished})
+        raise

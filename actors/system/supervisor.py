@@ -1,0 +1,248 @@
+"""The supervisor: starts tasks, restarts the one that fails, gives up in the end, and drains on a signal.
+
+One-for-one: a failing task is restarted alone, after a jittered, growing delay. A critical task that fails more often
+than its policy allows within the window escalates: all is cancelled and `run` raises `Escalated`, so that the service
+manager starts the process afresh. A task without a heartbeat for longer than its stall time is cancelled and restarted;
+one that does not even react to that leaves systemd's watchdog unfed.
+"""
+
+import contextlib
+import random
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import anyio
+import anyio.abc
+import msgspec
+import structlog
+
+from actors.system.errors import Escalated, Stalled
+from actors.system.life import ActorState, Life, Restart, Status, Unit
+from actors.system.notify import Notify
+
+_log = structlog.get_logger(__name__)
+
+
+class SystemState(msgspec.Struct, frozen=True, kw_only=True):
+    """The supervisor at one moment, for `/readyz`, the dashboard and metrics."""
+
+    ready: bool
+    """Every critical task is ready."""
+    draining: bool
+    actors: tuple[ActorState, ...]
+
+
+class Supervisor:
+    """Runs tasks until all have ended, or a signal or `drain` ends them."""
+
+    def __init__(
+        self,
+        *,
+        rng: random.Random,
+        notify: Notify | None = None,
+        drain_seconds: float = 10.0,
+        watch_seconds: float = 1.0,
+        reload: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """
+        Args:
+            rng: for the jitter of restarts.
+            notify: service manager to talk to; None for nobody.
+            drain_seconds: after a drain began, what is still running then is cancelled.
+            watch_seconds: how often heartbeats are looked at; half the watchdog's time if that is less.
+            reload: what SIGHUP asks for. An error in it is logged, and the old state goes on.
+        """
+        self._rng = rng
+        self._notify = notify or Notify()
+        self._drain_seconds = drain_seconds
+        self._watch_seconds = watch_seconds
+        self._reload = reload
+        self._units: dict[str, Unit] = {}
+        self._draining = anyio.Event()
+        self._escalated: Escalated | None = None
+        self._told_ready = False
+        self._tasks: anyio.CancelScope | None = None
+
+    def add(self, name: str, task: Callable[[Life], Awaitable[None]], restart: Restart | None = None) -> None:
+        """Register `task` under a unique `name`, before `run`. Returning ends a task for good; raising restarts it."""
+        if name in self._units:
+            raise ValueError(f"two tasks are named {name!r}")
+        self._units[name] = Unit(name, task, restart or Restart())
+
+    def state(self) -> SystemState:
+        """What every task is at, now."""
+        now = anyio.current_time()
+        units = self._units.values()
+        return SystemState(
+            ready=self._is_ready(),
+            draining=self._draining.is_set(),
+            actors=tuple(unit.state(now) for unit in units),
+        )
+
+    def drain(self) -> None:
+        """Ask every task to finish what it has in hand and return; the rest is cancelled at the deadline."""
+        if self._draining.is_set():
+            return
+        self._notify.stopping()
+        _log.info("draining", seconds=self._drain_seconds)
+        self._draining.set()
+        for unit in self._units.values():
+            unit.interrupt()
+        if self._tasks is not None:
+            self._tasks.deadline = anyio.current_time() + self._drain_seconds
+
+    async def run(self, *, signals: bool = True) -> bool:
+        """Run to the end.
+
+        Args:
+            signals: listen to SIGTERM and SIGINT (drain) and SIGHUP (reload); main thread only.
+
+        Returns:
+            True if every task came to its end by itself, False if the drain deadline cut one off.
+
+        Raises:
+            Escalated: a critical task failed too often.
+        """
+        with anyio.CancelScope() as tasks:
+            self._tasks = tasks
+            async with self._beside(signals), anyio.create_task_group() as group:
+                for unit in self._units.values():
+                    group.start_soon(self._keep, unit, name=unit.name)
+        if self._escalated is not None:
+            raise self._escalated
+        if tasks.cancelled_caught:
+            left = [unit.name for unit in self._units.values() if not unit.ended]
+            _log.warning("drain_deadline_passed", tasks=left)
+        return not tasks.cancelled_caught
+
+    @contextlib.asynccontextmanager
+    async def _beside(self, signals: bool) -> AsyncIterator[None]:
+        with _listening(signals) as received:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._watch)
+                if received is not None:
+                    group.start_soon(self._obey, received)
+                try:
+                    yield
+                finally:
+                    group.cancel_scope.cancel()
+
+    async def _keep(self, unit: Unit) -> None:
+        delay = unit.restart.first_delay
+        failures: list[float] = []
+        while True:
+            began = anyio.current_time()
+            error = await self._once(unit)
+            if error is None:
+                unit.set("ended")
+                return
+            now = anyio.current_time()
+            window = unit.restart.window
+            failures = [at for at in failures if now - at < window] + [now]
+            unit.restarts += 1
+            unit.last_error = f"{type(error).__name__}: {error}"[:500]
+            if len(failures) > unit.restart.max_restarts:
+                unit.set("failed")
+                self._give_up(unit, len(failures), error)
+                return
+            if self._draining.is_set():
+                _log.warning("task_failed_draining", task=unit.name, error=unit.last_error, exc_info=error)
+                unit.set("failed")
+                return
+            if now - began > window:
+                delay = unit.restart.first_delay
+            pause = delay * (0.5 + self._rng.random())
+            delay = min(delay * 2, unit.restart.max_delay)
+            unit.set("backoff")
+            _log.error("task_failed", task=unit.name, error=unit.last_error, restart_in=round(pause, 3), exc_info=error)
+            with unit.interruptible(self._draining):
+                await anyio.sleep(pause)
+            if self._draining.is_set():
+                unit.set("failed")
+                return
+
+    async def _once(self, unit: Unit) -> Exception | None:
+        """One incarnation: None if it returned, its error if it raised."""
+        life = Life(unit, self._draining, self._on_ready)
+        unit.born()
+        try:
+            with anyio.CancelScope() as unit.scope:
+                await unit.task(life)
+                return None
+        except Exception as error:
+            return _innermost(error)
+        finally:
+            unit.scope = None
+        # Only the watch cancels this scope: the drain deadline and escalation cancel one further out.
+        return Stalled(f"no heartbeat for {unit.restart.stall_seconds:g} s")
+
+    def _give_up(self, unit: Unit, failures: int, error: Exception) -> None:
+        _log.error("task_gave_up", task=unit.name, error=unit.last_error, critical=unit.restart.critical)
+        if unit.restart.critical and self._escalated is None and self._tasks is not None:
+            self._escalated = Escalated(unit.name, failures, unit.restart.window)
+            self._escalated.__cause__ = error
+            self._tasks.cancel()
+
+    def _is_ready(self) -> bool:
+        critical = [unit for unit in self._units.values() if unit.restart.critical]
+        return all(unit.status in ("ready", "ended") for unit in critical)
+
+    def _on_ready(self) -> None:
+        if not self._told_ready and self._is_ready():
+            self._told_ready = True
+            self._notify.ready("all critical actors are ready")
+            _log.info("system_ready", tasks=len(self._units))
+
+    async def _watch(self) -> None:
+        watchdog = self._notify.watchdog_seconds
+        every = min(self._watch_seconds, watchdog / 2) if watchdog else self._watch_seconds
+        while True:
+            await anyio.sleep(every)
+            now = anyio.current_time()
+            stuck = False
+            for unit in self._units.values():
+                if not unit.stalled(now):
+                    continue
+                if unit.status != "stalled":
+                    _log.error("task_stalled", task=unit.name, silent=round(now - unit.beat, 1))
+                    unit.set("stalled")
+                    if unit.scope is not None:
+                        unit.scope.cancel()
+                else:
+                    stuck = True
+            if watchdog and not stuck:
+                self._notify.alive()
+
+    async def _obey(self, received: AsyncIterator[signal.Signals]) -> None:
+        async for number in received:
+            if number != signal.SIGHUP:
+                self.drain()
+                continue
+            self._notify.reloading()
+            try:
+                if self._reload is not None:
+                    await self._reload()
+                _log.info("reloaded")
+            except Exception as error:
+                _log.error("reload_failed", error=str(error), exc_info=error)
+            finally:
+                self._notify.ready()
+
+
+@contextlib.contextmanager
+def _listening(signals: bool) -> Iterator[AsyncIterator[signal.Signals] | None]:
+    if not signals:
+        yield None
+        return
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
+        yield received
+
+
+def _innermost(error: Exception) -> Exception:
+    """The error itself where task groups have wrapped it alone."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+__all__ = ["ActorState", "Life", "Restart", "Status", "Supervisor", "SystemState"]

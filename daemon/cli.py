@@ -1,0 +1,221 @@
+"""The command line: `evolved SUBCOMMAND`. Each subcommand imports what it needs when it runs, so that none needs torch
+but those that compute with it."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from daemon.errors import ControlUnreachable, DaemonError
+
+EPILOG = """\
+examples:
+  evolved demo                          the whole circle on this machine, about ten minutes
+  evolved tap --config config.toml      the pass-through in front of your vLLM
+  evolved run --config config.toml      the daemon: actors, store, control API, dashboard
+  evolved learner --config config.toml  the trainer, usually on another node
+  evolved status                        what runs, what serves, how it fares
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the console script; returns the exit status (2: a setting or a start that failed)."""
+    arguments = parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments) or 0)
+    except DaemonError as error:
+        print(f"evolved {arguments.command}: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "transformers"):
+            raise
+        print(
+            f"evolved {arguments.command}: needs {error.name}; install the extra: pip install 'evolved[learner]'",
+            file=sys.stderr,
+        )
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """The argument parser, subcommands and all."""
+    top = argparse.ArgumentParser(
+        prog="evolved",
+        description="Watches production LLM agents, learns from what they do, and swaps a better model into the "
+        "serving vLLM without dropping a request.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="SUBCOMMAND")
+
+    def add(name: str, run: Any, text: str, *, config: bool = True) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(run=run)
+        if config:
+            command.add_argument(
+                "--config", type=Path, metavar="FILE", help="settings in TOML; what it leaves out has its default"
+            )
+            command.add_argument(
+                "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one setting"
+            )
+        return command
+
+    add("tap", _tap, "Pass /v1/* through to the engine and copy what goes by into the spool.")
+    add("run", _run, "Run the daemon: actors, store, control API, dashboard.")
+    add("learner", _learner, "Run the learner: batches in, full weights out. Needs the learner extra.")
+    add("broker", _broker, "Run nats-server with generated credentials, as [broker] says.")
+
+    engine = commands.add_parser(
+        "engine", help="Serve a small model with the part of vLLM's HTTP surface that evolved uses.", add_help=False
+    )
+    engine.add_argument("rest", nargs=argparse.REMAINDER)
+    engine.set_defaults(run=_engine)
+
+    demo = add("demo", _demo, "The closed loop on this machine, with real agents, ending in a table.", config=False)
+    demo.add_argument("--seed", type=int, default=0, help="tasks, sampling and jitter follow from it (0)")
+    demo.add_argument("--drift", action="store_true", help="rename a tool in mid-run and watch it come back")
+    demo.add_argument("--no-experience", action="store_true", help="without lessons in guided rollouts")
+    demo.add_argument("--traffic-only", action="store_true", help="no sandbox: learn from the agents' own traffic")
+    demo.add_argument("--updates", type=int, metavar="N", help="stop after N updates (48; traffic only 120)")
+    demo.add_argument("--minutes", type=float, default=9.0, help="stop learning after this long at the latest (9)")
+    demo.add_argument("--tasks", type=int, default=192, help="held-out tasks per measurement (192)")
+    demo.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    demo.add_argument("--dir", type=Path, metavar="DIR", help="where the run keeps its files (.run/demo-SEED)")
+    demo.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one setting")
+
+    status = add("status", _status, "What runs, what serves, what was counted.")
+    status.add_argument("--json", action="store_true", help="as JSON")
+    for name, text in (("freeze", "Stop learning; serving goes on."), ("thaw", "Go on learning.")):
+        command = add(name, _directive, text)
+        command.add_argument("--reason", default="by hand", help="kept with the directive")
+
+    config = add("config", _config, "Check the settings and print them with their defaults.")
+    config.add_argument("--json", action="store_true", help="as JSON")
+
+    warm = add("warmstart", _warmstart, "Make the demo's warm-start checkpoint from its seed.", config=False)
+    warm.add_argument("--out", type=Path, required=True, help="directory to write")
+    warm.add_argument("--seed", type=int, default=0)
+    return top
+
+
+def _settings(arguments: argparse.Namespace) -> Any:
+    from daemon.config import load
+
+    return load(arguments.config, arguments.set)
+
+
+def _tap(arguments: argparse.Namespace) -> None:
+    from daemon.config import tap_settings
+    from daemon.logs import configure
+    from daemon.tap.server import main as serve
+
+    configure()
+    serve(tap_settings(_settings(arguments)))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from daemon.logs import configure
+    from daemon.service import main as serve
+
+    configure()
+    return serve(_settings(arguments))
+
+
+def _learner(arguments: argparse.Namespace) -> int:
+    from daemon.learner import main as serve
+    from daemon.logs import configure
+
+    configure()
+    return serve(_settings(arguments))
+
+
+def _broker(arguments: argparse.Namespace) -> int:
+    from daemon.broker import main as serve
+    from daemon.logs import configure
+
+    configure()
+    return serve(_settings(arguments))
+
+
+def _engine(arguments: argparse.Namespace) -> int:
+    from adapters.engines.embedded import main as serve
+    from daemon.logs import configure
+
+    configure()
+    return int(serve(arguments.rest) or 0)
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from daemon import toml
+    from daemon.demo.scenario import Options, run
+
+    overrides: dict[str, Any] = {}
+    for text in arguments.set:
+        overrides = toml.merge(overrides, toml.assignment(text))
+    options = Options(
+        directory=(arguments.dir or Path(".run") / f"demo-{arguments.seed}").absolute(),
+        seed=arguments.seed,
+        drift=arguments.drift,
+        traffic_only=arguments.traffic_only,
+        experience=not arguments.no_experience,
+        updates=arguments.updates or (120 if arguments.traffic_only else 48),
+        minutes=arguments.minutes,
+        tasks=arguments.tasks,
+        overrides=overrides,
+    )
+    run(options, Console(), arguments.json)
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from daemon.status import fetch, show
+
+    status = fetch(_settings(arguments).control)
+    if arguments.json:
+        print(json.dumps(status, indent=2))
+    else:
+        show(status)
+    return 0
+
+
+def _directive(arguments: argparse.Namespace) -> int:
+    import httpx
+
+    control = _settings(arguments).control
+    url = f"http://{control.host}:{control.port}/api/{arguments.command}"
+    try:
+        answer = httpx.post(url, json={"reason": arguments.reason}, timeout=10.0)
+        answer.raise_for_status()
+    except httpx.HTTPError as error:
+        raise ControlUnreachable(f"{url}: {error}; is the daemon running, and [control] the same?") from error
+    print(f"{arguments.command}: sent")
+    return 0
+
+
+def _config(arguments: argparse.Namespace) -> int:
+    import msgspec
+    import tomli_w
+
+    settings = msgspec.to_builtins(_settings(arguments))
+    print(json.dumps(settings, indent=2) if arguments.json else tomli_w.dumps(settings))
+    return 0
+
+
+def _warmstart(arguments: argparse.Namespace) -> int:
+    from daemon.warmstart import run
+
+    recipe = run(arguments.out, arguments.seed, lambda text: print(text, flush=True))
+    print(json.dumps(recipe, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    # A child that `python -m daemon.cli` started must not keep its parent's terminal settings.
+    os.umask(0o077)
+    sys.exit(main())

@@ -1,0 +1,287 @@
+"""The demo's story: measure, let the agents work while evolved learns, measure again, settle the accounts.
+
+Three variants of one story. The plain one trains from sandbox groups and production; `drift` renames a tool in mid-run;
+`traffic_only` has no sandbox. In none of them does this module touch the model, the weights or the agents' prompts: it
+starts processes, measures from outside, and in the drift variant changes the desk.
+"""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from adapters.engines.client import EngineClient
+from adapters.environments.travel import Drift, TravelDesk
+from daemon.demo.accounts import Accounts, settle
+from daemon.demo.measure import Success, held_out
+from daemon.demo.view import View
+from daemon.demo.world import World
+
+TRAFFIC_ONLY: dict[str, Any] = {
+    "sandbox": {"environment": ""},
+    "curator": {"groups_per_batch": 0},
+    "learner": {"lr": 5e-4, "mini_batches": 1},
+}
+"""No sandbox, and the learning rate that the prototype bore with one trajectory a prompt."""
+
+NO_EXPERIENCE: dict[str, Any] = {"navigator": {"enabled": False}}
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What `evolved demo` was asked for."""
+
+    directory: Path
+    seed: int = 0
+    drift: bool = False
+    traffic_only: bool = False
+    experience: bool = True
+    updates: int = 48
+    """Stop after this many updates; traffic only: after this many per 8 trajectories."""
+    minutes: float = 9.0
+    """Stop at the latest after this time at work, set-up and measuring not counted."""
+    tasks: int = 192
+    """Held-out tasks per measurement."""
+    overrides: dict[str, Any] = {}
+
+
+class Held(msgspec.Struct, frozen=True):
+    """One measurement on held-out tasks, sampled at T=1 and greedy."""
+
+    sampled: Success
+    greedy: Success
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    before: Held
+    after: Held
+    versions: tuple[int, ...]
+    swaps: int
+    updates: int
+    accounts: Accounts
+    shares: dict[str, float]
+    seconds: float
+    drift: dict[str, float] = {}
+
+
+class Scenario:
+    """Runs one variant; `run()` returns its report."""
+
+    def __init__(self, options: Options, view: View) -> None:
+        self._options, self._view = options, view
+        overrides: dict[str, Any] = {}
+        if options.traffic_only:
+            overrides = TRAFFIC_ONLY
+        elif not options.experience:
+            overrides = NO_EXPERIENCE
+        agents = {"agents": 8, "think": 0.01} if options.traffic_only else {}
+        self.world = World(
+            options.directory, seed=options.seed, overrides={**overrides, **options.overrides}, agents=agents
+        )
+        self._desk = TravelDesk(drift_file=self.world.drift)
+
+    def run(self) -> Report:
+        """The whole story; whatever happens, every process is stopped.
+
+        Raises:
+            StartFailed: a process did not come up, or died too often.
+        """
+        started = time.monotonic()
+        try:
+            self._view.stage("starting broker, engines, tap, daemon and learner")
+            self.world.start()
+            self._view.stage(f"measuring the warm start on {self._options.tasks} held-out tasks")
+            before = self._held_out()
+            self.world.agents.start()
+            drift = self._drift(before) if self._options.drift else self._learn()
+            self._view.stage("agents finish their episodes; the books are brought up to date")
+            self.world.agents.stop(30)
+            self._settle()
+            self._view.stage("measuring what serves now")
+            after = self._held_out()
+            servings = (self.world.get("/api/success") or {}).get("swaps", [])
+            status = self.world.get("/api/status") or {}
+            swapped = [s for s in servings if s["result"] == "swapped"]
+            return Report(
+                before=before,
+                after=after,
+                versions=tuple(s["version"] for s in swapped),
+                swaps=len(swapped),
+                updates=status.get("trained", 0),
+                accounts=settle(self.world.journal, self.world.config.state / "evolved.db"),
+                shares=status.get("shares", {}),
+                seconds=time.monotonic() - started,
+                drift=drift,
+            )
+        finally:
+            self.world.stop()
+
+    def _learn(self) -> dict[str, float]:
+        """Until the updates are done, or the time is up."""
+        updates = self._options.updates
+        self._view.stage(f"agents at work; learning, {updates} updates at most {self._options.minutes:.0f} minutes")
+        self._watch(lambda status: status["trained"] / updates, self._options.minutes * 60)
+        self._last_swap()
+        return {}
+
+    def _drift(self, before: Held) -> dict[str, float]:
+        """Learn, rename a tool under the agents, and watch it come back."""
+        self._learn()
+        self.world.post("/api/thaw", {"reason": "demo: the desk is about to change"})
+        was = self._held_out().sampled.rate
+        self._view.stage(f"held-out success {100 * was:.0f} %; now the desk renames book to buy, nobody is told")
+        Drift(rename={"book": "buy"}).write(self.world.drift)
+        changed = time.monotonic()
+        low = self._held_out().sampled.rate
+        self._view.stage(f"held-out success after the rename: {100 * low:.0f} %")
+        best, version_seen, recovered = low, self._served(), 0.0
+        end = changed + self._options.minutes * 60
+        while time.monotonic() < end:
+            self._watch(lambda status: float(self._served() != version_seen), end - time.monotonic())
+            if self._served() == version_seen:
+                break
+            version_seen = self._served()
+            now = self._held_out().sampled.rate
+            best = max(best, now)
+            self._view.stage(f"v{version_seen} serves: held-out success {100 * now:.0f} %")
+            if now >= was - 0.10:
+                recovered = time.monotonic() - changed
+                best = now
+                break
+        return {"drift_before": was, "drift_low": low, "drift_after": best, "drift_seconds": recovered or -1.0}
+
+    def _watch(self, progress: Callable[[dict[str, Any]], float], seconds: float) -> None:
+        """Keep the processes alive and the person informed until `progress` is 1 or the time is up."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.world.check()
+            status = self.world.get("/api/status")
+            if status is not None:
+                done = progress(status)
+                success = self.world.get("/api/success") or {"points": []}
+                self._view.update(done, status, [point["rate"] for point in success["points"]][-60:])
+                if done >= 1.0:
+                    return
+            time.sleep(1.0)
+
+    def _last_swap(self) -> None:
+        """Stop learning and let the gate and the swapper finish with the newest candidate."""
+        self._view.stage("learning stops; the gate looks at the newest candidate")
+        newest = (self.world.get("/api/status") or {}).get("trained", 0)
+        self._watch(lambda status: float(self._judged(newest)), 30.0)
+        self._watch(lambda status: float(self._served() == self._promoted()), 15.0)
+        self.world.post("/api/freeze", {"reason": "demo: learning is over"})
+
+    def _judged(self, newest: int) -> bool:
+        gate = (self.world.get("/api/success") or {}).get("gate", [])
+        return bool(gate) and gate[-1]["version"] >= newest
+
+    def _promoted(self) -> int:
+        gate = (self.world.get("/api/success") or {}).get("gate", [])
+        return max((entry["version"] for entry in gate if entry["decision"] == "promote"), default=0)
+
+    def _served(self) -> int:
+        status = self.world.get("/api/status") or {}
+        return (status.get("serving") or {}).get("version", 0)
+
+    def _settle(self) -> None:
+        """Wait until the store has what the agents saw, a minute at most; what is missing then counts as lost."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            self.world.check()
+            accounts = settle(self.world.journal, self.world.config.state / "evolved.db")
+            if accounts.lost == 0 and accounts.outcomes >= accounts.episodes:
+                return
+            time.sleep(1.0)
+
+    def _held_out(self) -> Held:
+        async def measure() -> Held:
+            async with EngineClient(self.world.serving_url, name="serving") as engine:
+                arguments = {"families": "ABC", "seed": self._options.seed}
+                sampled = await held_out(engine, self._desk, self._options.tasks, temperature=1.0, **arguments)
+                greedy = await held_out(engine, self._desk, self._options.tasks // 2, temperature=0.0, **arguments)
+                return Held(sampled, greedy)
+
+        return anyio.run(measure)
+
+
+def show(report: Report, options: Options, console: Console) -> None:
+    """The table at the end."""
+    table = Table(title="evolved demo", show_header=True, header_style="bold")
+    for column in ("", "before", "after"):
+        table.add_column(column)
+    table.add_row("held-out success, sampled", str(report.before.sampled), str(report.after.sampled))
+    table.add_row("held-out success, greedy", str(report.before.greedy), str(report.after.greedy))
+    books = report.accounts
+    rows = {
+        "versions served": "v0 → " + " → ".join(f"v{number}" for number in report.versions) if report.versions else "v0",
+        "updates": str(report.updates),
+        "swaps under load": str(report.swaps),
+        "agents' requests": str(books.requests),
+        "failed requests": str(books.failed),
+        "calls lost / doubled": f"{books.lost} / {books.doubled}",
+        "episodes, outcomes joined": f"{books.episodes}, {books.outcomes}",
+        "trained from production / sandbox": f"{100 * report.shares.get('production', 0):.0f} % / "
+        f"{100 * report.shares.get('sandbox', 0):.0f} %",
+        "time": f"{report.seconds:.0f} s",
+    }
+    for name, value in rows.items():
+        table.add_row(name, "", value)
+    if report.drift:
+        figures = report.drift
+        table.add_section()
+        table.add_row("success before the rename", "", f"{100 * figures['drift_before']:.0f} %")
+        table.add_row("right after it", "", f"{100 * figures['drift_low']:.0f} %")
+        seconds = figures["drift_seconds"]
+        table.add_row("in the end", "", f"{100 * figures['drift_after']:.0f} %")
+        table.add_row("recovered after", "", f"{seconds:.0f} s" if seconds >= 0 else "not within the time")
+    console.print(table)
+
+
+def figures(report: Report, options: Options) -> dict[str, Any]:
+    """The JSON that `--json` writes."""
+    books = report.accounts
+    return {
+        "name": "demo-drift" if options.drift else "demo-traffic-only" if options.traffic_only else "demo",
+        "figures": {
+            "success_before": report.before.sampled.rate,
+            "success_after": report.after.sampled.rate,
+            "greedy_before": report.before.greedy.rate,
+            "greedy_after": report.after.greedy.rate,
+            "swaps": report.swaps,
+            "updates": report.updates,
+            "requests": books.requests,
+            "failed": books.failed,
+            "lost": books.lost,
+            "doubled": books.doubled,
+            "production_share": report.shares.get("production", 0.0),
+            "seconds": round(report.seconds, 1),
+            **report.drift,
+        },
+        "machine": {"cores": os.cpu_count(), "machine": platform.machine(), "system": platform.system()},
+        "versions": {"python": platform.python_version(), "evolved": version("evolved"), "torch": version("torch")},
+        "seeds": [options.seed],
+    }
+
+
+def run(options: Options, console: Console, json_path: Path | None) -> Report:
+    """`evolved demo`: run, show, and write the figures."""
+    title = "evolved demo" + (", drift" if options.drift else "") + (", traffic only" if options.traffic_only else "")
+    with View(console, f"{title}, seed {options.seed}") as view:
+        report = Scenario(options, view).run()
+    show(report, options, console)
+    if json_path is not None:
+        json_path.parent.mkdir(parents=True, exist_ok=True)
+        json_path.write_text(json.dumps(figures(report, options), indent=2) + "\n", encoding="utf-8")
+        console.print(f"figures in {json_path}")
+    return report

@@ -1,0 +1,133 @@
+"""One machine, all of evolved: the directory, the configuration and the processes of a demo run."""
+
+import shutil
+import socket
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import tomli_w
+
+from daemon import toml
+from daemon.config import Config, load
+from daemon.demo.agents import AgentSettings
+from daemon.demo.processes import Child, module, wait_until
+
+PROFILE = Path(__file__).parent / "profile.toml"
+WARM_START = Path(__file__).parent / "warmstart"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that are free now; held open together, so they differ."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+class World:
+    """The processes of one demo run in one directory."""
+
+    def __init__(self, directory: Path, *, seed: int, overrides: dict[str, Any], agents: dict[str, Any]) -> None:
+        self.directory = directory
+        if directory.exists():
+            shutil.rmtree(directory)
+        (directory / "logs").mkdir(parents=True)
+        broker, serving, shadow, tap, tap_admin, control, learner = free_ports(7)
+        self.drift = directory / "desk.json"
+        self.journal = directory / "agents.jsonl"
+        here = {
+            "state_dir": str(directory / "state"),
+            "seed": seed,
+            "broker": {"port": broker},
+            "engines": {
+                "serving": {"url": f"http://127.0.0.1:{serving}"},
+                "shadow": {"url": f"http://127.0.0.1:{shadow}"},
+            },
+            "tap": {"port": tap, "upstream": f"http://127.0.0.1:{serving}", "admin_port": tap_admin},
+            "control": {"port": control},
+            "learner": {"metrics_port": learner, "seed": seed, "warm_start": str(WARM_START)},
+            "sandbox": {"options": {"drift_file": str(self.drift)}},
+        }
+        table = toml.merge(toml.merge(toml.read(PROFILE), here), overrides)
+        self.config_path = directory / "config.toml"
+        self.config_path.write_text(tomli_w.dumps(table), encoding="utf-8")
+        self.config: Config = load(self.config_path)
+        self.tap_url = f"http://127.0.0.1:{tap}"
+        self.control_url = f"http://127.0.0.1:{control}"
+        self.serving_url, self.shadow_url = f"http://127.0.0.1:{serving}", f"http://127.0.0.1:{shadow}"
+        settings = AgentSettings(
+            tap=self.tap_url, journal=str(self.journal), seed=seed, drift=str(self.drift), **agents
+        )
+        config = ["--config", str(self.config_path)]
+        self.broker = self._child("broker", module("daemon.cli", "broker", *config))
+        self.serving = self._child("serving", self._engine(serving))
+        self.shadow = self._child("shadow", self._engine(shadow), nice=2)
+        self.tap = self._child("tap", module("daemon.cli", "tap", *config))
+        self.daemon = self._child("daemon", module("daemon.cli", "run", *config))
+        self.learner = self._child("learner", module("daemon.cli", "learner", *config), nice=2)
+        self.agents = self._child("agents", module("daemon.demo.agents", msgspec.json.encode(settings).decode()))
+        self.children = [
+            self.broker, self.serving, self.shadow, self.tap, self.daemon, self.learner, self.agents,
+        ]  # fmt: skip
+
+    def _child(self, name: str, command: list[str], nice: int = 0) -> Child:
+        return Child(name, command, self.directory / "logs" / f"{name}.log", nice=nice)
+
+    def _engine(self, port: int) -> list[str]:
+        return module(
+            "daemon.cli", "engine", "--model", str(WARM_START), "--port", str(port), "--served-model-name", "desk",
+            "--threads", "1", "--dev-mode",
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """Start everything but the agents, and wait until it answers.
+
+        Raises:
+            StartFailed: names the process and its log.
+        """
+        for child in self.children[:-1]:
+            child.start()
+        for child, url in (
+            (self.serving, f"{self.serving_url}/health"),
+            (self.shadow, f"{self.shadow_url}/health"),
+            (self.tap, f"{self.tap_url}/health"),
+            (self.daemon, f"{self.control_url}/api/status"),
+        ):
+            wait_until(lambda url=url: answers(url), child, 90)
+        versions = self.config.state / "versions"
+        wait_until(lambda: (versions / "v000000" / "manifest.json").exists(), self.learner, 90)
+
+    def check(self) -> None:
+        """Start again whatever died."""
+        for child in self.children:
+            child.check()
+
+    def stop(self) -> None:
+        """Agents first, engines and broker last."""
+        for child in (self.agents, self.learner, self.daemon, self.tap, self.shadow, self.serving, self.broker):
+            child.stop()
+
+    def get(self, path: str) -> Any:
+        """What the control API answers, None if it does not."""
+        try:
+            answer = httpx.get(self.control_url + path, timeout=5.0)
+            return answer.json() if answer.status_code == 200 else None
+        except (httpx.TransportError, ValueError):
+            return None
+
+    def post(self, path: str, body: dict[str, Any]) -> bool:
+        try:
+            return httpx.post(self.control_url + path, json=body, timeout=5.0).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+def answers(url: str) -> bool:
+    """Whether GET `url` is answered with 200."""
+    try:
+        return httpx.get(url, timeout=2.0).status_code == 200
+    except httpx.TransportError:
+        return False

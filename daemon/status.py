@@ -1,0 +1,53 @@
+"""`evolved status`: asks the running daemon and prints what a person wants to know first."""
+
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.table import Table
+
+from daemon.control import ControlSettings
+from daemon.errors import ControlUnreachable
+
+
+def fetch(settings: ControlSettings) -> dict[str, Any]:
+    """The daemon's `/api/status`.
+
+    Raises:
+        ControlUnreachable: nobody answers there.
+    """
+    url = f"http://{settings.host}:{settings.port}/api/status"
+    try:
+        answer = httpx.get(url, timeout=5.0)
+        answer.raise_for_status()
+        return dict(answer.json())
+    except (httpx.HTTPError, ValueError) as error:
+        raise ControlUnreachable(
+            f"no daemon at {url} ({error}); start it with `evolved run`, or name its address with "
+            "--set control.port=PORT"
+        ) from error
+
+
+def show(status: dict[str, Any], console: Console | None = None) -> None:
+    """Print `status` as two tables: the figures, and the actors."""
+    console = console or Console()
+    success, serving = status["success"], status["serving"]
+    rate = "–" if success["rate"] is None else f"{100 * success['rate']:.0f} %"
+    figures = Table.grid(padding=(0, 2))
+    figures.add_row("learning", "[red]frozen[/red]" if status["frozen"] else "on")
+    figures.add_row("serving", f"v{serving['version']}" if serving else "as the engine started")
+    figures.add_row("trained", f"v{status['trained']}")
+    figures.add_row(
+        "success", f"{rate} of the last {success['n']} [{100 * success['low']:.0f}, {100 * success['high']:.0f}]"
+    )
+    shares = status["shares"]
+    figures.add_row(
+        "training from", f"{100 * shares['production']:.0f} % production, {100 * shares['sandbox']:.0f} % sandbox"
+    )
+    for name, value in sorted(status["counts"].items()):
+        figures.add_row(name.replace("_", " "), str(value))
+    console.print(figures)
+    actors = Table("actor", "state", "restarts", "last error")
+    for actor in status["actors"]:
+        actors.add_row(actor["name"], actor["state"], str(actor["restarts"]), actor.get("last_error") or "")
+    console.print(actors)
