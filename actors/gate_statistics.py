@@ -2,8 +2,8 @@
 
 The gate compares the candidate with what serves now on the same tasks, and asks for *non-inferiority*: how bad the
 difference could still be, not whether it is significant. A candidate that could be worse by more than the margin is
-held, one that is surely worse is rejected. Intervals are Wilson's and Newcombe's: they stay inside [0, 1] and keep their
-coverage for a few dozen trials near 0 or 1, where the textbook interval collapses to a point.
+held, one that is surely worse is rejected. Intervals are Wilson's and Newcombe's: they stay inside [0, 1] and keep
+their coverage for a few dozen trials near 0 or 1, where the textbook interval collapses to a point.
 
 All functions are pure; rates are shares in [0, 1], confidences are two-sided levels in (0, 1).
 

@@ -1,10 +1,11 @@
 """Signatures on verdicts: only what the gatekeeper judged can be swapped in.
 
-HMAC-SHA256 with a key file that the gatekeeper and the swapper share; whoever can write to the broker but not read the key
-cannot promote weights. What is signed is the verdict without its signature, so every measurement and the manifest's
+HMAC-SHA256 with a key file that the gatekeeper and the swapper share; whoever can write to the broker but not read the
+key cannot promote weights. What is signed is the verdict without its signature, so every measurement and the manifest's
 digest stand behind it.
 """
 
+import contextlib
 import hmac
 import os
 import secrets
@@ -41,10 +42,8 @@ def load_key(path: Path) -> bytes:
                 file.write(secrets.token_hex(KEY_BYTES))
                 file.flush()
                 os.fsync(file.fileno())
-            try:
+            with contextlib.suppress(FileExistsError):  # another process was faster; its key is the key
                 os.link(aside, path)
-            except FileExistsError:
-                pass  # another process was faster; its key is the key
         finally:
             aside.unlink()
     try:

@@ -15,7 +15,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import hypercorn.config
@@ -33,6 +33,7 @@ from starlette.staticfiles import StaticFiles
 from actors.gate_statistics import wilson
 from actors.messages import Attributed, Directive, derived_id, new_id
 from actors.store import Store
+from actors.system.life import ActorState
 from daemon.dashboard import STATIC
 
 
@@ -47,15 +48,6 @@ class ControlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Host headers that are answered: a page elsewhere cannot reach the API through the reader's browser."""
 
 
-class ActorState(Protocol):
-    """What the supervisor knows of one actor."""
-
-    name: str
-    state: str
-    restarts: int
-    last_error: str
-
-
 class Control:
     """Answers for the daemon: reads the store, asks the supervisor, sends directives."""
 
@@ -64,7 +56,7 @@ class Control:
         *,
         store: Store,
         registry: CollectorRegistry,
-        actors: Callable[[], Sequence[Any]],
+        actors: Callable[[], Sequence[ActorState]],
         send: Callable[[Directive], Any],
         retry: Callable[[str], Any],
         describe: dict[str, Any],

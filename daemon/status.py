@@ -47,7 +47,7 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
     for name, value in sorted(status["counts"].items()):
         figures.add_row(name.replace("_", " "), str(value))
     console.print(figures)
-    actors = Table("actor", "state", "restarts", "last error")
+    actors = Table("actor", "status", "restarts", "last error")
     for actor in status["actors"]:
-        actors.add_row(actor["name"], actor["state"], str(actor["restarts"]), actor.get("last_error") or "")
+        actors.add_row(actor["name"], actor["status"], str(actor["restarts"]), actor["note"] or actor["last_error"])
     console.print(actors)

@@ -1,0 +1,27 @@
+"""What evolved keeps: SQLAlchemy tables, and `Store`, their repository and the system's ledger."""
+
+from actors.store.errors import SchemaMismatch, StoreError, StoreUnavailable, UnknownRecord
+from actors.store.lineage import BatchLine, Judged, Lineage, Span, VersionLine
+from actors.store.reading import DeadRow, OutcomeRow
+from actors.store.records import Dropped, Joined, Late
+from actors.store.saving import stitchable
+from actors.store.store import Store
+
+__all__ = [
+    "BatchLine",
+    "DeadRow",
+    "Dropped",
+    "Joined",
+    "Judged",
+    "Late",
+    "Lineage",
+    "OutcomeRow",
+    "SchemaMismatch",
+    "Span",
+    "Store",
+    "StoreError",
+    "StoreUnavailable",
+    "UnknownRecord",
+    "VersionLine",
+    "stitchable",
+]

@@ -102,8 +102,9 @@ class Context(Protocol):
     async def emit(self, result: Result) -> None:
         """Commit `result` and publish its outputs, with the guarantees that a handler's result has.
 
-        Returns when the bus has the outputs; waits out outages. When draining begins during an outage it returns
-        too: what is committed is published after the next start. Repeating a message id is a no-op.
+        Returns when the bus has the outputs; waits out outages. When draining begins during an outage it raises an
+        error that ends the producer quietly: let it pass. What was committed goes out after the next start.
+        Repeating a message id is a no-op.
         """
         ...
 

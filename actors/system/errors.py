@@ -1,15 +1,15 @@
 """What can go wrong in the actor system.
 
-    ActorSystemError
-    ├── DependencyUnavailable     judge, engine, database away: the actor waits, nothing is counted as a failure
-    │   └── BusUnavailable        the broker is away or does not answer in time
-    │       └── StreamFull        a stream with discard NEW refused a record: back-pressure
-    ├── BusMisconfigured          no stream has the subject, or a stream or consumer cannot be had as defined
-    ├── PayloadMissing            a record's claim check leads to no file, or to other bytes
-    ├── Stalled                   a supervised task has not shown a sign of life in time
-    ├── Escalated                 a critical task failed more often than its restart policy allows
-    ├── BrokerFailed              the embedded nats-server did not start, or died
-    └── HostCallCancelled         the host loop cancelled a call that nobody here had cancelled
+ActorSystemError
+├── DependencyUnavailable     judge, engine, database away: the actor waits, nothing is counted as a failure
+│   └── BusUnavailable        the broker is away or does not answer in time
+│       └── StreamFull        a stream with discard NEW refused a record: back-pressure
+├── BusMisconfigured          no stream has the subject, or a stream or consumer cannot be had as defined
+├── PayloadMissing            a record's claim check leads to no file, or to other bytes
+├── Stalled                   a supervised task has not shown a sign of life in time
+├── Escalated                 a critical task failed more often than its restart policy allows
+├── BrokerFailed              the embedded nats-server did not start, or died
+└── HostCallCancelled         the host loop cancelled a call that nobody here had cancelled
 """
 
 

@@ -1,7 +1,7 @@
 """A supervised task: its restart policy, its state, and the `Life` that it is handed each time it is started."""
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Literal
 
 import anyio
@@ -50,7 +50,7 @@ class Unit:
         self.restarts = 0
         self.last_error = ""
         self.note = ""
-        self.beat = 0.0
+        self.beat: float | None = None
         self.scope: anyio.CancelScope | None = None
         self._interruptible: set[anyio.CancelScope] = set()
 
@@ -71,7 +71,11 @@ class Unit:
     def stalled(self, now: float) -> bool:
         """Whether it is running and has been silent for too long."""
         running = self.status in ("starting", "ready", "waiting", "stalled")
-        return running and now - self.beat > self.restart.stall_seconds
+        return running and self.beat_age(now) > self.restart.stall_seconds
+
+    def beat_age(self, now: float) -> float:
+        """Seconds since the last sign of life; 0 before the first."""
+        return 0.0 if self.beat is None else max(0.0, now - self.beat)
 
     def state(self, now: float) -> ActorState:
         """For outside."""
@@ -80,13 +84,13 @@ class Unit:
             status=self.status,
             restarts=self.restarts,
             last_error=self.last_error,
-            beat_age=max(0.0, now - self.beat) if self.beat else 0.0,
+            beat_age=self.beat_age(now),
             note=self.note,
             critical=self.restart.critical,
         )
 
     @contextlib.contextmanager
-    def interruptible(self, draining: anyio.Event) -> Iterator[anyio.CancelScope]:
+    def interruptible(self, draining: anyio.Event) -> Generator[anyio.CancelScope]:
         """A scope that the beginning of a drain cancels."""
         with anyio.CancelScope() as scope:
             self._interruptible.add(scope)

@@ -9,10 +9,10 @@ one that does not even react to that leaves systemd's watchdog unfed.
 import contextlib
 import random
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from typing import cast
 
 import anyio
-import anyio.abc
 import msgspec
 import structlog
 
@@ -116,7 +116,7 @@ class Supervisor:
         return not tasks.cancelled_caught
 
     @contextlib.asynccontextmanager
-    async def _beside(self, signals: bool) -> AsyncIterator[None]:
+    async def _beside(self, signals: bool) -> AsyncGenerator[None]:
         with _listening(signals) as received:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch)
@@ -169,8 +169,17 @@ class Supervisor:
             with anyio.CancelScope() as unit.scope:
                 await unit.task(life)
                 return None
+        except ExceptionGroup as group:
+            return _innermost(group)
+        except BaseExceptionGroup as group:
+            # Cancelled from outside, and the clean-up failed on top: only the cancellation may travel on.
+            errors, rest = group.split(Exception)
+            _log.error("task_failed_cancelled", task=unit.name, error=str(errors), exc_info=errors)
+            if rest is not None:
+                raise rest from None
+            return None
         except Exception as error:
-            return _innermost(error)
+            return error
         finally:
             unit.scope = None
         # Only the watch cancels this scope: the drain deadline and escalation cancel one further out.
@@ -204,7 +213,7 @@ class Supervisor:
                 if not unit.stalled(now):
                     continue
                 if unit.status != "stalled":
-                    _log.error("task_stalled", task=unit.name, silent=round(now - unit.beat, 1))
+                    _log.error("task_stalled", task=unit.name, silent=round(unit.beat_age(now), 1))
                     unit.set("stalled")
                     if unit.scope is not None:
                         unit.scope.cancel()
@@ -230,7 +239,7 @@ class Supervisor:
 
 
 @contextlib.contextmanager
-def _listening(signals: bool) -> Iterator[AsyncIterator[signal.Signals] | None]:
+def _listening(signals: bool) -> Generator[AsyncIterator[signal.Signals] | None]:
     if not signals:
         yield None
         return
@@ -240,9 +249,12 @@ def _listening(signals: bool) -> Iterator[AsyncIterator[signal.Signals] | None]:
 
 def _innermost(error: Exception) -> Exception:
     """The error itself where task groups have wrapped it alone."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+    while isinstance(error, ExceptionGroup):
+        members = cast("ExceptionGroup[Exception]", error).exceptions
+        if len(members) != 1:
+            break
+        error = members[0]
+    return cast(Exception, error)
 
 
 __all__ = ["ActorState", "Life", "Restart", "Status", "Supervisor", "SystemState"]

@@ -1,0 +1,97 @@
+"""Environments: places where tasks can be attempted and their outcome verified.
+
+The rollout actor plays tasks in one of them with the shadow engine, the gatekeeper measures candidates on its held-out
+tasks, the questioner looks at its profile and tools. Agents in production have environments of their own that nobody
+here knows. What an environment says through these Protocols is what any agent may know: never its answer key.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from actors.messages import Task, ToolCall
+
+Split = Literal["train", "heldout"]
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What an environment is about, for those who invent tasks or look around in it."""
+
+    name: str
+    description: str
+    entities: dict[str, tuple[str, ...]] = {}
+    """Kinds of things that exist, with values an agent may meet; keyed by the argument name that takes them."""
+    notes: tuple[str, ...] = ()
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """What an action led to."""
+
+    text: str
+    """Content of the tool message; an agent's mistake is answered in here, it is no exception."""
+    done: bool
+    """The episode is over: no further step, time to evaluate."""
+
+
+class Episode(Protocol):
+    """One attempt at a task."""
+
+    messages: list[dict[str, Any]]
+    """Opening chat messages, in OpenAI's form."""
+    tools: list[dict[str, Any]]
+    """The function tools of this attempt; they stay as they are until its end."""
+
+    async def step(self, calls: Sequence[ToolCall], text: str) -> Observation:
+        """Take the model's turn: its parsed tool `calls`, and its raw `text` if none could be parsed.
+
+        Raises:
+            EnvironmentFailed: the environment broke down, which says nothing about the agent.
+        """
+        ...
+
+    async def evaluate(self) -> float:
+        """The verified outcome, 0.0 to 1.0, side effects included; 0.0 while the episode is not over.
+
+        Raises:
+            EnvironmentFailed: the environment broke down.
+        """
+        ...
+
+
+class Environment(Protocol):
+    """A source of verifiable tasks."""
+
+    name: str
+
+    def profile(self) -> Profile:
+        """What this environment is about."""
+        ...
+
+    def tools(self) -> list[dict[str, Any]]:
+        """The function tools as they are now, in OpenAI's form."""
+        ...
+
+    def sample(self, seed: int, split: Split, families: str | None) -> Task:
+        """The task number `seed` of a split: the same arguments always give the same task.
+
+        Args:
+            seed: any integer, 0 or more.
+            split: held-out tasks are only ever used to measure.
+            families: which kinds of task, one letter each; None for the environment's usual mix.
+
+        Raises:
+            ValueError: a family that does not exist.
+        """
+        ...
+
+    async def reset(self, task: Task) -> Episode:
+        """Begin an attempt at `task`; attempts of one task are independent and start alike.
+
+        Raises:
+            EnvironmentFailed: not a task of this environment, or the environment broke down.
+        """
+        ...
+
+
+__all__ = ["Environment", "Episode", "Observation", "Profile", "Split", "Task", "ToolCall"]

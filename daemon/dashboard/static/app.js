@@ -131,7 +131,7 @@ async function refresh() {
     table("lessons", ["when to use", "content", "state", "guided", "unguided"],
       lessons.map((l) => [l.when_to_use, l.content, l.state, `${l.guided[1]} of ${l.guided[0]}`, `${l.unguided[1]} of ${l.unguided[0]}`]));
     table("actors", ["actor", "state", "restarts", "last error"],
-      status.actors.map((a) => [a.name, a.state, a.restarts, a.last_error || ""]));
+      status.actors.map((a) => [a.name, a.status, a.restarts, a.note || a.last_error || ""]));
     document.getElementById("dead-section").hidden = dead.length === 0;
     table("dead", ["actor", "subject", "error"], dead.map((d) => [d.actor, d.subject, d.error]));
   } catch (error) {

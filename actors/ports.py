@@ -1,0 +1,123 @@
+"""What the actors of the policy loop (rollout, gatekeeper, swapper, sentinel) need from elsewhere, as Protocols.
+
+The store implements the first four; the composition root brings a `SwapRunner` (a child process of its own session) and
+the navigator as `Retriever`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from actors.messages import Attributed, Candidate, Directive, Experience, Serving, Verdict
+
+
+class StateStore(Protocol):
+    """Small values that outlive the process."""
+
+    async def state_get(self, key: str) -> bytes | None:
+        """The value under `key`, None if there is none."""
+        ...
+
+    async def state_put(self, key: str, value: bytes) -> None:
+        """Replace the value under `key`."""
+        ...
+
+
+class RolloutStore(StateStore, Protocol):
+    """For the rollout."""
+
+    async def frozen(self) -> bool:
+        """Whether learning is stopped: the last freeze or thaw was a freeze."""
+        ...
+
+    async def candidates(self, limit: int = ...) -> list[Candidate]:
+        """Newest first."""
+        ...
+
+
+class GateStore(StateStore, Protocol):
+    """For the gatekeeper."""
+
+    async def candidates(self, limit: int = ...) -> list[Candidate]:
+        """Newest first."""
+        ...
+
+    async def verdicts(self, limit: int = ...) -> list[Verdict]:
+        """Newest first."""
+        ...
+
+    async def servings(self, engine: str | None = ..., limit: int = ...) -> list[Serving]:
+        """Newest first."""
+        ...
+
+    async def recent_attributed(
+        self, *, source: str | None = ..., tenant: str | None = ..., since: float = ..., limit: int = ...
+    ) -> list[Attributed]:
+        """Newest first."""
+        ...
+
+
+class PolicyStore(StateStore, Protocol):
+    """For the swapper."""
+
+    async def verdicts(self, limit: int = ...) -> list[Verdict]:
+        """Newest first."""
+        ...
+
+    async def servings(self, engine: str | None = ..., limit: int = ...) -> list[Serving]:
+        """Newest first."""
+        ...
+
+    async def directives(self, limit: int = ...) -> list[Directive]:
+        """Newest first."""
+        ...
+
+    async def frozen(self) -> bool:
+        """Whether learning is stopped: the last freeze or thaw was a freeze."""
+        ...
+
+
+class SwapReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How a load of other weights into an engine went."""
+
+    result: Literal["swapped", "refused", "rolled_back"]
+    """refused: the checkpoint was not touched by the engine; rolled_back: it was, and the old weights are back."""
+    version: int
+    """Label of what the engine has now."""
+    paused_seconds: float = 0.0
+    """From pause to resume: how long users waited."""
+    total_seconds: float = 0.0
+    reason: str = ""
+    finished: float = 0.0
+    """Unix seconds."""
+
+
+class SwapRunner(Protocol):
+    """Runs the pause-to-resume section where a dead daemon cannot leave it half done."""
+
+    async def swap(
+        self, engine: str, path: Path, version: int, *, last_good: Path | None = None, last_version: int = -1
+    ) -> SwapReport:
+        """Load the version directory `path` into `engine` under the label `version`; on failure `last_good` again.
+
+        Validates before the engine is touched. One swap an engine at a time.
+
+        Raises:
+            EngineUnavailable: the engine does not answer, nothing was done.
+            SwapFailed: neither the new nor the old weights could be confirmed; the engine was resumed.
+        """
+        ...
+
+    async def collect(self, engine: str) -> SwapReport | None:
+        """What a child of an earlier life came to, once; waits for one that still runs. None if there was none."""
+        ...
+
+
+class Retriever(Protocol):
+    """Finds lessons for a goal; the navigator is one."""
+
+    async def lessons(self, goal: str) -> Sequence[Experience]:
+        """The lessons that fit `goal`, best first; empty if none do."""
+        ...

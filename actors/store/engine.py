@@ -1,0 +1,63 @@
+"""The database engine: everything that knows which database it is talks here, and only here.
+
+SQLite runs in WAL mode with a busy timeout and `synchronous=NORMAL`: a crash of the process loses nothing, a power cut
+the last moments, which the streams deliver again. Writers take the write lock at the start of their transaction: a read
+lock that is upgraded later fails at once instead of waiting.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+from actors.store.errors import StoreUnavailable
+
+_BUSY_SECONDS = 20.0
+_DEFECTS = ("no such table", "no such column", "syntax error", "has no column")
+"""SQLite reports defects of a statement in the class of errors that it reports outages in; waiting cures none."""
+
+
+def open_engine(url: str) -> Engine:
+    """An engine for `url`: `sqlite:///path/to/file.db` or anything else that SQLAlchemy has a driver for."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True)
+    if not parsed.database or parsed.database == ":memory:":
+        raise ValueError("the store is used from several threads: an SQLite database must be a file")
+    Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        # The driver's own implicit BEGIN is deferred and comes late; `_begin` does it instead.
+        connection.isolation_level = None
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", f"busy_timeout={int(_BUSY_SECONDS * 1000)}"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:  # pyright: ignore[reportUnusedFunction]
+        writing = connection.get_execution_options().get("writing", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+    return engine
+
+
+def insert_new(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+    """Insert `rows`, leaving out those that collide with a unique key of a row that is there."""
+    if rows:
+        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+        connection.execute(dialect.insert(table).on_conflict_do_nothing(), list(rows))
+
+
+def outage(error: DBAPIError) -> StoreUnavailable | None:
+    """What `error` means if waiting may cure it, else None."""
+    if not (isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated):
+        return None
+    text = str(error.orig)
+    if any(defect in text for defect in _DEFECTS):
+        return None
+    return StoreUnavailable(text)

@@ -1,0 +1,29 @@
+"""What can go wrong in the store.
+
+StoreError
+├── StoreUnavailable     locked, full, disconnected: also a `DependencyUnavailable`, so actors wait it out
+├── SchemaMismatch       the database was written by a newer evolved
+└── UnknownRecord        an actor asked to save something that the store has no table for
+"""
+
+from actors.system.errors import DependencyUnavailable
+
+
+class StoreError(Exception):
+    """Root of this package's errors."""
+
+
+class StoreUnavailable(StoreError, DependencyUnavailable):
+    """The database does not take the statement now; nothing of the transaction was written."""
+
+
+class SchemaMismatch(StoreError):
+    """The database has schema `found`, this process knows up to `known`."""
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(f"the database has schema {found}, this evolved knows up to {known}: upgrade it first")
+        self.found, self.known = found, known
+
+
+class UnknownRecord(StoreError):
+    """A message type without a table."""

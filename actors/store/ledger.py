@@ -1,0 +1,125 @@
+"""The ledger's statements: marks, outbox, failures and dead letters, each a function of an open transaction."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, delete, func, select, update
+
+from actors.messages import Message, derived_id
+from actors.store import tables as t
+from actors.store.engine import insert_new
+from actors.store.saving import chunks, save, table_of
+from actors.system.bus import Outgoing
+
+
+def processed(connection: Connection, actor: str, ids: Sequence[str]) -> set[str]:
+    """Those of `ids` that `actor` is done with."""
+    row, found = t.ProcessedRow, set[str]()
+    for part in chunks(list(ids)):
+        found.update(connection.scalars(select(row.input_id).where(row.actor == actor, row.input_id.in_(part))))
+    return found
+
+
+def commit(
+    connection: Connection,
+    actor: str,
+    inputs: Sequence[str],
+    records: Sequence[Message],
+    outputs: Sequence[Outgoing],
+    now: float,
+) -> int | None:
+    """Marks, records and outputs in one; None, and nothing written, if an input was done before.
+
+    Otherwise how many exchanges were refused for a response id that is taken.
+    """
+    if processed(connection, actor, inputs):
+        return None
+    marks = [{"actor": actor, "input_id": key, "at": now} for key in dict.fromkeys(inputs)]
+    insert_new(connection, table_of(t.ProcessedRow), marks)
+    for part in chunks(list(inputs)):
+        connection.execute(
+            delete(t.FailureRow).where(t.FailureRow.actor == actor, t.FailureRow.input_id.in_(part))
+        )  # fmt: skip
+    saved = save(connection, records, now)
+    rows = [
+        {"actor": actor, "output_id": o.id, "subject": o.subject, "data": o.data, "published": False, "at": now}
+        for o in outputs
+    ]
+    insert_new(connection, table_of(t.OutboxRow), rows)
+    return saved.response_id_taken
+
+
+def unpublished(connection: Connection, actor: str, limit: int) -> list[Outgoing]:
+    """The oldest outputs that the bus does not have yet."""
+    row = t.OutboxRow
+    wanted = (
+        select(row.subject, row.output_id, row.data)
+        .where(row.published.is_(False), row.actor == actor)
+        .order_by(row.sequence)
+        .limit(limit)
+    )
+    return [Outgoing(found.subject, found.output_id, found.data) for found in connection.execute(wanted)]
+
+
+def published(connection: Connection, actor: str, ids: Sequence[str]) -> None:
+    """The bus has these: keep the ids, let the bytes go."""
+    row = t.OutboxRow
+    for part in chunks(list(ids)):
+        connection.execute(
+            update(row).where(row.actor == actor, row.output_id.in_(part)).values(published=True, data=b"")
+        )
+
+
+def failed(connection: Connection, actor: str, input_id: str, error: str, now: float) -> int:
+    """One failure more; the count so far."""
+    row = t.FailureRow
+    first = {"actor": actor, "input_id": input_id, "failures": 0, "error": error, "at": now}
+    insert_new(connection, table_of(row), [first])
+    where = (row.actor == actor, row.input_id == input_id)
+    connection.execute(update(row).where(*where).values(count=row.count + 1, error=error, at=now))
+    return connection.scalar(select(row.count).where(*where)) or 0
+
+
+def park(connection: Connection, actor: str, input_id: str, subject: str, data: bytes, error: str, now: float) -> None:
+    """Keep a dead letter and mark its input done."""
+    if processed(connection, actor, [input_id]):
+        return
+    insert_new(connection, table_of(t.ProcessedRow), [{"actor": actor, "input_id": input_id, "at": now}])
+    connection.execute(delete(t.FailureRow).where(t.FailureRow.actor == actor, t.FailureRow.input_id == input_id))
+    letter = {
+        "id": derived_id("dead", actor, input_id), "actor": actor, "input_id": input_id, "subject": subject,
+        "data": data, "error": error, "at": now,
+    }  # fmt: skip
+    insert_new(connection, table_of(t.DeadLetterRow), [letter])
+
+
+def revive(connection: Connection, dead_id: str, now: float) -> Outgoing | None:
+    """Unmark a parked input; what to publish has an id of its own, or the broker would take it for a duplicate."""
+    row = t.DeadLetterRow
+    wanted = select(row.actor, row.input_id, row.subject, row.data).where(row.id == dead_id)
+    found = connection.execute(wanted).first()
+    if found is None:
+        return None
+    mark = t.ProcessedRow
+    connection.execute(delete(mark).where(mark.actor == found.actor, mark.input_id == found.input_id))
+    return Outgoing(found.subject, f"{found.input_id}:revived:{now}", found.data)
+
+
+def prune(connection: Connection, before: float) -> int:
+    """Forget old marks and published outputs; letters that are still parked keep theirs."""
+    parked = select(t.DeadLetterRow.input_id)
+    wheres = (
+        (t.ProcessedRow, (t.ProcessedRow.at < before, t.ProcessedRow.input_id.not_in(parked))),
+        (t.OutboxRow, (t.OutboxRow.at < before, t.OutboxRow.published)),
+        (t.FailureRow, (t.FailureRow.at < before,)),
+    )
+    gone = 0
+    for row, where in wheres:
+        gone += connection.scalar(select(func.count()).select_from(row).where(*where)) or 0
+        connection.execute(delete(row).where(*where))
+    return gone
+
+
+def put_state(connection: Connection, key: str, value: bytes) -> None:
+    """Set a value."""
+    insert_new(connection, table_of(t.StateRow), [{"key": key, "value": value}])
+    connection.execute(update(t.StateRow).where(t.StateRow.key == key).values(value=value))

@@ -1,0 +1,273 @@
+"""Questions to the store, as functions of a connection; `Store` runs them in a worker thread."""
+
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import Connection, Select, func, select
+
+from actors.messages import (
+    Attributed,
+    BatchOrder,
+    Candidate,
+    Directive,
+    Exchange,
+    Experience,
+    Feedback,
+    Serving,
+    Task,
+    Trajectory,
+    Verdict,
+    decode,
+)
+from actors.store import tables as t
+
+T = TypeVar("T")
+
+
+class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How one trajectory went, without its body."""
+
+    id: str
+    ended: float
+    outcome: float | None
+    min_version: int
+    max_version: int
+    cluster: str
+    goal: str
+
+
+class DeadRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A parked record, without its payload."""
+
+    id: str
+    actor: str
+    input_id: str
+    subject: str
+    size: int
+    """Bytes of the payload."""
+    error: str
+    at: float
+
+
+def bodies(connection: Connection, statement: Select[Any], kind: type[T]) -> list[T]:
+    """The decoded `body` column of `statement`, those that are of `kind`."""
+    found = [decode(body) for body in connection.scalars(statement)]
+    return [message for message in found if isinstance(message, kind)]
+
+
+def open_exchanges(connection: Connection, limit: int) -> list[Exchange]:
+    """Calls that are in no closed trajectory yet, oldest first, the newest `limit` of them."""
+    row = t.ExchangeRow
+    newest = (
+        select(row.body, row.started, row.id)
+        .where(row.trajectory_id == "", row.stitched)
+        .order_by(row.started.desc(), row.id.desc())
+        .limit(limit)
+        .subquery()
+    )
+    return bodies(connection, select(newest.c.body).order_by(newest.c.started, newest.c.id), Exchange)
+
+
+def unjoined_feedback(connection: Connection, since: float, limit: int) -> list[Feedback]:
+    """Feedback received after `since` that no trajectory has, newest first."""
+    row = t.FeedbackRow
+    wanted = select(row.body).where(row.joined == "", row.received >= since)
+    return bodies(connection, wanted.order_by(row.received.desc(), row.id).limit(limit), Feedback)
+
+
+def feedback_for(connection: Connection, trajectory_id: str) -> list[Feedback]:
+    """What was said of a trajectory, oldest first."""
+    row = t.FeedbackRow
+    wanted = select(row.body).where(row.joined == trajectory_id).order_by(row.received, row.id)
+    return bodies(connection, wanted, Feedback)
+
+
+def find_trajectory(connection: Connection, feedback: Feedback) -> str:
+    """Id of the closed trajectory that `feedback` means; empty if there is none."""
+    row = t.ExchangeRow
+    own = (row.tenant == feedback.tenant, row.trajectory_id != "")
+    tries: list[Select[Any]] = []
+    if feedback.exchange_id:
+        tries.append(select(row.trajectory_id).where(*own, row.id == feedback.exchange_id))
+    if feedback.response_id:
+        tries.append(select(row.trajectory_id).where(*own, row.response_id == feedback.response_id))
+    if feedback.trajectory_id:
+        tries.append(select(row.trajectory_id).where(*own, row.explicit == feedback.trajectory_id))
+        run = t.TrajectoryRow
+        tries.append(select(run.id).where(run.id == feedback.trajectory_id, run.tenant == feedback.tenant))
+    for statement in tries:
+        found = connection.scalar(statement.limit(1))
+        if found:
+            return found
+    return ""
+
+
+def trajectory(connection: Connection, trajectory_id: str) -> Attributed | Trajectory | None:
+    """The trajectory, with its credit once it has some."""
+    body = connection.scalar(select(t.TrajectoryRow.body).where(t.TrajectoryRow.id == trajectory_id))
+    message = None if body is None else decode(body)
+    return message if isinstance(message, Attributed | Trajectory) else None
+
+
+def recent_attributed(
+    connection: Connection, source: str | None, tenant: str | None, since: float, limit: int
+) -> list[Attributed]:
+    """Attributed trajectories that ended at or after `since`, newest first."""
+    row = t.TrajectoryRow
+    wanted = select(row.body).where(row.attributed, row.ended >= since)
+    if source is not None:
+        wanted = wanted.where(row.source == source)
+    if tenant is not None:
+        wanted = wanted.where(row.tenant == tenant)
+    return bodies(connection, wanted.order_by(row.ended.desc(), row.id).limit(limit), Attributed)
+
+
+def recent_closed(connection: Connection, limit: int) -> list[Trajectory]:
+    """Production trajectories, newest first, attributed or not."""
+    row = t.TrajectoryRow
+    wanted = select(row.body).where(row.source == "production").order_by(row.ended.desc(), row.id).limit(limit)
+    found = [decode(body) for body in connection.scalars(wanted)]
+    runs = [message.trajectory if isinstance(message, Attributed) else message for message in found]
+    return [run for run in runs if isinstance(run, Trajectory)]
+
+
+def unused(connection: Connection, limit: int) -> list[Attributed]:
+    """Attributed trajectories that neither a batch used nor the curator dropped: the newest `limit`, oldest first."""
+    row = t.TrajectoryRow
+    newest = (
+        select(row.body, row.ended, row.id)
+        .where(row.attributed, row.batch_id == "", row.dropped == "")
+        .order_by(row.ended.desc(), row.id.desc())
+        .limit(limit)
+        .subquery()
+    )
+    return bodies(connection, select(newest.c.body).order_by(newest.c.ended, newest.c.id), Attributed)
+
+
+def recent_outcomes(connection: Connection, source: str | None, since: float, limit: int) -> list[OutcomeRow]:
+    """Trajectories that ended at or after `since`, newest first, those without an outcome included."""
+    row = t.TrajectoryRow
+    wanted = select(
+        row.id, row.ended, row.outcome, row.min_version, row.max_version, row.cluster, row.goal
+    ).where(row.ended >= since)  # fmt: skip
+    if source is not None:
+        wanted = wanted.where(row.source == source)
+    return [
+        OutcomeRow(
+            id=found.id, ended=found.ended, outcome=found.outcome, min_version=found.min_version,
+            max_version=found.max_version, cluster=found.cluster, goal=found.goal,
+        )
+        for found in connection.execute(wanted.order_by(row.ended.desc(), row.id).limit(limit))
+    ]  # fmt: skip
+
+
+def experiences(connection: Connection, state: str | None) -> list[Experience]:
+    """The latest revision of each lesson, those in `state` if it is given, by last change, newest first."""
+    row = t.ExperienceRow
+    last = select(row.id, func.max(row.revision).label("revision")).group_by(row.id).subquery()
+    wanted = select(row.body).join(last, (row.id == last.c.id) & (row.revision == last.c.revision))
+    if state is not None:
+        wanted = wanted.where(row.state == state)
+    return bodies(connection, wanted.order_by(row.updated.desc(), row.id), Experience)
+
+
+def tasks(connection: Connection, origin: str | None, environment: str | None, limit: int) -> list[Task]:
+    """Tasks, newest first."""
+    row = t.TaskRow
+    wanted = select(row.body)
+    if origin is not None:
+        wanted = wanted.where(row.origin == origin)
+    if environment is not None:
+        wanted = wanted.where(row.environment == environment)
+    return bodies(connection, wanted.order_by(row.created.desc(), row.id).limit(limit), Task)
+
+
+def candidates(connection: Connection, limit: int) -> list[Candidate]:
+    """Weight versions, highest first."""
+    row = t.CandidateRow
+    return bodies(connection, select(row.body).order_by(row.version.desc(), row.created.desc()).limit(limit), Candidate)
+
+
+def verdicts(connection: Connection, limit: int) -> list[Verdict]:
+    """What the gate said, newest first."""
+    row = t.VerdictRow
+    return bodies(connection, select(row.body).order_by(row.created.desc(), row.version.desc()).limit(limit), Verdict)
+
+
+def servings(connection: Connection, engine: str | None, limit: int) -> list[Serving]:
+    """What engines were made to serve, newest first, refusals included."""
+    row = t.ServingRow
+    wanted = select(row.body)
+    if engine is not None:
+        wanted = wanted.where(row.engine == engine)
+    return bodies(connection, wanted.order_by(row.since.desc(), row.id).limit(limit), Serving)
+
+
+def directives(connection: Connection, limit: int) -> list[Directive]:
+    """Directives, newest first."""
+    row = t.DirectiveRow
+    return bodies(connection, select(row.body).order_by(row.created.desc(), row.id).limit(limit), Directive)
+
+
+def frozen(connection: Connection) -> bool:
+    """Whether the last freeze or thaw was a freeze."""
+    row = t.DirectiveRow
+    wanted = select(row.kind).where(row.kind.in_(("freeze", "thaw"))).order_by(row.created.desc(), row.id)
+    return connection.scalar(wanted.limit(1)) == "freeze"
+
+
+def batches(connection: Connection, limit: int) -> list[BatchOrder]:
+    """Orders, newest first."""
+    row = t.BatchRow
+    return bodies(connection, select(row.body).order_by(row.created.desc(), row.id).limit(limit), BatchOrder)
+
+
+def outstanding(connection: Connection) -> BatchOrder | None:
+    """The newest order, if no candidate names it yet."""
+    latest = batches(connection, 1)
+    if not latest:
+        return None
+    done = select(t.CandidateBatchRow.batch_id).where(t.CandidateBatchRow.batch_id == latest[0].id).limit(1)
+    return None if connection.scalar(done) else latest[0]
+
+
+def dead_letters(connection: Connection, limit: int) -> list[DeadRow]:
+    """Parked records, newest first."""
+    row = t.DeadLetterRow
+    size = func.length(row.data).label("size")
+    wanted = select(row.id, row.actor, row.input_id, row.subject, size, row.error, row.at)
+    return [
+        DeadRow(
+            id=found.id, actor=found.actor, input_id=found.input_id, subject=found.subject, size=found.size,
+            error=found.error, at=found.at,
+        )
+        for found in connection.execute(wanted.order_by(row.at.desc(), row.id).limit(limit))
+    ]  # fmt: skip
+
+
+def counts(connection: Connection) -> dict[str, int]:
+    """What there is of everything; one key a figure."""
+
+    def total(row: type[t.Base], *where: Any) -> int:
+        return connection.scalar(select(func.count()).select_from(row).where(*where)) or 0
+
+    def grouped(column: Any, prefix: str) -> dict[str, int]:
+        found = connection.execute(select(column, func.count()).where(column != "").group_by(column)).all()
+        return {prefix + str(row[0]).replace(" ", "_"): int(row[1]) for row in found}
+
+    run, call = t.TrajectoryRow, t.ExchangeRow
+    return {
+        "exchanges": total(call),
+        "exchanges_open": total(call, call.trajectory_id == "", call.stitched),
+        "exchanges_failed": total(call, call.status >= 400),
+        "exchanges_late": total(call, call.late),
+        "feedback": total(t.FeedbackRow),
+        "feedback_waiting": total(t.FeedbackRow, t.FeedbackRow.joined == ""),
+        "batches": total(t.BatchRow),
+        "versions": total(t.CandidateRow),
+        "experiences": connection.scalar(select(func.count(t.ExperienceRow.id.distinct()))) or 0,
+        "dead_letters": total(t.DeadLetterRow),
+        "outbox": total(t.OutboxRow, t.OutboxRow.published.is_(False)),
+        **grouped(run.source, "trajectories_"),
+        **grouped(run.dropped, "dropped_"),
+    }

@@ -1,0 +1,25 @@
+"""Records that never travel: what an actor lets the store know in the transaction of its result.
+
+They are `Message`s so that they fit into `Result.records`; nothing decodes them, they become updates of rows.
+"""
+
+from actors.messages import Message
+
+
+class Joined(Message, frozen=True, kw_only=True, tag="joined"):
+    """Feedback `id` belongs to a trajectory. A trajectory that closed without an outcome takes this one over."""
+
+    trajectory_id: str
+    outcome: float | None = None
+
+
+class Late(Message, frozen=True, kw_only=True, tag="late"):
+    """Exchange `id` came after its trajectory had closed: kept, and part of no steps."""
+
+    trajectory_id: str
+
+
+class Dropped(Message, frozen=True, kw_only=True, tag="dropped"):
+    """Trajectory `id` will not be trained on, and why: a short reason that is counted by."""
+
+    reason: str

@@ -1,0 +1,275 @@
+"""Messages into rows: `save` dispatches by type. A record that is there already changes nothing."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import Connection, Table, select, update
+
+from actors.messages import (
+    Attributed,
+    BatchOrder,
+    Candidate,
+    Directive,
+    Exchange,
+    Experience,
+    Feedback,
+    Message,
+    Serving,
+    Task,
+    Trajectory,
+    Verdict,
+    decode,
+    encode,
+)
+from actors.store import tables as t
+from actors.store.engine import insert_new
+from actors.store.errors import UnknownRecord
+from actors.store.records import Dropped, Joined, Late
+
+T = TypeVar("T")
+CHAT_ENDPOINT = "/chat/completions"
+"""Calls of this endpoint become steps; the others are kept and counted."""
+_IN = 500
+"""Values in one IN clause: below SQLite's oldest limit."""
+
+
+def stitchable(exchange: Exchange) -> bool:
+    """Whether the call can be a step: a chat call that the engine answered."""
+    return exchange.status < 400 and exchange.endpoint.endswith(CHAT_ENDPOINT)
+
+
+def table_of(row: type[t.Base]) -> Table:
+    """The Core table of a declarative class."""
+    table = row.__table__
+    assert isinstance(table, Table)
+    return table
+
+
+def chunks(items: Sequence[T], size: int = _IN) -> Iterator[Sequence[T]]:
+    """`items` in parts that fit an IN clause."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+class Saved(msgspec.Struct):
+    """What a transaction left out."""
+
+    response_id_taken: int = 0
+    """Exchanges under a new id whose response id another exchange has."""
+
+
+def save(connection: Connection, records: Iterable[Message], now: float) -> Saved:
+    """Write `records`, in the order that their kinds need (what is updated after what is inserted).
+
+    Raises:
+        UnknownRecord: a type without a table; nothing should be committed then.
+    """
+    by_type: dict[type[Message], list[Message]] = {}
+    for record in records:
+        by_type.setdefault(type(record), []).append(record)
+    if unknown := by_type.keys() - {
+        *_SIMPLE,
+        Exchange,
+        Trajectory,
+        Attributed,
+        BatchOrder,
+        Candidate,
+        Joined,
+        Late,
+        Dropped,
+    }:
+        raise UnknownRecord(", ".join(sorted(kind.__name__ for kind in unknown)))
+    saved = Saved()
+    for kind, rows in by_type.items():
+        if kind in _SIMPLE:
+            table, columns = _SIMPLE[kind]
+            insert_new(connection, table_of(table), [{**columns(row, now), "body": encode(row)} for row in rows])
+    saved.response_id_taken = _exchanges(connection, _only(by_type, Exchange))
+    _trajectories(connection, [*_only(by_type, Trajectory), *_only(by_type, Attributed)])
+    _batches(connection, _only(by_type, BatchOrder))
+    _candidates(connection, _only(by_type, Candidate))
+    for late in _only(by_type, Late):
+        values = {"late": True, "trajectory_id": late.trajectory_id}
+        connection.execute(update(t.ExchangeRow).where(t.ExchangeRow.id == late.id).values(**values))
+    for joined in _only(by_type, Joined):
+        _join(connection, joined)
+    for dropped in _only(by_type, Dropped):
+        connection.execute(
+            update(t.TrajectoryRow)
+            .where(t.TrajectoryRow.id == dropped.id, t.TrajectoryRow.dropped == "", t.TrajectoryRow.batch_id == "")
+            .values(dropped=dropped.reason)
+        )
+    return saved
+
+
+def _only(by_type: dict[type[Message], list[Message]], kind: type[T]) -> list[T]:
+    return [record for record in by_type.get(kind, []) if isinstance(record, kind)]  # type: ignore[call-overload]
+
+
+def _feedback(row: Any, now: float) -> dict[str, Any]:
+    return {"id": row.id, "tenant": row.tenant, "received": row.received, "joined": ""}
+
+
+def _experience(row: Any, now: float) -> dict[str, Any]:
+    return {
+        "id": row.id, "revision": row.revision, "tenant": row.tenant, "state": row.state, "updated": row.updated,
+    }  # fmt: skip
+
+
+def _task(row: Any, now: float) -> dict[str, Any]:
+    return {"id": row.id, "environment": row.environment, "origin": row.origin, "created": now}
+
+
+def _verdict(row: Any, now: float) -> dict[str, Any]:
+    return {"id": row.id, "version": row.version, "decision": row.decision, "created": row.created}
+
+
+def _serving(row: Any, now: float) -> dict[str, Any]:
+    return {"id": row.id, "engine": row.engine, "version": row.version, "result": row.result, "since": row.since}
+
+
+def _directive(row: Any, now: float) -> dict[str, Any]:
+    return {"id": row.id, "kind": row.kind, "created": row.created}
+
+
+_SIMPLE: dict[type[Message], tuple[type[t.Base], Any]] = {
+    Feedback: (t.FeedbackRow, _feedback),
+    Experience: (t.ExperienceRow, _experience),
+    Task: (t.TaskRow, _task),
+    Verdict: (t.VerdictRow, _verdict),
+    Serving: (t.ServingRow, _serving),
+    Directive: (t.DirectiveRow, _directive),
+}
+"""Kinds whose rows are inserted once and never touched again, but for feedback's `joined`."""
+
+
+def _exchanges(connection: Connection, exchanges: list[Exchange]) -> int:
+    rows = [
+        {
+            "id": e.id,
+            "tenant": e.tenant,
+            "response_id": e.response_id,
+            "explicit": e.hints.trajectory_id,
+            "trajectory_id": "",
+            "started": e.started,
+            "status": e.status,
+            "stitched": stitchable(e),
+            "late": False,
+            "body": encode(e),
+        }
+        for e in exchanges
+    ]
+    insert_new(connection, table_of(t.ExchangeRow), rows)
+    ids = sorted({e.id for e in exchanges if e.response_id})
+    there = 0
+    for part in chunks(ids):
+        found = connection.execute(select(t.ExchangeRow.id).where(t.ExchangeRow.id.in_(part)))
+        there += len(found.all())
+    return len(ids) - there
+
+
+def _trajectories(connection: Connection, records: list[Trajectory | Attributed]) -> None:
+    for record in records:
+        run = record.trajectory if isinstance(record, Attributed) else record
+        found = connection.execute(
+            select(t.TrajectoryRow.attributed, t.TrajectoryRow.outcome).where(t.TrajectoryRow.id == record.id)
+        ).first()
+        if found is None:
+            insert_new(connection, table_of(t.TrajectoryRow), [_trajectory_row(record, run)])
+            _claim_exchanges(connection, run)
+        elif isinstance(record, Attributed) and not found.attributed:
+            values = {"attributed": True, "cluster": record.cluster}
+            body: Attributed = record
+            if run.outcome is None and found.outcome is not None:
+                # Feedback came between closing and attribution: the row keeps what it knows.
+                late = msgspec.structs.replace(run, outcome=found.outcome)
+                body = msgspec.structs.replace(record, trajectory=late)
+            connection.execute(
+                update(t.TrajectoryRow).where(t.TrajectoryRow.id == record.id).values(**values, body=encode(body))
+            )
+
+
+def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[str, Any]:
+    attributed = isinstance(record, Attributed)
+    return {
+        "id": run.id,
+        "source": run.source,
+        "tenant": run.tenant,
+        "goal": run.goal,
+        "outcome": run.outcome,
+        "cluster": record.cluster if isinstance(record, Attributed) else "",
+        "group_id": run.group,
+        "min_version": run.min_version,
+        "max_version": run.max_version,
+        "started": run.started,
+        "ended": run.ended,
+        "closed_by": run.closed_by,
+        "trainable": run.trainable,
+        "why_not": run.why_not,
+        "attributed": attributed,
+        "batch_id": "",
+        "dropped": "",
+        "body": encode(record),
+    }
+
+
+def _claim_exchanges(connection: Connection, run: Trajectory) -> None:
+    if run.source != "production":
+        return
+    for part in chunks([step.exchange_id for step in run.steps]):
+        connection.execute(
+            update(t.ExchangeRow)
+            .where(t.ExchangeRow.id.in_(part), t.ExchangeRow.trajectory_id == "")
+            .values(trajectory_id=run.id)
+        )
+
+
+def _join(connection: Connection, joined: Joined) -> None:
+    connection.execute(update(t.FeedbackRow).where(t.FeedbackRow.id == joined.id).values(joined=joined.trajectory_id))
+    if joined.outcome is None:
+        return
+    found = connection.execute(
+        select(t.TrajectoryRow.outcome, t.TrajectoryRow.body).where(t.TrajectoryRow.id == joined.trajectory_id)
+    ).first()
+    if found is None or found.outcome is not None:
+        return
+    message = decode(found.body)
+    if isinstance(message, Attributed):
+        run = msgspec.structs.replace(message.trajectory, outcome=joined.outcome)
+        body = encode(msgspec.structs.replace(message, trajectory=run))
+    else:
+        body = encode(msgspec.structs.replace(message, outcome=joined.outcome))
+    connection.execute(
+        update(t.TrajectoryRow)
+        .where(t.TrajectoryRow.id == joined.trajectory_id)
+        .values(outcome=joined.outcome, body=body)
+    )
+
+
+def _batches(connection: Connection, orders: list[BatchOrder]) -> None:
+    for order in orders:
+        row = {
+            "id": order.id, "created": order.created, "complete_groups": order.groups, "production": order.production,
+            "body": encode(order),
+        }  # fmt: skip
+        insert_new(connection, table_of(t.BatchRow), [row])
+        members = [{"batch_id": order.id, "trajectory_id": member} for member in order.trajectories]
+        insert_new(connection, table_of(t.BatchMemberRow), members)
+        for part in chunks(order.trajectories):
+            connection.execute(
+                update(t.TrajectoryRow)
+                .where(t.TrajectoryRow.id.in_(part), t.TrajectoryRow.batch_id == "")
+                .values(batch_id=order.id)
+            )
+
+
+def _candidates(connection: Connection, candidates: list[Candidate]) -> None:
+    for candidate in candidates:
+        row = {
+            "id": candidate.id, "version": candidate.version, "parent": candidate.parent,
+            "created": candidate.created, "body": encode(candidate),
+        }  # fmt: skip
+        insert_new(connection, table_of(t.CandidateRow), [row])
+        links = [{"candidate_id": candidate.id, "batch_id": batch} for batch in candidate.batch_ids]
+        insert_new(connection, table_of(t.CandidateBatchRow), links)

@@ -1,0 +1,237 @@
+"""`Store`: the one place where evolved keeps what it knows; SQLite in a file, or any database SQLAlchemy speaks.
+
+It is the system's `Ledger` (what is done, what is still to be published, what failed) and the repository that actors,
+gate and dashboard ask. Statements run in worker threads, many rows a transaction, one writer at a time; so it works
+under trio and asyncio alike. Use one `Store` from one event loop.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar, TypeVarTuple
+
+import anyio
+import anyio.to_thread
+import structlog
+from sqlalchemy import Connection, delete, select
+from sqlalchemy.exc import DBAPIError
+
+from actors.messages import (
+    Attributed,
+    BatchOrder,
+    Candidate,
+    Directive,
+    Exchange,
+    Experience,
+    Feedback,
+    Message,
+    Serving,
+    Task,
+    Trajectory,
+    Verdict,
+)
+from actors.store import ledger, reading
+from actors.store import tables as t
+from actors.store.engine import open_engine, outage
+from actors.store.errors import SchemaMismatch
+from actors.store.lineage import Lineage, lineage
+from actors.store.reading import DeadRow, OutcomeRow
+from actors.store.saving import save
+from actors.system.bus import Outgoing
+
+Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
+_log = structlog.get_logger(__name__)
+_THREADS = 4
+_SCHEMA_KEY = "store.schema"
+
+
+class Store:
+    """Ledger and repository in one database. Every method may raise `StoreUnavailable`."""
+
+    def __init__(self, url: str, *, clock: Callable[[], float]) -> None:
+        """Nothing is opened yet: see `open`.
+
+        Args:
+            url: `sqlite:///relative.db`, `sqlite:////absolute.db`, or another SQLAlchemy URL.
+            clock: unix seconds, for the times at which rows were written.
+        """
+        self._engine = open_engine(url)
+        self._writing = self._engine.execution_options(writing=True)
+        self._clock = clock
+        self._writer = threading.Lock()
+        self._limiter = anyio.CapacityLimiter(_THREADS)
+        self.response_ids_taken = 0
+        """Exchanges refused because another call of the tenant has their response id: counted, never silent."""
+
+    async def open(self) -> None:
+        """Create what tables are missing.
+
+        Raises:
+            SchemaMismatch: written by a newer evolved.
+        """
+        await self._write(_create)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await anyio.to_thread.run_sync(self._engine.dispose, limiter=self._limiter)
+
+    # The ledger (see `actors.system.ledger.Ledger`)
+
+    async def processed(self, actor: str, ids: Sequence[str]) -> set[str]:
+        return await self._read(ledger.processed, actor, ids)
+
+    async def commit(
+        self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
+    ) -> bool:
+        taken = await self._write(ledger.commit, actor, inputs, records, outputs, self._clock())
+        if taken:
+            self.response_ids_taken += taken
+            _log.warning("response_id_taken", exchanges=taken, total=self.response_ids_taken)
+        return taken is not None
+
+    async def unpublished(self, actor: str, limit: int) -> list[Outgoing]:
+        return await self._read(ledger.unpublished, actor, limit)
+
+    async def published(self, actor: str, ids: Sequence[str]) -> None:
+        await self._write(ledger.published, actor, ids)
+
+    async def failed(self, actor: str, input_id: str, error: str) -> int:
+        return await self._write(ledger.failed, actor, input_id, error, self._clock())
+
+    async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> None:
+        await self._write(ledger.park, actor, input_id, subject, data, error, self._clock())
+
+    async def revive(self, dead_id: str) -> Outgoing | None:
+        """Take a parked record's mark away, so that it will be handled; returns what to publish, None if unknown.
+
+        Publish it, then call `bury`: until then it stays in the list and may be revived again.
+        """
+        return await self._write(ledger.revive, dead_id, self._clock())
+
+    async def bury(self, dead_id: str) -> None:
+        """Forget a parked record."""
+        await self._write(lambda c: c.execute(delete(t.DeadLetterRow).where(t.DeadLetterRow.id == dead_id)))
+
+    async def prune(self, before: float) -> int:
+        """Forget marks and published outputs from before `before` (unix seconds); returns how many.
+
+        Must be further back than the oldest record that a stream can still deliver.
+        """
+        return await self._write(ledger.prune, before)
+
+    # Records
+
+    async def save(self, records: Sequence[Message]) -> None:
+        """Write records outside of any actor's commit, e.g. in tools and tests."""
+        await self._write(save, records, self._clock())
+
+    async def open_exchanges(self, limit: int = 20_000) -> list[Exchange]:
+        return await self._read(reading.open_exchanges, limit)
+
+    async def unjoined_feedback(self, since: float = 0.0, limit: int = 10_000) -> list[Feedback]:
+        return await self._read(reading.unjoined_feedback, since, limit)
+
+    async def feedback_for(self, trajectory_id: str) -> list[Feedback]:
+        return await self._read(reading.feedback_for, trajectory_id)
+
+    async def find_trajectory(self, feedback: Feedback) -> str:
+        return await self._read(reading.find_trajectory, feedback)
+
+    async def trajectory(self, trajectory_id: str) -> Attributed | Trajectory | None:
+        return await self._read(reading.trajectory, trajectory_id)
+
+    async def recent_attributed(
+        self, *, source: str | None = None, tenant: str | None = None, since: float = 0.0, limit: int = 100
+    ) -> list[Attributed]:
+        return await self._read(reading.recent_attributed, source, tenant, since, limit)
+
+    async def recent_closed(self, limit: int) -> list[Trajectory]:
+        return await self._read(reading.recent_closed, limit)
+
+    async def unused(self, limit: int) -> list[Attributed]:
+        return await self._read(reading.unused, limit)
+
+    async def recent_outcomes(
+        self, *, source: str | None = None, since: float = 0.0, limit: int = 100
+    ) -> list[OutcomeRow]:
+        return await self._read(reading.recent_outcomes, source, since, limit)
+
+    async def experiences(self, state: str | None = None) -> list[Experience]:
+        return await self._read(reading.experiences, state)
+
+    async def tasks(
+        self, *, origin: str | None = None, environment: str | None = None, limit: int = 1000
+    ) -> list[Task]:
+        return await self._read(reading.tasks, origin, environment, limit)
+
+    async def candidates(self, limit: int = 100) -> list[Candidate]:
+        return await self._read(reading.candidates, limit)
+
+    async def verdicts(self, limit: int = 100) -> list[Verdict]:
+        return await self._read(reading.verdicts, limit)
+
+    async def servings(self, engine: str | None = None, limit: int = 100) -> list[Serving]:
+        return await self._read(reading.servings, engine, limit)
+
+    async def last_serving(self, engine: str) -> Serving | None:
+        """What `engine` was last made to serve; a refused swap changes nothing and is passed over."""
+        for serving in await self.servings(engine, 100):
+            if serving.result != "refused":
+                return serving
+        return None
+
+    async def directives(self, limit: int = 100) -> list[Directive]:
+        return await self._read(reading.directives, limit)
+
+    async def frozen(self) -> bool:
+        return await self._read(reading.frozen)
+
+    async def batches(self, limit: int = 100) -> list[BatchOrder]:
+        return await self._read(reading.batches, limit)
+
+    async def outstanding(self) -> BatchOrder | None:
+        return await self._read(reading.outstanding)
+
+    async def lineage(self, trajectory_id: str) -> Lineage:
+        return await self._read(lineage, trajectory_id)
+
+    async def dead_letters(self, limit: int = 100) -> list[DeadRow]:
+        return await self._read(reading.dead_letters, limit)
+
+    async def counts(self) -> dict[str, int]:
+        return {**await self._read(reading.counts), "response_ids_taken": self.response_ids_taken}
+
+    async def state_get(self, key: str) -> bytes | None:
+        return await self._read(lambda c: c.scalar(select(t.StateRow.value).where(t.StateRow.key == key)))
+
+    async def state_put(self, key: str, value: bytes) -> None:
+        await self._write(ledger.put_state, key, value)
+
+    async def _read(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
+        def run() -> R:
+            try:
+                with self._engine.connect() as connection:
+                    return work(connection, *args)
+            except DBAPIError as error:
+                raise outage(error) or error from error
+
+        return await anyio.to_thread.run_sync(run, limiter=self._limiter)
+
+    async def _write(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
+        def run() -> R:
+            try:
+                with self._writer, self._writing.begin() as connection:
+                    return work(connection, *args)
+            except DBAPIError as error:
+                raise outage(error) or error from error
+
+        # Not abandoned on cancellation: a transaction half way through would keep the write lock.
+        return await anyio.to_thread.run_sync(run, limiter=self._limiter)
+
+
+def _create(connection: Connection) -> None:
+    t.Base.metadata.create_all(connection)
+    found = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _SCHEMA_KEY))
+    if found is not None and int(found) > t.SCHEMA_VERSION:
+        raise SchemaMismatch(int(found), t.SCHEMA_VERSION)
+    ledger.put_state(connection, _SCHEMA_KEY, str(t.SCHEMA_VERSION).encode())

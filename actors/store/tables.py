@@ -1,0 +1,242 @@
+"""The tables: one per kind of record, indexed columns beside the msgpack body that they were taken from.
+
+The body is the truth; columns exist to find rows. What comes later than a record (the trajectory of an exchange, a late
+outcome, the batch that used a trajectory) is a column that is updated.
+"""
+
+from sqlalchemy import Boolean, Float, Index, Integer, LargeBinary, String, Text, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+SCHEMA_VERSION = 1
+
+
+class Base(DeclarativeBase):
+    """Metadata of all tables; plain types only, so that SQLite and PostgreSQL agree."""
+
+    type_annotation_map = {str: String, float: Float, int: Integer, bytes: LargeBinary, bool: Boolean}
+
+
+class ExchangeRow(Base):
+    """One LLM call."""
+
+    __tablename__ = "exchanges"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    tenant: Mapped[str]
+    response_id: Mapped[str]
+    explicit: Mapped[str]
+    """Trajectory id that the call named itself."""
+    trajectory_id: Mapped[str]
+    """Trajectory that it ended up in; empty while open."""
+    started: Mapped[float]
+    status: Mapped[int]
+    stitched: Mapped[bool]
+    """A successful chat call: one that is, or will be, a step."""
+    late: Mapped[bool]
+    body: Mapped[bytes]
+    __table_args__ = (
+        Index(
+            "uq_exchanges_response",
+            "tenant",
+            "response_id",
+            unique=True,
+            sqlite_where=text("response_id <> ''"),
+            postgresql_where=text("response_id <> ''"),
+        ),
+        Index("ix_exchanges_open", "trajectory_id", "stitched", "started"),
+        Index("ix_exchanges_explicit", "tenant", "explicit"),
+    )
+
+
+class FeedbackRow(Base):
+    """An outcome or rating."""
+
+    __tablename__ = "feedback"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    tenant: Mapped[str]
+    received: Mapped[float]
+    joined: Mapped[str] = mapped_column(index=True)
+    """Trajectory that it belongs to; empty while nobody knows."""
+    body: Mapped[bytes]
+
+
+class TrajectoryRow(Base):
+    """A closed trajectory, attributed or not yet; `body` is a Trajectory or an Attributed accordingly."""
+
+    __tablename__ = "trajectories"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    source: Mapped[str]
+    tenant: Mapped[str]
+    goal: Mapped[str] = mapped_column(Text)
+    outcome: Mapped[float | None]
+    cluster: Mapped[str]
+    group: Mapped[str] = mapped_column("group_id")
+    min_version: Mapped[int]
+    max_version: Mapped[int]
+    started: Mapped[float]
+    ended: Mapped[float]
+    closed_by: Mapped[str]
+    trainable: Mapped[bool]
+    why_not: Mapped[str]
+    attributed: Mapped[bool]
+    batch_id: Mapped[str]
+    """Batch that used it; empty if none did."""
+    dropped: Mapped[str]
+    """Why no batch will use it; empty while one may."""
+    body: Mapped[bytes]
+    __table_args__ = (
+        Index("ix_trajectories_recent", "source", "ended"),
+        Index("ix_trajectories_pool", "attributed", "batch_id", "dropped", "ended"),
+    )
+
+
+class ExperienceRow(Base):
+    """One revision of a lesson."""
+
+    __tablename__ = "experiences"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    revision: Mapped[int] = mapped_column(primary_key=True)
+    tenant: Mapped[str]
+    state: Mapped[str]
+    updated: Mapped[float]
+    body: Mapped[bytes]
+
+
+class TaskRow(Base):
+    """A task for the sandbox."""
+
+    __tablename__ = "tasks"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    environment: Mapped[str]
+    origin: Mapped[str]
+    created: Mapped[float]
+    body: Mapped[bytes]
+
+
+class BatchRow(Base):
+    """An order to train."""
+
+    __tablename__ = "batches"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    created: Mapped[float] = mapped_column(index=True)
+    groups: Mapped[int] = mapped_column("complete_groups")
+    production: Mapped[int]
+    body: Mapped[bytes]
+
+
+class BatchMemberRow(Base):
+    """Which trajectories an order holds."""
+
+    __tablename__ = "batch_members"
+    batch_id: Mapped[str] = mapped_column(primary_key=True)
+    trajectory_id: Mapped[str] = mapped_column(primary_key=True, index=True)
+
+
+class CandidateRow(Base):
+    """A weight version."""
+
+    __tablename__ = "candidates"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    version: Mapped[int] = mapped_column(index=True)
+    parent: Mapped[int]
+    created: Mapped[float]
+    body: Mapped[bytes]
+
+
+class CandidateBatchRow(Base):
+    """Which orders a version came from."""
+
+    __tablename__ = "candidate_batches"
+    candidate_id: Mapped[str] = mapped_column(primary_key=True)
+    batch_id: Mapped[str] = mapped_column(primary_key=True, index=True)
+
+
+class VerdictRow(Base):
+    """What the gate said."""
+
+    __tablename__ = "verdicts"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    version: Mapped[int] = mapped_column(index=True)
+    decision: Mapped[str]
+    created: Mapped[float]
+    body: Mapped[bytes]
+
+
+class ServingRow(Base):
+    """What an engine served from when on."""
+
+    __tablename__ = "servings"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    engine: Mapped[str]
+    version: Mapped[int]
+    result: Mapped[str]
+    since: Mapped[float]
+    body: Mapped[bytes]
+    __table_args__ = (Index("ix_servings_engine", "engine", "since"),)
+
+
+class DirectiveRow(Base):
+    """An order of the sentinel or of an operator."""
+
+    __tablename__ = "directives"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    created: Mapped[float]
+    body: Mapped[bytes]
+
+
+class ProcessedRow(Base):
+    """An input that an actor is done with."""
+
+    __tablename__ = "processed"
+    actor: Mapped[str] = mapped_column(primary_key=True)
+    input_id: Mapped[str] = mapped_column(primary_key=True)
+    at: Mapped[float] = mapped_column(index=True)
+
+
+class OutboxRow(Base):
+    """An output, kept until the bus has it; afterwards its id alone."""
+
+    __tablename__ = "outbox"
+    sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    actor: Mapped[str]
+    output_id: Mapped[str]
+    subject: Mapped[str]
+    data: Mapped[bytes]
+    published: Mapped[bool]
+    at: Mapped[float]
+    __table_args__ = (
+        Index("uq_outbox", "actor", "output_id", unique=True),
+        Index("ix_outbox_open", "published", "actor", "sequence"),
+    )
+
+
+class FailureRow(Base):
+    """How often an actor failed on an input."""
+
+    __tablename__ = "failures"
+    actor: Mapped[str] = mapped_column(primary_key=True)
+    input_id: Mapped[str] = mapped_column(primary_key=True)
+    count: Mapped[int] = mapped_column("failures")
+    error: Mapped[str] = mapped_column(Text)
+    at: Mapped[float]
+
+
+class DeadLetterRow(Base):
+    """A parked record."""
+
+    __tablename__ = "dead_letters"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    actor: Mapped[str]
+    input_id: Mapped[str]
+    subject: Mapped[str]
+    data: Mapped[bytes]
+    error: Mapped[str] = mapped_column(Text)
+    at: Mapped[float]
+
+
+class StateRow(Base):
+    """Small things that an actor wants to find again."""
+
+    __tablename__ = "state"
+    key: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[bytes]

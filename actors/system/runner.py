@@ -1,0 +1,391 @@
+"""The stream runner: drives an actor from its durable inputs to its published outputs, so that each record counts once.
+
+    fetch -> decode -> drop what the ledger has -> handle -> one commit -> publish the outbox -> mark it -> ack
+
+Whatever step dies, the record comes again and the ledger says how far it had got. Bad bytes are parked at once; a
+record whose handler keeps failing is parked after `max_failures`; an outage is waited out with the batch in hand.
+"""
+
+import random
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import anyio
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry
+
+from actors.messages import AnyMessage, MessageError, decode
+from actors.system.actor import Actor, DeadLetter, Producer, Received, Result
+from actors.system.bus import Bus, Delivery, Outgoing, Subscription, delivery_id, outgoing
+from actors.system.errors import DependencyUnavailable, StreamFull
+from actors.system.ledger import Ledger
+from actors.system.life import Life
+from actors.system.metrics import SystemMetrics
+from actors.system.streams import DEAD
+
+_log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+
+class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How records are retried."""
+
+    max_failures: int = 5
+    """A record whose handler failed this often is parked."""
+    first_wait: float = 0.5
+    """Seconds before the first new attempt after an outage or a failure; doubles, times 0.5 to 1.5 by chance."""
+    max_wait: float = 30.0
+    fetch_seconds: float = 1.0
+    """Longest wait for records; the heartbeat of an idle actor."""
+    flush: int = 256
+    """Outbox records published at a time."""
+
+
+class _Drained(Exception):
+    """The process is ending while an outage lasts; what is not acked comes again after the start."""
+
+
+class _Line:
+    """What actors and producers share: commit, publish, and the patience that outages ask for."""
+
+    def __init__(
+        self, name: str, bus: Bus, ledger: Ledger, life: Life, settings: RunnerSettings, metrics: SystemMetrics,
+        rng: random.Random,
+    ) -> None:  # fmt: skip
+        self.name, self.bus, self.ledger, self.life = name, bus, ledger, life
+        self.settings, self.metrics, self.rng = settings, metrics, rng
+        self.log = _log.bind(actor=name)
+        self.started = False
+
+    async def insist(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Repeat `operation` until no dependency is missing any more. `_Drained` if draining begins first."""
+        attempt = 0
+        while True:
+            try:
+                result = await operation()
+            except DependencyUnavailable as error:
+                await self.wait_out(error, attempt)
+                attempt += 1
+            else:
+                if attempt:
+                    self.back(attempt)
+                return result
+
+    async def wait_out(self, error: DependencyUnavailable, attempt: int) -> None:
+        """Pause before attempt `attempt + 1`; logs the first one only."""
+        reason = f"{type(error).__name__}: {error}"
+        if attempt == 0:
+            self.log.warning("dependency_away", reason=reason)
+        self.metrics.waits.labels(self.name).inc()
+        self.life.waiting(reason)
+        if not await self.life.pause(self.backoff(attempt)):
+            raise _Drained
+        self.life.beat()
+
+    def back(self, attempts: int) -> None:
+        """The outage is over."""
+        self.log.info("dependency_back", attempts=attempts)
+        if self.started:
+            self.life.ready()
+
+    def begin(self) -> None:
+        """Rebuilt and flushed: the task counts as ready from here on."""
+        self.started = True
+        self.life.ready()
+
+    def backoff(self, attempt: int) -> float:
+        """Seconds, jittered."""
+        delay = min(self.settings.max_wait, self.settings.first_wait * 2.0 ** min(attempt, 30))
+        return delay * (0.5 + self.rng.random())
+
+    async def commit(self, inputs: Sequence[str], result: Result) -> bool:
+        """Commit, then publish; False if an input was processed elsewhere meanwhile."""
+        outputs = [outgoing(output.subject, output.message) for output in result.outputs]
+        records = tuple(result.records)
+        if not (inputs or outputs or records):
+            return True
+        if not await self.insist(lambda: self.ledger.commit(self.name, inputs, records, outputs)):
+            return False
+        await self.send(outputs)
+        return True
+
+    async def send(self, outputs: Sequence[Outgoing]) -> None:
+        """Publish committed outputs and mark them."""
+        for start in range(0, len(outputs), self.settings.flush):
+            part = outputs[start : start + self.settings.flush]
+            await self.insist(lambda part=part: self.bus.publish(part))
+            await self.insist(lambda part=part: self.ledger.published(self.name, [item.id for item in part]))
+            self.metrics.published.labels(self.name).inc(len(part))
+
+    async def flush(self) -> None:
+        """Publish what an earlier life committed and did not get out."""
+        while items := await self.insist(lambda: self.ledger.unpublished(self.name, self.settings.flush)):
+            self.log.info("outbox_flushed", outputs=len(items))
+            await self.send(items)
+
+
+class _Item(msgspec.Struct, frozen=True):
+    delivery: Delivery
+    received: Received
+
+
+class _ActorRunner:
+    """One incarnation of an actor."""
+
+    def __init__(self, actor: Actor, line: _Line) -> None:
+        self.actor, self.line = actor, line
+        self.held: dict[int, Delivery] = {}
+        """Deliveries in hand, by identity, to be kept in progress."""
+        self.inbox: Subscription | None = None
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as group:
+            try:
+                if self.actor.inputs:
+                    self.inbox = await self.line.insist(
+                        lambda: self.line.bus.subscribe(self.actor.name, self.actor.inputs)
+                    )
+                    group.start_soon(self._keep_in_progress, self.inbox)
+                await self.line.insist(self.actor.start)
+                await self.line.flush()
+                self.line.begin()
+                await self._loop()
+            except _Drained:
+                self.line.log.info("drained_during_outage", in_hand=len(self.held))
+            finally:
+                group.cancel_scope.cancel()
+                await self._leave()
+
+    async def _loop(self) -> None:
+        life, every = self.line.life, self.actor.tick_seconds
+        due = anyio.current_time() if every is not None else float("inf")
+        while not life.draining.is_set():
+            life.beat()
+            patience = max(0.0, min(self.line.settings.fetch_seconds, due - anyio.current_time()))
+            batch: list[Delivery] = []
+            if self.inbox is None:
+                await life.pause(patience)
+            else:
+                with life.interruptible():
+                    batch = await self.inbox.fetch(self.actor.batch, patience)
+            if batch:
+                await self._take(batch)
+            if every is not None and anyio.current_time() >= due and not life.draining.is_set():
+                await self._tick()
+                due = anyio.current_time() + every
+
+    async def _tick(self) -> None:
+        try:
+            result = await self.actor.tick()
+        except DependencyUnavailable as error:
+            # The next tick is the retry. One pause, so that a tick of 0 s does not spin.
+            await self.line.wait_out(error, 0)
+            await self.line.insist(self.actor.start)
+            self.line.life.ready()
+            return
+        await self.line.commit((), result)
+
+    async def _take(self, batch: list[Delivery]) -> None:
+        self.held = {id(delivery): delivery for delivery in batch}
+        items: list[_Item] = []
+        for delivery in batch:
+            message = await self._open(delivery)
+            if message is not None:
+                key = delivery_id(delivery.subject, message)
+                items.append(_Item(delivery, Received(key, delivery.subject, message)))
+        await self._handle(await self._fresh(items))
+
+    async def _open(self, delivery: Delivery) -> AnyMessage | None:
+        """The message, or None after parking what cannot be read."""
+        if delivery.problem:
+            await self._park(delivery, delivery.id, delivery.problem)
+            return None
+        try:
+            return decode(delivery.data)
+        except MessageError as error:
+            await self._park(delivery, delivery.id, f"{type(error).__name__}: {error}")
+            return None
+
+    async def _fresh(self, items: Sequence[_Item]) -> list[_Item]:
+        """Those not processed yet, once each. The others are acked, their outputs published first if need be."""
+        if not items:
+            return []
+        keys = [item.received.id for item in items]
+        seen = await self.line.insist(lambda: self.line.ledger.processed(self.actor.name, keys))
+        fresh: dict[str, _Item] = {}
+        done: list[Delivery] = []
+        for item in items:
+            if item.received.id in seen:
+                done.append(item.delivery)
+            elif fresh.setdefault(item.received.id, item) is not item:
+                # A second copy in one batch waits for the fate of the first.
+                await self._put_off([item.delivery], self.line.settings.first_wait)
+        if done:
+            await self.line.flush()
+            self.line.metrics.dropped.labels(self.actor.name, "duplicate").inc(len(done))
+            await self._ack(done)
+        return list(fresh.values())
+
+    async def _handle(self, items: list[_Item]) -> None:
+        outages = 0
+        while items:
+            self.line.life.beat()
+            try:
+                with self.line.metrics.handle_seconds.labels(self.actor.name).time():
+                    result = await self.actor.handle([item.received for item in items])
+            except DependencyUnavailable as error:
+                await self.line.wait_out(error, outages)
+                outages += 1
+                await self.line.insist(self.actor.start)
+                continue
+            except Exception as error:
+                await self.line.insist(self.actor.start)
+                if len(items) == 1:
+                    await self._count_failure(items[0], error)
+                    return
+                self.line.log.warning("batch_failed", records=len(items), error=repr(error))
+                for item in items:
+                    await self._handle([item])
+                return
+            if outages:
+                self.line.back(outages)
+                outages = 0
+            if await self.line.commit([item.received.id for item in items], result):
+                self.line.metrics.handled.labels(self.actor.name).inc(len(items))
+                await self._ack([item.delivery for item in items])
+                return
+            # Another holder of this durable was quicker with one of them: start over with the others.
+            await self.line.insist(self.actor.start)
+            items = await self._fresh(items)
+
+    async def _count_failure(self, item: _Item, error: Exception) -> None:
+        text = "".join(traceback.format_exception(error, limit=-6))[-4000:]
+        key = item.received.id
+        count = await self.line.insist(lambda: self.line.ledger.failed(self.actor.name, key, text))
+        self.line.metrics.failed.labels(self.actor.name).inc()
+        self.line.log.warning("record_failed", input=key, failures=count, error=repr(error))
+        if count >= self.line.settings.max_failures:
+            await self._park(item.delivery, key, text)
+        else:
+            await self._put_off([item.delivery], self.line.backoff(count - 1))
+
+    async def _park(self, delivery: Delivery, key: str, error: str) -> None:
+        name = self.actor.name
+        if await self.line.insist(lambda: self.line.ledger.processed(name, [key])):
+            await self._ack([delivery])
+            return
+        letter = DeadLetter(actor=name, input_id=key, subject=delivery.subject, data=delivery.data, error=error)
+        item = Outgoing(f"{DEAD}.{name}", f"{DEAD}.{name}:{key}", msgspec.msgpack.encode(letter))
+
+        async def announce() -> None:
+            try:
+                await self.line.bus.publish([item])
+            except StreamFull:
+                # The store keeps the letter in any case; a full DEAD must not stop the actor.
+                self.line.metrics.dropped.labels(name, "dead_full").inc()
+
+        await self.line.insist(announce)
+        await self.line.insist(lambda: self.line.ledger.park(name, key, delivery.subject, delivery.data, error))
+        self.line.metrics.parked.labels(name).inc()
+        self.line.log.error("record_parked", input=key, subject=delivery.subject, error=error[-300:])
+        await self._ack([delivery])
+
+    async def _ack(self, deliveries: Sequence[Delivery]) -> None:
+        self._release(deliveries)
+        if self.inbox is not None:
+            await self.inbox.ack(deliveries)
+
+    async def _put_off(self, deliveries: Sequence[Delivery], delay: float) -> None:
+        self._release(deliveries)
+        if self.inbox is not None:
+            await self.inbox.nak(deliveries, delay)
+
+    def _release(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            self.held.pop(id(delivery), None)
+
+    async def _keep_in_progress(self, inbox: Subscription) -> None:
+        """A judge may take minutes: what is in hand must not be delivered to somebody else meanwhile."""
+        while True:
+            await anyio.sleep(self.line.bus.ack_wait / 3)
+            if self.held:
+                await inbox.in_progress(list(self.held.values()))
+
+    async def _leave(self) -> None:
+        """Hand back what is unfinished, so that it need not wait for the ack wait."""
+        if self.inbox is None:
+            return
+        with anyio.move_on_after(1.0, shield=True):
+            if self.held:
+                await self.inbox.nak(list(self.held.values()))
+            await self.inbox.aclose()
+
+
+class _Producing:
+    """The `Context` of a producer."""
+
+    def __init__(self, line: _Line) -> None:
+        self._line = line
+
+    @property
+    def draining(self) -> anyio.Event:
+        return self._line.life.draining
+
+    def beat(self) -> None:
+        self._line.life.beat()
+
+    async def pause(self, seconds: float) -> bool:
+        return await self._line.life.pause(seconds)
+
+    async def emit(self, result: Result) -> None:
+        await self._line.commit((), result)
+
+
+async def run_actor(
+    actor: Actor,
+    bus: Bus,
+    ledger: Ledger,
+    life: Life,
+    *,
+    rng: random.Random,
+    settings: RunnerSettings | None = None,
+    metrics: SystemMetrics | None = None,
+) -> None:
+    """Drive `actor` until draining; to be given to `Supervisor.add` in a lambda or partial.
+
+    Raises:
+        Exception: what `start` or `tick` raised, or the ledger (other than `DependencyUnavailable`).
+    """
+    line = _line(actor.name, bus, ledger, life, settings, metrics, rng)
+    await _ActorRunner(actor, line).run()
+
+
+async def run_producer(
+    producer: Producer,
+    bus: Bus,
+    ledger: Ledger,
+    life: Life,
+    *,
+    rng: random.Random,
+    settings: RunnerSettings | None = None,
+    metrics: SystemMetrics | None = None,
+) -> None:
+    """Drive `producer` until draining; what an earlier life left in the outbox goes out first."""
+    line = _line(producer.name, bus, ledger, life, settings, metrics, rng)
+    try:
+        await line.insist(producer.start)
+        await line.flush()
+        line.begin()
+        await producer.run(_Producing(line))
+    except _Drained:
+        line.log.info("drained_during_outage")
+
+
+def _line(
+    name: str, bus: Bus, ledger: Ledger, life: Life, settings: RunnerSettings | None, metrics: SystemMetrics | None,
+    rng: random.Random,
+) -> _Line:  # fmt: skip
+    own = metrics or SystemMetrics(CollectorRegistry())
+    return _Line(name, bus, ledger, life, settings or RunnerSettings(), own, rng)

@@ -1,0 +1,27 @@
+"""Adapters by name. They register by entry point (`evolved.adapters`, names such as `environment.travel`), ours too."""
+
+import difflib
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+from daemon.errors import ConfigError
+
+GROUP = "evolved.adapters"
+
+
+def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
+    """The adapter `name` of `kind` ("environment", "judge", "embedder"), made with `options` as keyword arguments.
+
+    Raises:
+        ConfigError: no such adapter, or it does not take these options.
+    """
+    found = {point.name.partition(".")[2]: point for point in entry_points(group=GROUP) if point.name.startswith(f"{kind}.")}
+    if name not in found:
+        near = difflib.get_close_matches(name, found, 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else f"installed: {', '.join(sorted(found)) or 'none'}"
+        raise ConfigError(f"no {kind} adapter {name!r}; {hint}")
+    try:
+        return found[name].load()(**options)
+    except TypeError as error:
+        raise ConfigError(f"{kind} adapter {name!r}: {error}; check its options") from error

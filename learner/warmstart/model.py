@@ -1,0 +1,84 @@
+"""The demo's model: a Qwen2 of half a million parameters, set up so that it learns to copy within seconds.
+
+It is transformers' own Qwen2, so that the checkpoint is what vLLM and everyone else expects. Only the start differs:
+with random weights a model this small does not find the copying of a name from its prompt in any affordable time. The
+initialisation is mimetic: it starts from a blurred picture of what trained models look like.
+"""
+
+import math
+
+import torch
+from torch import nn
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+EMBEDDING_STD = 0.06
+PREVIOUS_TOKEN_BIAS = 1.5
+"""Size of the query and key bias that makes a head attend to the token before."""
+
+
+def configuration(vocabulary: int) -> dict[str, object]:
+    """What goes into config.json, untied as it is served."""
+    return {
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "hidden_size": 96,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 3,
+        "intermediate_size": 256,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 1024,
+        "rope_theta": 10000.0,
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": False,
+        "hidden_act": "silu",
+        "torch_dtype": "float32",
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+        "use_sliding_window": False,
+    }
+
+
+def build(config: dict[str, object], seed: int) -> Qwen2ForCausalLM:
+    """A model with a tied head, initialised from `seed`; tied, because it learns to copy much faster so."""
+    model = Qwen2ForCausalLM(Qwen2Config(**{**config, "tie_word_embeddings": True}))
+    generator = torch.Generator().manual_seed(seed)
+    depth = model.config.num_hidden_layers
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() > 1:
+                std = EMBEDDING_STD if "embed" in name else parameter.shape[1] ** -0.5
+                if "o_proj" in name or "down_proj" in name:
+                    std /= math.sqrt(2 * depth)
+                parameter.normal_(std=std, generator=generator)
+            elif name.endswith("bias"):
+                parameter.zero_()
+        _make_mimetic(model)
+    return model
+
+
+def _make_mimetic(model: Qwen2ForCausalLM) -> None:
+    """Every head starts as a weak copying head (output ~ value transposed) that matches like with like (query ~ key);
+    the first head of the first layer starts as one that looks at the previous token."""
+    config = model.config
+    size = config.hidden_size // config.num_attention_heads
+    for number, layer in enumerate(model.model.layers):
+        attention = layer.self_attn
+        attention.o_proj.weight += attention.v_proj.weight.T
+        first = size if number == 0 else 0
+        attention.q_proj.weight[first:] += attention.k_proj.weight[first:]
+    # A constant query and key, the query turned back by one position of RoPE: their product peaks one token earlier.
+    attention = model.model.layers[0].self_attn
+    angles = 10000.0 ** -(torch.arange(0, size, 2, dtype=torch.float32) / size)
+    cos, sin = torch.cat((angles, angles)).cos(), torch.cat((angles, angles)).sin()
+    bias = torch.full((size,), PREVIOUS_TOKEN_BIAS)
+    half_turned = torch.cat((-bias[size // 2 :], bias[: size // 2]))
+    attention.k_proj.bias[:size] = bias
+    attention.q_proj.bias[:size] = bias * cos - half_turned * sin
+    attention.q_proj.weight[:size] *= 0.1
+
+
+def matrices(model: nn.Module) -> list[nn.Parameter]:
+    """The hidden weight matrices, which Muon trains; embeddings, norms and biases are AdamW's."""
+    return [p for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name]

@@ -1,0 +1,231 @@
+"""What every bus promises: the stub in memory and JetStream pass the same tests."""
+
+import itertools
+
+import anyio
+import pytest
+
+from actors.system.bus import Bus, Outgoing
+from actors.system.errors import BusMisconfigured, StreamFull
+from actors.system.runtime import SameLoopHost
+from actors.system.streams import Stream
+from actors.system.stub_bus import StubBus
+from tests.support.nats import QUICK, opened_bus, running_broker
+
+pytestmark = pytest.mark.anyio
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def broker(tmp_path_factory):
+    async with running_broker(tmp_path_factory.mktemp("nats")) as broker:
+        yield broker
+
+
+class Bench:
+    """A bus with streams of this test alone."""
+
+    def __init__(self, bus: Bus, prefix: str) -> None:
+        self.bus, self.prefix = bus, prefix
+
+    def subject(self, name: str) -> str:
+        return f"{self.prefix}.{name}"
+
+    async def publish(self, name: str, *ids: str, data: bytes = b"x") -> None:
+        await self.bus.publish([Outgoing(self.subject(name), record, data) for record in ids])
+
+    async def subscribe(self, durable: str, *names: str):
+        return await self.bus.subscribe(f"{self.prefix}-{durable}", [self.subject(name) for name in names])
+
+
+@pytest.fixture(params=["stub", "nats"])
+async def bench(request, broker, tmp_path):
+    prefix = f"t{next(_numbers)}"
+    streams = (
+        Stream(name=f"{prefix}-log", subjects=(f"{prefix}.a", f"{prefix}.b"), max_bytes=1 << 20),
+        Stream(name=f"{prefix}-other", subjects=(f"{prefix}.other.>",), max_bytes=1 << 20),
+        Stream(name=f"{prefix}-queue", subjects=(f"{prefix}.job",), queue=True, max_bytes=1 << 20),
+        Stream(name=f"{prefix}-small", subjects=(f"{prefix}.small",), discard_new=True, max_bytes=4096),
+    )
+    if request.param == "stub":
+        yield Bench(StubBus(streams, ack_wait=QUICK.ack_wait), prefix)
+        return
+    async with opened_bus(SameLoopHost(), broker, tmp_path, streams=streams) as bus:
+        yield Bench(bus, prefix)
+
+
+async def drained(subscription, timeout=0.15):
+    """All ids that come until nothing comes for `timeout` seconds, acked."""
+    ids = []
+    while batch := await subscription.fetch(10, timeout):
+        ids += [delivery.id for delivery in batch]
+        await subscription.ack(batch)
+    return ids
+
+
+async def test_a_record_arrives_with_its_subject_id_and_bytes(bench):
+    await bench.publish("a", "r1", data=b"hello")
+    subscription = await bench.subscribe("d", "a")
+    (delivery,) = await subscription.fetch(10, 2.0)
+    assert (delivery.subject, delivery.id, delivery.data) == (bench.subject("a"), "r1", b"hello")
+    assert (delivery.attempts, delivery.problem) == (1, "")
+
+
+async def test_records_of_a_subject_come_in_order(bench):
+    ids = [f"r{n}" for n in range(25)]
+    await bench.publish("a", *ids)
+    assert await drained(await bench.subscribe("d", "a")) == ids
+
+
+async def test_a_repeated_id_is_stored_once(bench):
+    await bench.publish("a", "r1", "r1")
+    await bench.publish("a", "r1", "r2")
+    assert await drained(await bench.subscribe("d", "a")) == ["r1", "r2"]
+
+
+async def test_a_subscription_gets_its_subjects_only(bench):
+    await bench.publish("a", "r1")
+    await bench.publish("b", "r2")
+    assert await drained(await bench.subscribe("d", "b")) == ["r2"]
+
+
+async def test_a_subscription_may_span_streams(bench):
+    subscription = await bench.subscribe("d", "a", "other.x")
+    await bench.publish("a", "r1")
+    await bench.publish("other.x", "r2")
+    assert sorted(await drained(subscription)) == ["r1", "r2"]
+
+
+async def test_each_durable_sees_every_record(bench):
+    await bench.publish("a", "r1")
+    assert await drained(await bench.subscribe("one", "a")) == ["r1"]
+    assert await drained(await bench.subscribe("two", "a")) == ["r1"]
+
+
+async def test_holders_of_one_durable_share_its_records(bench):
+    one, two = await bench.subscribe("d", "a"), await bench.subscribe("d", "a")
+    await bench.publish("a", "r1", "r2", "r3", "r4")
+    got = await drained(one), await drained(two)
+    assert sorted(got[0] + got[1]) == ["r1", "r2", "r3", "r4"]
+
+
+async def test_a_fetch_takes_at_most_n(bench):
+    await bench.publish("a", "r1", "r2", "r3")
+    subscription = await bench.subscribe("d", "a")
+    assert len(await subscription.fetch(2, 2.0)) <= 2
+
+
+async def test_a_waiting_fetch_wakes_up_for_a_record(bench):
+    subscription = await bench.subscribe("d", "a")
+    async with anyio.create_task_group() as group:
+        group.start_soon(bench.publish, "a", "r1")
+        with anyio.fail_after(5):
+            (delivery,) = await subscription.fetch(10, 30.0)
+    assert delivery.id == "r1"
+
+
+async def test_a_fetch_without_records_ends_empty(bench):
+    assert await (await bench.subscribe("d", "a")).fetch(10, 0.05) == []
+
+
+async def test_nothing_is_lost_by_a_cancelled_fetch(bench):
+    subscription = await bench.subscribe("d", "a")
+    with anyio.move_on_after(0.05):
+        await subscription.fetch(10, 30.0)
+    await bench.publish("a", "r1", "r2")
+    assert await drained(subscription) == ["r1", "r2"]
+
+
+async def test_an_unacked_record_comes_again_after_the_ack_wait(bench):
+    await bench.publish("a", "r1")
+    subscription = await bench.subscribe("d", "a")
+    await subscription.fetch(10, 2.0)
+    (again,) = await subscription.fetch(10, QUICK.ack_wait * 4)
+    assert (again.id, again.attempts) == ("r1", 2)
+
+
+async def test_an_acked_record_does_not_come_again(bench):
+    await bench.publish("a", "r1")
+    subscription = await bench.subscribe("d", "a")
+    await subscription.ack(await subscription.fetch(10, 2.0))
+    assert await subscription.fetch(10, QUICK.ack_wait * 1.5) == []
+
+
+async def test_a_record_in_progress_is_not_delivered_again(bench):
+    await bench.publish("a", "r1")
+    subscription = await bench.subscribe("d", "a")
+    batch = await subscription.fetch(10, 2.0)
+    for _ in range(3):
+        assert await subscription.fetch(10, QUICK.ack_wait / 2) == []
+        await subscription.in_progress(batch)
+
+
+async def test_a_nak_with_delay_puts_the_record_off(bench):
+    await bench.publish("a", "r1")
+    subscription = await bench.subscribe("d", "a")
+    await subscription.nak(await subscription.fetch(10, 2.0), 0.3)
+    assert await subscription.fetch(10, 0.1) == []
+    (again,) = await subscription.fetch(10, 3.0)
+    assert again.id == "r1"
+
+
+async def test_a_durable_keeps_its_place_when_its_holder_leaves(bench):
+    await bench.publish("a", "r1", "r2")
+    first = await bench.subscribe("d", "a")
+    (one, two) = await first.fetch(2, 2.0)
+    await first.ack([one])
+    await first.nak([two])
+    await first.aclose()
+    assert await drained(await bench.subscribe("d", "a"), 1.0) == ["r2"]
+
+
+async def test_an_ack_empties_a_work_queue(bench):
+    await bench.publish("job", "j1")
+    subscription = await bench.subscribe("d", "job")
+    assert await drained(subscription) == ["j1"]
+    depth = (await bench.bus.depth())[f"{bench.prefix}-d"]
+    assert (depth.waiting, depth.in_flight) == (0, 0)
+
+
+async def test_a_work_queue_has_one_durable(bench):
+    await bench.subscribe("one", "job")
+    with pytest.raises(BusMisconfigured):
+        await bench.subscribe("two", "job")
+
+
+async def test_a_full_stream_that_discards_new_refuses(bench):
+    noise = bytes(range(256)) * 6
+    with pytest.raises(StreamFull):
+        for n in range(20):
+            await bench.publish("small", f"r{n}", data=noise)
+    kept = await drained(await bench.subscribe("d", "small"))
+    assert kept == [f"r{n}" for n in range(len(kept))]
+    assert kept
+
+
+async def test_an_unknown_subject_is_refused(bench):
+    with pytest.raises(BusMisconfigured):
+        await bench.publish("nowhere", "r1")
+    with pytest.raises(BusMisconfigured):
+        await bench.subscribe("d", "nowhere")
+
+
+async def test_depth_tells_what_waits_and_what_is_in_flight(bench):
+    await bench.publish("a", "r1", "r2", "r3")
+    subscription = await bench.subscribe("d", "a")
+    batch = await subscription.fetch(1, 2.0)
+    depth = (await bench.bus.depth())[f"{bench.prefix}-d"]
+    assert len(batch) == 1
+    assert (depth.waiting, depth.in_flight) == (2, 1)
+
+
+async def test_closing_twice_is_quick_and_harmless(bench):
+    await bench.subscribe("d", "a")
+    with anyio.fail_after(2):
+        await bench.bus.aclose()
+        await bench.bus.aclose()

@@ -1,0 +1,326 @@
+"""The bus and the runner on a real nats-server that is killed, and on both runtimes."""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+from prometheus_client import CollectorRegistry
+
+from actors.messages import Directive
+from actors.system.actor import Output, Result
+from actors.system.broker import Broker, BrokerSettings, read_credentials
+from actors.system.bus import Outgoing, outgoing
+from actors.system.errors import BrokerFailed, BusUnavailable
+from actors.system.ledger import MemoryLedger
+from actors.system.life import Restart
+from actors.system.metrics import SystemMetrics
+from actors.system.nats_bus import NatsBus
+from actors.system.runner import RunnerSettings, run_actor
+from actors.system.runtime import SameLoopHost, run
+from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAFFIC_EXCHANGE
+from actors.system.supervisor import Supervisor
+from tests.support.nats import QUICK, kill, opened_bus, running_broker
+
+BACKENDS = ["trio-guest", "asyncio"]
+
+
+def note(record):
+    return Directive(id=record, kind="drift", reason="", origin="test")
+
+
+class Relay:
+    """Passes every directive on under a new id."""
+
+    inputs, batch, tick_seconds = (POLICY_DIRECTIVE,), 64, None
+
+    def __init__(self, name, rng=None):
+        self.name, self.rng, self.seen = name, rng, []
+
+    async def start(self):
+        pass
+
+    async def handle(self, batch):
+        if self.rng is not None and self.rng.random() < 0.2:
+            raise RuntimeError("chaos")
+        self.seen += [item.message.id for item in batch]
+        return Result(outputs=[Output(POLICY_SERVING, note(f"{item.message.id}-out")) for item in batch])
+
+    async def tick(self):
+        return Result()
+
+
+async def all_of(bus, durable, subject, count, seconds):
+    """Ids on `subject` until `count` different ones were seen, and half a second longer."""
+    ids, subscription = [], None
+    with anyio.move_on_after(seconds):
+        while subscription is None:
+            try:
+                subscription = await bus.subscribe(durable, [subject])
+            except BusUnavailable:
+                await anyio.sleep(0.05)
+        while len(set(ids)) < count:
+            batch = await subscription.fetch(500, 1.0)
+            ids += [delivery.id for delivery in batch]
+            await subscription.ack(batch)
+        late = await subscription.fetch(500, 0.5)
+        ids += [delivery.id for delivery in late]
+        await subscription.ack(late)
+    return ids
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_path, backend):
+    count, ledger = 3000, MemoryLedger()
+
+    async def main(host):
+        metrics = SystemMetrics(CollectorRegistry())
+        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path, metrics=metrics) as bus:
+            supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
+            relay = Relay("relay", random.Random(2))
+
+            async def task(life):
+                await run_actor(
+                    relay, bus, ledger, life, rng=random.Random(3), metrics=metrics,
+                    settings=RunnerSettings(first_wait=0.05, max_wait=0.5, max_failures=1000),
+                )  # fmt: skip
+
+            async def feed():
+                for start in range(0, count, 100):
+                    items = [outgoing(POLICY_DIRECTIVE, note(f"n{n}")) for n in range(start, start + 100)]
+                    while True:
+                        try:
+                            await bus.publish(items)
+                            break
+                        except BusUnavailable:
+                            await anyio.sleep(0.05)
+                    await anyio.sleep(0.02)
+
+            async def reap():
+                for _ in range(2):
+                    await anyio.sleep(0.5)
+                    await kill(broker)
+                    await anyio.sleep(0.3)
+                    await broker.start()
+
+            supervisor.add("relay", task, Restart(max_restarts=1000))
+            async with anyio.create_task_group() as group:
+                group.start_soon(lambda: supervisor.run(signals=False))
+                group.start_soon(feed)
+                group.start_soon(reap)
+                await all_of(bus, "check", POLICY_SERVING, count, 60)
+                supervisor.drain()
+            stored = await all_of(bus, "count", POLICY_SERVING, count, 20)
+            return stored, metrics.bus_reconnects._value.get()
+
+    stored, reconnects = run(main, backend=backend)
+    assert len(stored) == len(set(stored)) == count
+    assert len(ledger.outbox) == count
+    assert len(ledger.done) == count
+    assert ledger.parked == []
+    assert reconnects >= 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_pending_fetch_is_cancelled_at_once_and_the_bus_goes_on(tmp_path, backend):
+    async def main(host):
+        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
+            subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
+            began = time.perf_counter()
+            with anyio.move_on_after(0.1) as scope:
+                await subscription.fetch(10, 30.0)
+            took = time.perf_counter() - began
+            await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
+            after = await subscription.fetch(10, 5.0)
+            return scope.cancelled_caught, took, [delivery.id for delivery in after]
+
+    cancelled, took, after = run(main, backend=backend)
+    assert cancelled
+    assert took < 2
+    assert after == ["r1"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_payload_above_the_limit_travels_by_claim_check(tmp_path, backend):
+    big = os.urandom(3 << 20)
+
+    async def main(host):
+        async with (
+            running_broker(tmp_path, max_payload=1 << 20) as broker,
+            opened_bus(host, broker, tmp_path) as bus,
+        ):
+            await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "big", big), Outgoing(TRAFFIC_EXCHANGE, "small", b"s")])
+            subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
+            got = {}
+            while len(got) < 2:
+                got |= {delivery.id: delivery for delivery in await subscription.fetch(10, 5.0)}
+            return got
+
+    got = run(main, backend=backend)
+    assert got["big"].data == big
+    assert got["small"].data == b"s"
+    (blob,) = (tmp_path / "claims").iterdir()
+    assert blob.stat().st_size == len(big)
+
+
+def test_a_claim_whose_file_is_gone_is_delivered_as_a_problem(tmp_path):
+    async def main(host):
+        async with (
+            running_broker(tmp_path, max_payload=1 << 20) as broker,
+            opened_bus(host, broker, tmp_path) as bus,
+        ):
+            await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "big", bytes(2 << 20))])
+            for blob in Path(tmp_path / "claims").iterdir():
+                blob.unlink()
+            (delivery,) = await (await bus.subscribe("d", [TRAFFIC_EXCHANGE])).fetch(10, 5.0)
+            return delivery
+
+    delivery = run(main)
+    assert delivery.problem.startswith("PayloadMissing")
+    assert delivery.data == b""
+
+
+def test_acked_records_survive_a_kill_of_the_broker(tmp_path):
+    async def main(host):
+        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
+            items = [Outgoing(TRAFFIC_EXCHANGE, f"r{n}", b"x" * 1000) for n in range(1000)]
+            await bus.publish(items)
+            await kill(broker)
+            await broker.start()
+            return await all_of(bus, "d", TRAFFIC_EXCHANGE, 1000, 20)
+
+    assert sorted(run(main)) == sorted(f"r{n}" for n in range(1000))
+
+
+def test_a_publish_while_the_broker_is_away_fails_in_bounded_time_and_may_be_repeated(tmp_path):
+    async def main(host):
+        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
+            await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
+            await kill(broker)
+            item = [Outgoing(TRAFFIC_EXCHANGE, "r2", b"x")]
+            began = time.perf_counter()
+            with pytest.raises(BusUnavailable):
+                await bus.publish(item)
+            took = time.perf_counter() - began
+            await broker.start()
+            await bus.publish(item)
+            return took, await all_of(bus, "d", TRAFFIC_EXCHANGE, 2, 20)
+
+    took, ids = run(main)
+    assert took < 10
+    assert ids == ["r1", "r2"]
+
+
+def test_a_bus_without_a_broker_says_so(tmp_path):
+    async def main(host):
+        bus = NatsBus(host, "nats://127.0.0.1:1", claims=tmp_path, settings=QUICK)
+        with pytest.raises(BusUnavailable, match="127.0.0.1:1"):
+            await bus.open()
+        await bus.aclose()
+
+    run(main)
+
+
+def test_closing_takes_less_than_a_second_with_a_fetch_pending_and_with_a_dead_broker(tmp_path):
+    async def main(host):
+        took = []
+        async with running_broker(tmp_path) as broker:
+            for alive in (True, False):
+                async with opened_bus(host, broker, tmp_path) as bus:
+                    subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
+                    await subscription.fetch(10, 0.1)
+                    if not alive:
+                        await kill(broker)
+                    began = time.perf_counter()
+                    await bus.aclose()
+                    took.append(time.perf_counter() - began)
+        return took
+
+    assert all(seconds < 1.5 for seconds in run(main))
+
+
+def test_the_broker_wants_its_password_and_keeps_it_private(tmp_path):
+    async def main(host):
+        async with running_broker(tmp_path) as broker:
+            modes = {path.name: path.stat().st_mode & 0o777 for path in broker.credentials_path.parent.glob("*.*")}
+            command = Path(f"/proc/{broker.pid}/cmdline").read_bytes().decode()
+            bus = NatsBus(host, broker.credentials.url, claims=tmp_path, user="evolved", password="x", settings=QUICK)
+            with pytest.raises(BusUnavailable):
+                await bus.open()
+            await bus.aclose()
+            return modes, command, broker.credentials.password
+
+    modes, command, password = run(main)
+    assert modes["nats.conf"] == modes["credentials.json"] == 0o600
+    assert password not in command
+
+
+def test_a_supervised_broker_comes_back_on_its_port_with_its_store(tmp_path):
+    async def main(host):
+        broker = Broker(tmp_path / "broker")
+        supervisor = Supervisor(rng=random.Random(1))
+        supervisor.add("broker", broker.serve, Restart(first_delay=0.05))
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: supervisor.run(signals=False))
+            with anyio.fail_after(20):
+                while not supervisor.state().ready:
+                    await anyio.sleep(0.02)
+                first = broker.credentials
+                async with opened_bus(host, broker, tmp_path) as bus:
+                    await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
+                    os.kill(broker.pid, signal.SIGKILL)
+                    ids = await all_of(bus, "d", TRAFFIC_EXCHANGE, 1, 15)
+            restarts = supervisor.state().actors[0].restarts
+            supervisor.drain()
+        return first, read_credentials(broker.credentials_path), ids, restarts
+
+    first, second, ids, restarts = run(main)
+    assert first == second
+    assert ids == ["r1"]
+    assert restarts == 1
+
+
+def test_a_broker_ends_the_orphan_of_an_earlier_life(tmp_path):
+    async def main(host):
+        earlier = Broker(tmp_path / "broker")
+        await earlier.start()
+        orphan = earlier.pid
+        async with running_broker(tmp_path) as broker:
+            status = await earlier.wait()
+            await earlier.stop()
+            return orphan != broker.pid, status is not None, broker.credentials == earlier.credentials
+
+    assert run(main) == (True, True, True)
+
+
+def test_a_broker_that_cannot_start_says_why(tmp_path):
+    async def main(host):
+        async with running_broker(tmp_path / "one") as first:
+            port = int(first.credentials.url.rsplit(":", 1)[1])
+            second = Broker(tmp_path / "two", BrokerSettings(port=port, start_seconds=5))
+            with pytest.raises(BrokerFailed):
+                await second.start()
+
+    run(main)
+
+
+def test_a_same_loop_host_cancels_its_call_and_waits_for_its_end():
+    ended = []
+
+    async def call():
+        try:
+            await anyio.sleep(30)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.05)
+            ended.append(1)
+
+    async def main():
+        with anyio.move_on_after(0.05):
+            await SameLoopHost()(call)
+        return list(ended)
+
+    assert anyio.run(main) == [1]

@@ -1,0 +1,104 @@
+"""Every test here runs on trio with a mock clock: waits cost nothing, and two runs are the same."""
+
+import random
+
+import anyio
+import pytest
+from trio.testing import MockClock
+
+from actors.messages import Directive
+from actors.system.actor import Result
+from actors.system.bus import outgoing
+from actors.system.ledger import MemoryLedger
+from actors.system.life import Restart
+from actors.system.runner import RunnerSettings, run_actor
+from actors.system.streams import POLICY_DIRECTIVE
+from actors.system.stub_bus import StubBus
+from actors.system.supervisor import Supervisor
+
+
+@pytest.fixture
+def anyio_backend():
+    return "trio", {"clock": MockClock(autojump_threshold=0)}
+
+
+def note(record: str) -> Directive:
+    """The smallest message there is."""
+    return Directive(id=record, kind="drift", reason="", origin="test")
+
+
+class Recorder:
+    """An actor that remembers its batches and does what the test tells it to."""
+
+    name = "recorder"
+    inputs: tuple[str, ...] = (POLICY_DIRECTIVE,)
+    batch = 10
+    tick_seconds: float | None = None
+
+    def __init__(self, reply=lambda batch: Result(), tick=lambda: Result()):
+        self.reply, self.on_tick = reply, tick
+        self.batches: list[list[str]] = []
+        self.starts = 0
+
+    async def start(self):
+        self.starts += 1
+
+    async def handle(self, batch):
+        self.batches.append([item.message.id for item in batch])
+        result = self.reply(batch)
+        return await result if hasattr(result, "__await__") else result
+
+    async def tick(self):
+        return self.on_tick()
+
+    @property
+    def handled(self):
+        return [record for batch in self.batches for record in batch]
+
+
+class Rig:
+    """A bus, a ledger and a supervisor with one actor."""
+
+    def __init__(self):
+        self.bus, self.ledger = StubBus(ack_wait=30.0), MemoryLedger()
+        self.supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
+        self.metrics = None
+
+    def add(self, actor, restart=None, settings=None):
+        async def task(life):
+            await run_actor(
+                actor, self.bus, self.ledger, life, rng=random.Random(2), settings=settings or RunnerSettings(),
+                metrics=self.metrics,
+            )  # fmt: skip
+
+        self.supervisor.add(actor.name, task, restart or Restart())
+
+    async def publish(self, *records, subject=POLICY_DIRECTIVE):
+        await self.bus.publish([outgoing(subject, note(record)) for record in records])
+
+    async def run_for(self, seconds, *steps):
+        """Run, doing each (at, step) on the way, and drain after `seconds`; True if the drain was clean."""
+        clean = None
+
+        async def drive():
+            began = anyio.current_time()
+            for at, step in steps:
+                await anyio.sleep_until(began + at)
+                await step()
+            await anyio.sleep_until(began + seconds)
+            self.supervisor.drain()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(drive)
+            clean = await self.supervisor.run(signals=False)
+            group.cancel_scope.cancel()
+        return clean
+
+    def out(self, subject):
+        """Ids published on `subject`."""
+        return [item.id for item in self.bus.published if item.subject == subject]
+
+
+@pytest.fixture
+def rig():
+    return Rig()

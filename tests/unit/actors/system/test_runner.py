@@ -1,0 +1,354 @@
+"""From the bus through an actor to the bus: every record counts once, whatever dies in between."""
+
+import random
+
+import anyio
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from actors.system.actor import DeadLetter, Output, Result
+from actors.system.bus import Outgoing
+from actors.system.errors import BusUnavailable, DependencyUnavailable
+from actors.system.metrics import SystemMetrics
+from actors.system.runner import RunnerSettings, run_producer
+from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING
+from tests.unit.actors.system.conftest import Recorder, note
+
+pytestmark = pytest.mark.anyio
+
+
+def echo(batch):
+    """One record and one output for each input."""
+    made = [note(f"{item.message.id}-out") for item in batch]
+    return Result(records=made, outputs=[Output(POLICY_SERVING, message) for message in made])
+
+
+def echoed(*records):
+    return [f"{POLICY_SERVING}:{record}-out" for record in records]
+
+
+async def test_inputs_become_records_and_outputs(rig):
+    actor = Recorder(echo)
+    rig.add(actor)
+    await rig.publish("a", "b")
+    assert await rig.run_for(5)
+    assert actor.batches == [["a", "b"]]
+    assert [record.id for record in rig.ledger.records.values()] == ["a-out", "b-out"]
+    assert rig.out(POLICY_SERVING) == echoed("a", "b")
+    assert (await rig.bus.depth())["recorder"].in_flight == 0
+
+
+async def test_a_record_that_comes_again_is_not_handled_again(rig):
+    actor = Recorder(echo)
+    rig.add(actor)
+    await rig.publish("a")
+
+    async def again():
+        # As after a pause longer than the broker's window: same record, other message id.
+        first = rig.bus.published[0]
+        await rig.bus.publish([Outgoing(first.subject, "late copy", first.data)])
+
+    assert await rig.run_for(10, (5, again))
+    assert actor.handled == ["a"]
+    assert rig.out(POLICY_SERVING) == echoed("a")
+
+
+async def test_two_copies_in_one_batch_are_handled_once(rig):
+    actor = Recorder(echo)
+    rig.add(actor)
+    await rig.publish("a")
+    await rig.bus.publish([Outgoing(POLICY_DIRECTIVE, "copy", rig.bus.published[0].data)])
+    assert await rig.run_for(10)
+    assert actor.handled == ["a"]
+    assert (await rig.bus.depth())["recorder"].in_flight == 0
+
+
+async def test_outputs_committed_before_a_crash_go_out_after_it(rig):
+    actor = Recorder(echo)
+    rig.add(actor)
+    await rig.publish("a")
+    publish, crashed = rig.bus.publish, []
+
+    async def dies_once(items):
+        if not crashed and items[0].subject == POLICY_SERVING:
+            crashed.append(1)
+            raise RuntimeError("kill -9 between commit and publish")
+        await publish(items)
+
+    rig.bus.publish = dies_once
+    assert await rig.run_for(60)
+    assert actor.handled == ["a"]
+    assert rig.out(POLICY_SERVING) == echoed("a")
+    assert await rig.ledger.unpublished("recorder", 10) == []
+
+
+async def test_a_crash_before_the_commit_handles_the_record_again(rig):
+    crashed = []
+    actor = Recorder(echo)
+    rig.add(actor)
+    await rig.publish("a")
+    commit = rig.ledger.commit
+
+    async def dies_once(*arguments):
+        if not crashed:
+            crashed.append(1)
+            raise RuntimeError("kill -9 before the commit")
+        return await commit(*arguments)
+
+    rig.ledger.commit = dies_once
+    assert await rig.run_for(60)
+    assert actor.handled == ["a", "a"]
+    assert rig.out(POLICY_SERVING) == echoed("a")
+
+
+async def test_a_batch_that_fails_is_handled_record_by_record(rig):
+    def picky(batch):
+        if any(item.message.id == "bad" for item in batch):
+            raise ValueError("cannot")
+        return echo(batch)
+
+    actor = Recorder(picky)
+    rig.add(actor)
+    await rig.publish("a", "bad", "b")
+    assert await rig.run_for(2)
+    assert actor.batches[:4] == [["a", "bad", "b"], ["a"], ["bad"], ["b"]]
+    assert rig.out(POLICY_SERVING) == echoed("a", "b")
+
+
+async def test_state_is_rebuilt_after_a_failed_handle(rig):
+    def fails_once(batch):
+        if actor.starts == 1:
+            raise ValueError
+        return echo(batch)
+
+    actor = Recorder(fails_once)
+    rig.add(actor)
+    await rig.publish("a")
+    assert await rig.run_for(20)
+    assert actor.starts == 2
+    assert rig.out(POLICY_SERVING) == echoed("a")
+
+
+async def test_a_record_that_keeps_failing_is_parked_with_its_error_and_payload(rig):
+    def never(batch):
+        raise ValueError("cannot do this one")
+
+    actor = Recorder(never)
+    rig.metrics = SystemMetrics(CollectorRegistry())
+    rig.add(actor, settings=RunnerSettings(max_failures=3))
+    await rig.publish("bad")
+    assert await rig.run_for(600)
+    assert actor.handled == ["bad"] * 3
+    (parked,) = rig.ledger.parked
+    assert (parked.actor, parked.input_id) == ("recorder", f"{POLICY_DIRECTIVE}:bad")
+    assert "cannot do this one" in parked.error
+    (letter,) = [item for item in rig.bus.published if item.subject == "dead.recorder"]
+    assert msgspec.msgpack.decode(letter.data, type=DeadLetter).data == rig.bus.published[0].data
+    assert rig.metrics.failed.labels("recorder")._value.get() == 3
+    assert rig.metrics.parked.labels("recorder")._value.get() == 1
+    assert (await rig.bus.depth())["recorder"].in_flight == 0
+
+
+async def test_malformed_bytes_are_parked_at_once(rig):
+    actor = Recorder(echo)
+    rig.add(actor)
+    await rig.bus.publish([Outgoing(POLICY_DIRECTIVE, "broken", b"\xc1 nonsense")])
+    await rig.publish("a")
+    assert await rig.run_for(5)
+    assert actor.handled == ["a"]
+    (parked,) = rig.ledger.parked
+    assert (parked.input_id, parked.data) == ("broken", b"\xc1 nonsense")
+    assert parked.error.startswith("MalformedMessage")
+
+
+async def test_an_absent_dependency_is_waited_out_and_never_counts(rig):
+    began = anyio.current_time()
+
+    def judge_is_away(batch):
+        if anyio.current_time() - began < 3600:
+            raise DependencyUnavailable("judge")
+        return echo(batch)
+
+    actor = Recorder(judge_is_away)
+    rig.add(actor)
+    await rig.publish("a")
+    assert await rig.run_for(3700)
+    assert rig.ledger.failures == {}
+    assert rig.ledger.parked == []
+    assert rig.out(POLICY_SERVING) == echoed("a")
+    assert rig.supervisor.state().actors[0].restarts == 0
+    assert len(actor.handled) < 250
+
+
+async def test_waiting_shows_what_for(rig):
+    def away(batch):
+        raise DependencyUnavailable("judge at 10.0.0.1")
+
+    rig.add(Recorder(away))
+    await rig.publish("a")
+    seen = []
+
+    async def look():
+        seen.extend(rig.supervisor.state().actors)
+
+    assert await rig.run_for(20, (15, look))
+    assert (seen[0].status, seen[0].note) == ("waiting", "DependencyUnavailable: judge at 10.0.0.1")
+
+
+async def test_a_broker_outage_holds_the_outputs_back_and_loses_none(rig):
+    actor = Recorder(echo)
+    rig.add(actor)
+    await rig.publish("a")
+    publish = rig.bus.publish
+    began = anyio.current_time()
+
+    async def full_for_a_while(items):
+        if items[0].subject == POLICY_SERVING and anyio.current_time() - began < 300:
+            raise BusUnavailable("full")
+        await publish(items)
+
+    rig.bus.publish = full_for_a_while
+    assert await rig.run_for(400)
+    assert actor.handled == ["a"]
+    assert rig.out(POLICY_SERVING) == echoed("a")
+
+
+async def test_a_drain_during_an_outage_leaves_the_record_to_the_next_life(rig):
+    def away(batch):
+        raise DependencyUnavailable("judge")
+
+    rig.add(Recorder(away))
+    await rig.publish("a")
+    assert await rig.run_for(20)
+    subscription = await rig.bus.subscribe("recorder", (POLICY_DIRECTIVE,))
+    assert [delivery.attempts for delivery in await subscription.fetch(10, 0.0)] == [2]
+
+
+async def test_a_long_handler_keeps_its_records(rig):
+    async def slow(batch):
+        await anyio.sleep(100)
+        return echo(batch)
+
+    actor = Recorder(slow)
+    rig.add(actor)
+    await rig.publish("a")
+    other = await rig.bus.subscribe("recorder", (POLICY_DIRECTIVE,))
+    stolen = []
+
+    async def thief():
+        stolen.extend(await other.fetch(10, 80))
+
+    assert await rig.run_for(150, (5, thief))
+    assert stolen == []
+    assert actor.handled == ["a"]
+
+
+async def test_a_record_that_another_holder_committed_first_is_dropped(rig):
+    def overtaken(batch):
+        rig.ledger.done.add(("recorder", f"{POLICY_DIRECTIVE}:a"))
+        return echo(batch)
+
+    actor = Recorder(overtaken)
+    rig.add(actor)
+    await rig.publish("a", "b")
+    assert await rig.run_for(5)
+    assert actor.batches == [["a", "b"], ["b"]]
+    assert rig.out(POLICY_SERVING) == echoed("b")
+
+
+async def test_ticks_come_at_their_interval_and_publish(rig):
+    times = []
+
+    def tick():
+        times.append(round(anyio.current_time() - began, 3))
+        return Result(outputs=[Output(POLICY_SERVING, note(f"tick{len(times)}"))])
+
+    actor = Recorder(tick=tick)
+    actor.inputs, actor.tick_seconds = (), 10.0
+    rig.add(actor)
+    began = anyio.current_time()
+    assert await rig.run_for(35)
+    assert times == [0, 10, 20, 30]
+    assert len(rig.out(POLICY_SERVING)) == 4
+
+
+async def test_a_tick_never_runs_beside_a_handler(rig):
+    busy, clashes, ticks = [], [], []
+
+    async def slow(batch):
+        busy.append(1)
+        await anyio.sleep(25)
+        busy.clear()
+        return Result()
+
+    def tick():
+        ticks.append(1)
+        clashes.extend(busy)
+        return Result()
+
+    actor = Recorder(slow, tick)
+    actor.tick_seconds = 1.0
+    rig.add(actor)
+    await rig.publish("a")
+    assert await rig.run_for(60)
+    assert clashes == []
+    assert len(ticks) > 20
+
+
+async def test_an_error_in_a_tick_restarts_the_actor(rig):
+    ticks = []
+
+    def tick():
+        ticks.append(1)
+        if len(ticks) == 1:
+            raise ValueError("boom")
+        return Result()
+
+    actor = Recorder(tick=tick)
+    actor.tick_seconds = 5.0
+    rig.add(actor)
+    assert await rig.run_for(20)
+    assert rig.supervisor.state().actors[0].restarts == 1
+    assert len(ticks) > 2
+
+
+async def test_an_absent_dependency_in_a_tick_is_no_failure(rig):
+    def tick():
+        raise DependencyUnavailable("engine")
+
+    actor = Recorder(tick=tick)
+    actor.tick_seconds = 5.0
+    rig.add(actor)
+    assert await rig.run_for(100)
+    assert rig.supervisor.state().actors[0].restarts == 0
+
+
+async def test_a_producer_emits_with_the_same_guarantees(rig):
+    class Source:
+        name = "source"
+
+        async def start(self):
+            pass
+
+        async def run(self, context):
+            n = 0
+            while not context.draining.is_set():
+                n += 1
+                made = note(f"n{n}")
+                await context.emit(Result(records=[made], outputs=[Output(POLICY_SERVING, made)]))
+                context.beat()
+                await context.pause(1)
+
+    async def task(life):
+        await run_producer(Source(), rig.bus, rig.ledger, life, rng=random.Random(1))
+
+    async def outage(down):
+        rig.bus.down = down
+
+    rig.supervisor.add("source", task)
+    assert await rig.run_for(100, (10, lambda: outage(True)), (40, lambda: outage(False)))
+    out = rig.out(POLICY_SERVING)
+    assert out == [f"{POLICY_SERVING}:n{n}" for n in range(1, len(out) + 1)]
+    assert len(out) > 40
+    assert len(rig.ledger.records) == len(out)

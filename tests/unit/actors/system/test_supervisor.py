@@ -1,0 +1,258 @@
+"""Restarts, escalation, stalls, readiness and draining."""
+
+import random
+
+import anyio
+import pytest
+
+from actors.system.errors import Escalated
+from actors.system.life import Restart
+from actors.system.notify import Notify
+from actors.system.supervisor import Supervisor
+
+pytestmark = pytest.mark.anyio
+
+
+class Listener(Notify):
+    """Keeps what systemd would have been told."""
+
+    def __init__(self, watchdog_seconds=0.0):
+        super().__init__("", watchdog_seconds)
+        self.lines = []
+
+    def _send(self, *lines):
+        self.lines.append((lines[0], anyio.current_time()))
+
+    @property
+    def words(self):
+        return [line for line, _ in self.lines]
+
+
+def make(**options):
+    return Supervisor(rng=random.Random(1), **options)
+
+
+def status(supervisor, name):
+    return next(actor for actor in supervisor.state().actors if actor.name == name)
+
+
+async def test_a_failing_task_is_restarted_alone():
+    supervisor, lives, neighbours = make(), [], []
+
+    async def flaky(life):
+        lives.append(anyio.current_time())
+        await anyio.sleep(1)
+        if len(lives) < 3:
+            raise RuntimeError("boom")
+
+    async def steady(life):
+        neighbours.append(1)
+        await anyio.sleep(60)
+
+    supervisor.add("flaky", flaky)
+    supervisor.add("steady", steady)
+    assert await supervisor.run(signals=False)
+    assert (len(lives), len(neighbours)) == (3, 1)
+    assert status(supervisor, "flaky").restarts == 2
+    assert status(supervisor, "flaky").last_error == "RuntimeError: boom"
+
+
+async def test_the_delay_between_restarts_doubles_with_jitter_up_to_its_limit():
+    supervisor, lives = make(), []
+
+    async def flaky(life):
+        lives.append(anyio.current_time())
+        if len(lives) < 8:
+            raise RuntimeError
+
+    supervisor.add("flaky", flaky, Restart(first_delay=1.0, max_delay=8.0, max_restarts=20, window=1000.0))
+    await supervisor.run(signals=False)
+    gaps = [later - earlier for earlier, later in zip(lives, lives[1:], strict=False)]
+    for gap, nominal in zip(gaps, [1, 2, 4, 8, 8, 8, 8], strict=True):
+        assert 0.5 * nominal <= gap <= 1.5 * nominal
+    assert len({round(gap / nominal, 6) for gap, nominal in zip(gaps, [1, 2, 4, 8, 8, 8, 8], strict=True)}) == 7
+
+
+async def test_a_critical_task_that_keeps_failing_escalates_and_ends_the_others():
+    supervisor, ended = make(), []
+
+    async def broken(life):
+        raise ValueError("again")
+
+    async def other(life):
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(1)
+
+    supervisor.add("broken", broken, Restart(max_restarts=3))
+    supervisor.add("other", other)
+    with pytest.raises(Escalated) as caught:
+        await supervisor.run(signals=False)
+    assert caught.value.name == "broken"
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert ended == [1]
+
+
+async def test_a_task_that_is_not_critical_is_given_up_alone():
+    supervisor = make()
+
+    async def broken(life):
+        raise ValueError
+
+    async def other(life):
+        await anyio.sleep(100)
+
+    supervisor.add("broken", broken, Restart(max_restarts=3, critical=False))
+    supervisor.add("other", other)
+    assert await supervisor.run(signals=False)
+    assert status(supervisor, "broken").status == "failed"
+
+
+async def test_failures_that_lie_far_apart_do_not_escalate():
+    supervisor, lives = make(), 0
+
+    async def rare(life):
+        nonlocal lives
+        lives += 1
+        if lives < 30:
+            await anyio.sleep(61)
+            raise RuntimeError
+
+    supervisor.add("rare", rare, Restart(max_restarts=3, window=60.0))
+    assert await supervisor.run(signals=False)
+    assert lives == 30
+
+
+async def test_ready_is_told_once_when_every_critical_task_is():
+    listener = Listener()
+    supervisor = make(notify=listener)
+
+    async def quick(life):
+        life.ready()
+        await anyio.sleep(10)
+
+    async def slow(life):
+        await anyio.sleep(5)
+        life.ready()
+        await anyio.sleep(5)
+        life.ready()
+
+    async def optional(life):
+        await anyio.sleep(10)
+
+    supervisor.add("quick", quick)
+    supervisor.add("slow", slow)
+    supervisor.add("optional", optional, Restart(critical=False))
+    began = anyio.current_time()
+    await supervisor.run(signals=False)
+    assert [(line, round(at - began)) for line, at in listener.lines] == [("READY=1", 5)]
+
+
+async def test_a_silent_task_is_cancelled_and_restarted():
+    supervisor, lives = make(), 0
+
+    async def hangs_once(life):
+        nonlocal lives
+        lives += 1
+        life.ready()
+        if lives == 1:
+            await anyio.sleep_forever()
+
+    supervisor.add("hangs", hangs_once, Restart(stall_seconds=20.0))
+    assert await supervisor.run(signals=False)
+    assert lives == 2
+    assert status(supervisor, "hangs").last_error.startswith("Stalled")
+
+
+async def test_a_task_that_ignores_its_cancellation_starves_the_watchdog():
+    listener = Listener(watchdog_seconds=10.0)
+    supervisor = make(notify=listener)
+
+    async def wedged(life):
+        life.ready()
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(200)
+
+    supervisor.add("wedged", wedged, Restart(stall_seconds=20.0, max_restarts=0, critical=False))
+    began = anyio.current_time()
+    await supervisor.run(signals=False)
+    fed = [at - began for line, at in listener.lines if line == "WATCHDOG=1"]
+    assert [at for at in fed if at < 20]
+    assert not [at for at in fed if 25 < at < 195]
+
+
+async def test_a_drain_lets_tasks_finish_what_they_have_in_hand():
+    supervisor, done = make(drain_seconds=5), []
+
+    async def worker(life):
+        while not life.draining.is_set():
+            await anyio.sleep(2)
+            done.append(anyio.current_time())
+
+    async def stop(life):
+        await anyio.sleep(5)
+        supervisor.drain()
+
+    supervisor.add("worker", worker)
+    supervisor.add("stop", stop)
+    assert await supervisor.run(signals=False)
+    assert len(done) == 3
+
+
+async def test_a_drain_ends_pauses_at_once():
+    supervisor = make(drain_seconds=5)
+    pauses = []
+
+    async def sleeper(life):
+        pauses.append(await life.pause(1000))
+
+    async def stop(life):
+        await anyio.sleep(1)
+        supervisor.drain()
+
+    supervisor.add("sleeper", sleeper)
+    supervisor.add("stop", stop)
+    began = anyio.current_time()
+    assert await supervisor.run(signals=False)
+    assert (pauses, round(anyio.current_time() - began, 3)) == ([False], 1.0)
+
+
+async def test_the_drain_deadline_cuts_off_what_is_still_running():
+    supervisor = make(drain_seconds=5)
+
+    async def deaf(life):
+        await anyio.sleep_forever()
+
+    async def stop(life):
+        supervisor.drain()
+
+    supervisor.add("deaf", deaf)
+    supervisor.add("stop", stop)
+    began = anyio.current_time()
+    assert not await supervisor.run(signals=False)
+    assert round(anyio.current_time() - began, 3) == 5
+
+
+async def test_two_runs_with_one_seed_are_the_same():
+    async def restarts():
+        supervisor, times = make(), []
+        began = anyio.current_time()
+
+        async def flaky(life):
+            times.append(round(anyio.current_time() - began, 9))
+            if len(times) < 6:
+                raise RuntimeError
+
+        supervisor.add("flaky", flaky)
+        await supervisor.run(signals=False)
+        return times
+
+    assert await restarts() == await restarts()
+
+
+async def test_names_are_unique():
+    supervisor = make()
+    supervisor.add("a", anyio.sleep)
+    with pytest.raises(ValueError, match="'a'"):
+        supervisor.add("a", anyio.sleep)

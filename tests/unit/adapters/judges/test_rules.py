@@ -1,0 +1,189 @@
+"""The rules judge: each rule on the smallest trajectory that shows it, and its accuracy on a whole desk."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.messages import Step, ToolCall, Trajectory
+from adapters.judges.rules import RulesJudge, judge
+from tests.unit.travelling import call, plays, trajectory
+
+GOAL = "Cancel the order for:Mia."
+FIND = (call("find_person", name="Mia"), '{"pid": "K1"}')
+LIST = (call("list_orders", pid="K1"), '{"oid": "Q7"}')
+CHECK = (call("check_policy", oid="Q7"), '{"policy": "ok"}')
+REFUSED = (call("cancel", oid="Q7"), '{"error": "refused"}')
+CANCEL = (call("cancel", oid="Q7"), '{"ok": "yes"}')
+FINISH = (call("finish", answer="done"), "{}")
+
+
+def labels(*turns: tuple[ToolCall, str], outcome: float | None = 1.0, goal: str = GOAL, **fields: object) -> list[str]:
+    return [found.label for found in judge(trajectory(list(turns), goal=goal, outcome=outcome, **fields))]
+
+
+def test_every_step_of_a_straight_success_is_good():
+    assert labels(FIND, LIST, CHECK, CANCEL, FINISH) == ["GOOD"] * 5
+
+
+def test_an_error_is_bad_and_what_made_the_retry_work_is_good():
+    assert labels(FIND, LIST, REFUSED, CHECK, CANCEL, FINISH, outcome=0.0) == [
+        "GOOD", "GOOD", "BAD", "GOOD", "ABSTAIN", "BAD",
+    ]  # fmt: skip
+
+
+def test_in_a_failure_what_worked_and_led_to_nothing_abstains():
+    assert labels(FIND, LIST, REFUSED, FINISH, outcome=0.0) == ["GOOD", "ABSTAIN", "BAD", "BAD"]
+
+
+def test_in_a_failure_a_guess_that_leads_on_abstains():
+    guessed = (call("search_flight", to="Rome"), '{"fid": "V3"}')
+    booked = (call("book", fid="V3", pid="K1"), '{"ref": "Z2"}')
+    assert labels(FIND, guessed, booked, FINISH, outcome=0.0)[1] == "ABSTAIN"
+
+
+def test_the_final_answer_follows_the_outcome_and_abstains_without_one():
+    assert [labels(FIND, FINISH, outcome=outcome)[-1] for outcome in (1.0, 0.0, None)] == ["GOOD", "BAD", "ABSTAIN"]
+
+
+def test_a_run_that_was_cut_off_has_no_final_answer():
+    assert labels(FIND, LIST, outcome=0.0, closed_by="limit")[-1] == "ABSTAIN"
+
+
+def test_a_call_repeated_for_the_same_answer_is_bad_and_for_another_it_is_not():
+    again = (call("find_person", name="Mia"), '{"pid": "K1"}')
+    assert labels(FIND, again, LIST, CHECK, CANCEL, FINISH)[1] == "BAD"
+    tickets = [(call("next_ticket"), json.dumps({"ticket": text})) for text in ("for:Mia", "for:Leo")]
+    assert labels(*tickets, FINISH)[1] != "BAD"
+
+
+def test_a_distractor_in_a_success_abstains():
+    weather = (call("weather", city="Oslo"), '{"sky": "sun"}')
+    assert labels(FIND, weather, LIST, CHECK, CANCEL, FINISH)[1] == "ABSTAIN"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step(exchange_id="e", tool_calls=(ToolCall("find_person", '{"name": '),)),
+        Step(exchange_id="e", tool_calls=(ToolCall("find_person", '["Mia"]'),)),
+        Step(exchange_id="e", tool_calls=(call("fly", to="Oslo"),)),
+        Step(exchange_id="e", text="<tool_call>\n{broken", observation="Say that again?"),
+        Step(exchange_id="e"),
+    ],
+)
+def test_what_cannot_be_read_is_bad(step: Step):
+    tools = json.dumps([{"type": "function", "function": {"name": "find_person", "parameters": {}}}]).encode()
+    run = Trajectory(id="t", goal=GOAL, tools=tools, steps=(step,), outcome=1.0, started=0.0, ended=1.0)
+    assert judge(run)[0].label == "BAD"
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        '{"error": "no"}',
+        '{"isError": true, "content": []}',
+        '{"success": false}',
+        '{"status": 404, "message": "gone"}',
+        '{"status": "failed"}',
+        '{"code": "503"}',
+        "Traceback (most recent call last):\n  File ...\nKeyError: 'x'",
+        "ValueError: not a date",
+        "Error: no such file",
+        "HTTP/1.1 500 Internal Server Error",
+        "404 Not Found",
+    ],
+)
+def test_failures_in_many_forms_are_bad(observation: str):
+    assert labels((call("find_person", name="Mia"), observation), FINISH, outcome=None)[0] == "BAD"
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        '{"error": null, "pid": "K1"}',
+        '{"status": 200}',
+        '{"code": "K400"}',
+        "There were no errors at all.",
+        '{"errors": []}',
+    ],
+)
+def test_results_that_only_mention_errors_are_none(observation: str):
+    assert labels((call("find_person", name="Mia"), observation), FINISH, outcome=None)[0] != "BAD"
+
+
+def test_of_parallel_results_some_errors_abstain_and_only_errors_are_bad():
+    calls = (call("find_person", name="Mia"), call("find_person", name="Leo"))
+    for first, label in (('{"pid": "K1"}', "ABSTAIN"), ('{"error": "who?"}', "BAD")):
+        observation = first + '\n{"error": "no"}'
+        steps = (Step(exchange_id="a", tool_calls=calls, observation=observation), Step(exchange_id="b", text="Sorry."))
+        run = Trajectory(id="t", goal=GOAL, steps=steps, outcome=0.0, started=0.0, ended=1.0)
+        assert judge(run)[0].label == label
+
+
+def test_a_result_read_out_in_a_plain_answer_is_good():
+    seen = '{"degrees": 17, "sky": "cloudy"}'
+    steps = (
+        Step(exchange_id="a", tool_calls=(call("weather", city="Oslo"),), observation=seen),
+        Step(exchange_id="b", text="It is cloudy in Oslo."),
+    )
+    run = Trajectory(id="t", goal="How is the weather in Oslo?", steps=steps, outcome=1.0, started=0.0, ended=1.0)
+    assert [found.label for found in judge(run)] == ["GOOD", "GOOD"]
+
+
+SAMPLES = ['{"pid": "K1"}', '{"error": "x"}', "[1, 2", "{}", '{"a": {"b": [7]}}']
+texts = st.one_of(st.text(max_size=30), st.sampled_from(SAMPLES))
+steps = st.builds(
+    Step,
+    exchange_id=st.just("e"),
+    text=texts,
+    tool_calls=st.lists(st.builds(ToolCall, st.sampled_from("abc"), texts), max_size=2).map(tuple),
+    observation=texts,
+)
+runs = st.builds(
+    Trajectory,
+    id=st.just("t"),
+    goal=texts,
+    tools=texts.map(str.encode),
+    steps=st.lists(steps, max_size=6).map(tuple),
+    outcome=st.sampled_from([None, 0.0, 0.5, 1.0]),
+    started=st.just(0.0),
+    ended=st.just(1.0),
+)
+
+
+@given(runs)
+def test_any_trajectory_gets_one_sure_enough_label_a_step_each_time_the_same(run: Trajectory):
+    found = judge(run)
+    assert len(found) == len(run.steps)
+    assert all(0 < label.confidence <= 1 and label.reason for label in found)
+    assert judge(run) == found
+
+
+@given(runs)
+def test_no_error_is_ever_good(run: Trajectory):
+    for step, label in zip(run.steps, judge(run), strict=True):
+        if step.observation == '{"error": "x"}':
+            assert label.label == "BAD"
+
+
+@given(runs)
+def test_without_an_outcome_nothing_is_blamed_on_the_end(run: Trajectory):
+    unknown = Trajectory(id="t", goal=run.goal, steps=run.steps, outcome=None, started=0.0, ended=1.0)
+    assert not any("failure" in label.reason for label in judge(unknown))
+
+
+def test_labels_agree_with_the_answer_key_of_the_travel_desk():
+    pairs = [pair for played in plays(150) for pair in zip(judge(played.trajectory), played.truth, strict=True)]
+    decided = [(label.label, truth) for label, truth in pairs if label.label != "ABSTAIN"]
+    assert len(decided) / len(pairs) > 0.8
+    assert sum(label == truth for label, truth in decided) / len(decided) > 0.97
+
+
+@pytest.mark.anyio
+async def test_the_attribution_names_its_judge_and_costs_nothing():
+    run = next(plays(1)).trajectory
+    attribution = await RulesJudge().label(run)
+    assert (attribution.judge, attribution.rubric, attribution.tokens) == ("rules", "rules-1", 0)
+    assert len(attribution.labels) == len(run.steps)

@@ -1,0 +1,70 @@
+"""Travel desk trajectories for tests: played with the demonstrator's habits, which err about as the warm start does."""
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from actors.messages import Label, Step, ToolCall, Trajectory
+from adapters.environments.travel.demonstrations import Habits, _Play
+from adapters.environments.travel.desk import Desk
+from adapters.environments.travel.drift import Drift, Variant
+from adapters.environments.travel.environment import step
+from adapters.environments.travel.oracle import good_actions
+
+NO_DRIFT = Drift()
+
+
+class Played(msgspec.Struct, frozen=True):
+    """A trajectory and what the answer key says of its steps."""
+
+    trajectory: Trajectory
+    truth: tuple[Label, ...]
+
+
+def call(tool: str, /, **arguments: Any) -> ToolCall:
+    return ToolCall(tool, json.dumps(arguments))
+
+
+def trajectory(
+    turns: list[tuple[ToolCall, str]],
+    *,
+    id: str = "t",
+    goal: str = "",
+    outcome: float | None = 1.0,
+    tools: list[dict[str, Any]] | None = None,
+    **fields: Any,
+) -> Trajectory:
+    """A trajectory of one call a step; as in production, nothing comes back for the last one."""
+    steps = tuple(
+        Step(exchange_id=f"{id}-{i}", tool_calls=(made,), observation="" if i == len(turns) - 1 else seen)
+        for i, (made, seen) in enumerate(turns)
+    )
+    described = json.dumps(tools).encode() if tools else b""
+    times = {"started": 0.0, "ended": 1.0}
+    return Trajectory(id=id, goal=goal, outcome=outcome, tools=described, steps=steps, **{**times, **fields})
+
+
+def play(rng: random.Random, family: str, *, id: str, drift: Drift = NO_DRIFT, **fields: Any) -> Played:
+    """One task, played by somebody who errs."""
+    desk = Desk(f"test-{rng.random()}", family, Variant.of(drift))
+    mind = _Play(rng, Habits(), desk, False)
+    turns: list[tuple[ToolCall, str]] = []
+    truth: list[Label] = []
+    while not desk.done:
+        action = mind.action()
+        truth.append("GOOD" if action in good_actions(desk) else "BAD")
+        made = call(action[0], **action[1])
+        turns.append((made, step(desk, [made]).text))
+    outcome = float(desk.solved)
+    tools = desk.variant.tools()
+    return Played(trajectory(turns, id=id, goal=desk.goal, outcome=outcome, tools=tools, **fields), tuple(truth))
+
+
+def plays(count: int, *, seed: int = 0, families: str = "AABBC", **fields: Any) -> Iterator[Played]:
+    """Many tasks, ids in order."""
+    rng = random.Random(seed)
+    for number in range(count):
+        yield play(rng, rng.choice(families), id=f"run-{seed}-{number}", **fields)
