@@ -2,9 +2,10 @@
 
     policy.candidate  ->  shadow engine  ->  policy.verdict
 
-Every candidate goes into the shadow engine at once (the newest, if several wait), because the rollouts run there and must
-be fresh. Every few versions, or when some time has passed, the newest one is tried against what serves (`trials.py`,
-`replay_trial.py`) and gets a signed verdict: promote, reject, or hold. Nothing here touches an engine that serves users.
+Every candidate goes into the shadow engine at once (the newest, if several wait), because the rollouts run there and
+must be fresh. Every few versions, or when some time has passed, the newest one is tried against what serves
+(`trials.py`, `replay_trial.py`) and gets a signed verdict: promote, reject, or hold. Nothing here touches an engine
+that serves users.
 """
 
 from collections.abc import Callable, Sequence
@@ -211,9 +212,9 @@ class Gatekeeper:
     async def _incumbent(self) -> int:
         """What serves, or is about to: a promotion that the swapper has not answered yet counts as carried out."""
         servings = await self._store.servings(limit=1)
-        if self._last is not None and self._last.decision == "promote":
-            if not servings or servings[0].since < self._last.created:
-                return self._last.version
+        last = self._last
+        if last is not None and last.decision == "promote" and (not servings or servings[0].since < last.created):
+            return last.version
         good = await self._servings()
         return good[0].version if good else 0
 

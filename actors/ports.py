@@ -85,7 +85,7 @@ class SwapReport(msgspec.Struct, frozen=True, kw_only=True):
     result: Literal["swapped", "refused", "rolled_back"]
     """refused: the checkpoint was not touched by the engine; rolled_back: it was, and the old weights are back."""
     version: int
-    """Label of what the engine has now."""
+    """The version that was asked for."""
     paused_seconds: float = 0.0
     """From pause to resume: how long users waited."""
     total_seconds: float = 0.0

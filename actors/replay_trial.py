@@ -1,12 +1,12 @@
 """The gate without a sandbox: how would the candidate have fared on traffic that nobody trained on?
 
 A share of the production trajectories is held out by hash (`holdout.py`). The shadow engine scores their sampled tokens
-under the candidate and under the incumbent; self-normalised, truncated importance sampling turns recorded outcomes into an
-estimate of either policy's success, and the paired interval of the difference decides as in the sandbox.
+under the candidate and under the incumbent; self-normalised, truncated importance sampling turns recorded outcomes into
+an estimate of either policy's success, and the paired interval of the difference decides as in the sandbox.
 
 Such an estimate reaches only as far as the data: a candidate far from the policy that acted finds few trajectories that
-it would have produced. So two guards stand before the decision: the KL divergence from the incumbent (k3 estimate, nats a
-token, on the same tokens) and the effective sample size. What fails them is held, not guessed.
+it would have produced. So two guards stand before the decision: the KL divergence from the incumbent (k3 estimate, nats
+a token, on the same tokens) and the effective sample size. What fails them is held, not guessed.
 """
 
 from collections.abc import Sequence

@@ -107,7 +107,7 @@ class Sentinel:
         if regression is not None:
             directives += self._go_back(regression)
         directives += [self._drifted(drift) for drift in self._watch.drifts(self._clock())]
-        # Saved with the next tick, not here: a crash in between tells a thing twice, under the same id, instead of never.
+        # Saved with the next tick, not here: a crash in between tells a thing twice, under one id, instead of never.
         return Result(directives, [Output(POLICY_DIRECTIVE, directive) for directive in directives])
 
     async def tick(self) -> Result:

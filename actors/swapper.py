@@ -3,13 +3,14 @@
     policy.verdict, policy.directive  ->  policy.serving
 
 A reconciler: each time something is heard, and with every tick, it derives the goal from the store's records (`goal`, a
-pure function), asks each engine what it serves, and closes the gap if there is one. So it does not matter what it missed:
-a daemon that died in mid-swap, an engine that came up again with the weights of its start, a verdict that arrived twice.
+pure function), asks each engine what it serves, and closes the gap if there is one. So it does not matter what it
+missed: a daemon that died in mid-swap, an engine that came up again with the weights of its start, a verdict that
+arrived twice.
 
 The pause-to-resume section runs behind the `SwapRunner` port in a child process that outlives this one. A version is
 loaded only under a verdict that the gatekeeper signed and whose manifest digest the directory still has; one that an
-engine refused or lost its way with is not tried again after a few attempts. While frozen nothing new is swapped in; going
-back, and bringing an engine back to what it served, stay possible.
+engine refused or lost its way with is not tried again after a few attempts. While frozen nothing new is swapped in;
+going back, and bringing an engine back to what it served, stay possible.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ from actors.signing import verified
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, POLICY_VERDICT
 from adapters.engines import Engine
-from adapters.errors import EngineError
+from adapters.errors import CheckpointRefused, EngineError, SwapFailed
 
 _log = structlog.get_logger(__name__)
 _REMEMBERED = 1000
@@ -224,8 +225,11 @@ class Swapper:
         if name not in self._collected:
             report = await self._runner.collect(name)
             self._collected.add(name)
-            if report is not None:
-                events += self._left_behind(name, report)
+            if report is not None and not self._booked(name, report):
+                _log.info("swap_collected", engine=name, version=report.version, result=report.result)
+                previous = self._current(name, self._servings.values())
+                path = str(self._directory(report.version))
+                events.append(self._reported(name, report, previous=previous, path=path, why="collected"))
         with anyio.fail_after(self._settings.engine_timeout):
             version = await engine.version()
         known = [*self._servings.values(), *events]
@@ -233,18 +237,16 @@ class Swapper:
             name, self._verdicts.values(), self._directives.values(), known,
             frozen=self._frozen, attempts=self._settings.attempts,
         )  # fmt: skip
-        last = next((item.version for item in reversed(sorted(known, key=_since)) if _served(item, name)), None)
+        last = self._current(name, known)
         if want is None:
-            if last is not None:
+            if last >= 0:
                 return events  # everything that ever served was rolled back: it stays, a person must look
             # What the engine came up with is where everything starts from.
             return [*events, self._event(name, "started", max(version, 0), previous=-1)]
         if version != want.version:
             return [*events, await self._swap(name, want, version)]
         if last != version:
-            events.append(
-                self._event(name, "swapped", version, previous=-1 if last is None else last, path=want.path, reason="found")
-            )
+            events.append(self._event(name, "swapped", version, previous=last, path=want.path, reason="found"))
         return events
 
     async def _swap(self, name: str, want: Goal, version: int) -> Serving:
@@ -254,27 +256,56 @@ class Swapper:
             _log.error("version_refused", engine=name, version=want.version, reason=problem)
             return self._event(name, "refused", want.version, previous=version, path=want.path, reason=problem)
         _log.info("swap_started", engine=name, version=want.version, previous=version, why=want.why)
-        with anyio.fail_after(self._settings.swap_timeout):
-            report = await self._runner.swap(
-                name, path, want.version, last_good=self._directory(version), last_version=max(version, 0)
-            )
-        return self._reported(name, report, want.version, previous=version, path=want.path, why=want.why)
+        # Until a report is in hand, a child of ours may be at it: the next look collects it before anything else.
+        self._collected.discard(name)
+        try:
+            with anyio.fail_after(self._settings.swap_timeout):
+                report = await self._runner.swap(
+                    name, path, want.version, last_good=self._directory(version), last_version=max(version, 0)
+                )
+        except CheckpointRefused as error:
+            report = SwapReport(result="refused", version=want.version, reason=str(error))
+        except SwapFailed as error:
+            report = SwapReport(result="rolled_back", version=want.version, reason=str(error))
+        self._collected.add(name)
+        return self._reported(name, report, previous=version, path=want.path, why=want.why)
 
-    def _reported(self, name: str, report: SwapReport, wanted: int, *, previous: int, path: str, why: str) -> Serving:
+    def _current(self, name: str, known: Iterable[Serving]) -> int:
+        """What the books say that engine `name` serves, -1 if nothing."""
+        mine = [item for item in known if item.engine == name and item.result in ("started", "swapped")]
+        return max(mine, key=_since).version if mine else -1
+
+    def _booked(self, name: str, report: SwapReport) -> bool:
+        """Whether what a child left behind is in the books already: the daemon died after it had read the report."""
+        return any(
+            item.engine == name and item.version == report.version and item.result == report.result
+            and item.since >= report.finished > 0
+            for item in self._servings.values()
+        )  # fmt: skip
+
+    def _reported(self, name: str, report: SwapReport, *, previous: int, path: str, why: str) -> Serving:
         log = _log.info if report.result == "swapped" else _log.error
         log(
-            "swap_done", engine=name, version=wanted, result=report.result, reason=report.reason,
+            "swap_done", engine=name, version=report.version, result=report.result, reason=report.reason,
             paused_seconds=round(report.paused_seconds, 4), total_seconds=round(report.total_seconds, 4),
         )  # fmt: skip
         return self._event(
-            name, report.result, wanted, previous=previous, path=path, reason=report.reason or why,
+            name, report.result, report.version, previous=previous, path=path, reason=report.reason or why,
             paused=report.paused_seconds, total=report.total_seconds,
         )  # fmt: skip
 
     def _event(
-        self, name: str, result: Literal["started", "swapped", "refused", "rolled_back"], version: int, *, previous: int,
-        path: str = "", reason: str = "", paused: float = 0.0, total: float = 0.0,
-    ) -> Serving:  # fmt: skip
+        self,
+        name: str,
+        result: Literal["started", "swapped", "refused", "rolled_back"],
+        version: int,
+        *,
+        previous: int,
+        path: str = "",
+        reason: str = "",
+        paused: float = 0.0,
+        total: float = 0.0,
+    ) -> Serving:
         now = self._clock()
         return Serving(
             id=derived_id("serving", name, version, result, now),
@@ -295,10 +326,6 @@ class Swapper:
 
 def _since(serving: Serving) -> float:
     return serving.since
-
-
-def _served(serving: Serving, engine: str) -> bool:
-    return serving.engine == engine and serving.result in ("started", "swapped")
 
 
 def _manifest_problem(path: Path, digest: str) -> str:

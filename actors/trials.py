@@ -3,22 +3,22 @@
 Both trials (`SandboxTrial` here, `ReplayTrial` in `replay_trial.py`) answer the same question about weights that are in
 the shadow engine: is the candidate at least as good as what serves, and how sure is that?
 
-The sandbox trial plays a fixed set of held-out tasks, sampled at T=1 as agents do, the same tasks with the same seeds for
-every version, so the comparison is paired. Records are kept per *fingerprint* of the environment (its tools and profile):
-a record of another desk says nothing about this one, so after a drift the incumbent is measured again and records of
-earlier champions are void. A version that is asked about again after a `hold` is tried on further tasks, up to a limit,
-and so is what it is compared with: an inconclusive result is answered with more evidence, not with a coin.
+The sandbox trial plays a fixed set of held-out tasks, sampled at T=1 as agents do, the same tasks with the same seeds
+for every version, so the comparison is paired. Records are kept per *fingerprint* of the environment (its tools and
+profile): a record of another desk says nothing about this one, so after a drift the incumbent is measured again and
+records of earlier champions are void. A version that is asked about again after a `hold` is tried on further tasks, up
+to a limit, and so is what it is compared with: an inconclusive result is answered with more evidence, not with a coin.
 """
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import anyio
 import msgspec
 import structlog
 
-from actors.episodes import EpisodeLost, play
+from actors.episodes import EpisodeLost, begin, play
 from actors.gate_statistics import Decision, Pairs, both, decide, newcombe_paired, wilson
 from actors.messages import derived_id
 from actors.ports import StateStore
@@ -98,7 +98,13 @@ class SandboxTrial:
     """Versions whose records are kept; the oldest numbers go first."""
 
     def __init__(
-        self, settings: SandboxTrialSettings, *, environment: Environment, engine: Engine, store: StateStore, seed: int = 0
+        self,
+        settings: SandboxTrialSettings,
+        *,
+        environment: Environment,
+        engine: Engine,
+        store: StateStore,
+        seed: int = 0,
     ) -> None:
         """
         Args:
@@ -128,19 +134,15 @@ class SandboxTrial:
         tried = len(records.solved.get(candidate, {}))
         tasks = min(settings.max_trials, (tried // settings.trials + 1) * settings.trials)
         await self._measure(records, candidate, tasks)
-        rivals = [incumbent] if incumbent != candidate else []
-        known = [version for version in served if version in records.solved and version not in (candidate, incumbent)]
-        champion = max(known, key=lambda version: _rate(records.solved[version]), default=None)
-        if champion is not None and incumbent in records.solved:
-            if _rate(records.solved[champion]) > _rate(records.solved[incumbent]):
-                rivals.append(champion)
-        for rival in rivals:
-            if len(records.solved.get(rival, {})) < tasks:
-                await load(rival)
-                try:
-                    await self._measure(records, rival, tasks)
-                finally:
-                    await load(candidate)
+        rivals: list[int] = []
+        if incumbent != candidate:
+            rivals.append(incumbent)
+            await self._measure_other(records, incumbent, tasks, candidate, load)
+        known = [version for version in served if version in records.solved and version != candidate]
+        champion = max(known, key=lambda version: _rate(records.solved[version]), default=incumbent)
+        if champion not in (incumbent, candidate):
+            rivals.append(champion)
+            await self._measure_other(records, champion, tasks, candidate, load)
         if self.fingerprint() != before:
             return Comparison("hold", "the environment changed during the measurement", {})
         await self._keep(records)
@@ -171,6 +173,17 @@ class SandboxTrial:
         figures["best_void"] = float(void)
         return Comparison(decision, ", ".join(parts), figures)
 
+    async def _measure_other(self, records: Records, version: int, tasks: int, candidate: int, load: Load) -> None:
+        """`_measure` for a version that is not loaded; the candidate is loaded again afterwards."""
+        if len(records.solved.get(version, {})) >= tasks:
+            return
+        await load(version)
+        try:
+            await self._measure(records, version, tasks)
+        finally:
+            with anyio.CancelScope(shield=True):  # the rollouts go on with what is left in the engine
+                await load(candidate)
+
     async def _measure(self, records: Records, version: int, tasks: int) -> None:
         """Play those of the first `tasks` held-out tasks that `version`, which is loaded, has no outcome for."""
         solved = records.solved.setdefault(version, {})
@@ -181,7 +194,7 @@ class SandboxTrial:
         async def one(number: int) -> None:
             nonlocal lost
             async with slots:
-                outcome = await self._attempt(number)
+                outcome = await self._attempt(number, version)
             if outcome is None:
                 lost += 1
             else:
@@ -195,12 +208,11 @@ class SandboxTrial:
             raise DependencyUnavailable(f"{lost} of {len(missing)} held-out episodes broke down")
         _log.info("gate_measured", version=version, tasks=len(solved), solved=sum(solved.values()), lost=lost)
 
-    async def _attempt(self, number: int) -> bool | None:
+    async def _attempt(self, number: int, version: int) -> bool | None:
         settings = self._settings
         try:
             task = self._environment.sample(settings.first_seed + number, "heldout", settings.families or None)
-            with anyio.fail_after(settings.step_timeout):
-                episode = await self._environment.reset(task)
+            episode = await begin(self._environment, task, settings.step_timeout)
             played = await play(
                 self._engine,
                 episode,
@@ -212,6 +224,10 @@ class SandboxTrial:
             )
         except EpisodeLost as error:
             _log.info("gate_episode_lost", task=number, reason=str(error))
+            return None
+        if played.min_version >= 0 and not played.min_version == played.max_version == version:
+            # The engine was restarted under us: these are not the weights that are asked about.
+            _log.warning("gate_other_weights", wanted=version, oldest=played.min_version, newest=played.max_version)
             return None
         return played.outcome >= 0.5
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import structlog
 
 _log = structlog.get_logger(__name__)
+_SEND_SECONDS = 0.2
+"""A full socket means a service manager that is behind; READY is worth a short wait, the loop is worth more."""
 
 
 class Notify:
@@ -53,7 +55,7 @@ class Notify:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-                sender.setblocking(False)
+                sender.settimeout(_SEND_SECONDS)
                 sender.sendto("\n".join(lines).encode(), self._address)
             self._broken = False
         except OSError as error:

@@ -8,122 +8,21 @@ record whose handler keeps failing is parked after `max_failures`; an outage is 
 
 import random
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import anyio
 import msgspec
-import structlog
 from prometheus_client import CollectorRegistry
 
 from actors.messages import AnyMessage, MessageError, decode
 from actors.system.actor import Actor, DeadLetter, Producer, Received, Result
-from actors.system.bus import Bus, Delivery, Outgoing, Subscription, delivery_id, outgoing
+from actors.system.bus import Bus, Delivery, Outgoing, Subscription, delivery_id
 from actors.system.errors import DependencyUnavailable, StreamFull
 from actors.system.ledger import Ledger
 from actors.system.life import Life
+from actors.system.line import Drained, Line, RunnerSettings
 from actors.system.metrics import SystemMetrics
 from actors.system.streams import DEAD
-
-_log = structlog.get_logger(__name__)
-T = TypeVar("T")
-
-
-class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How records are retried."""
-
-    max_failures: int = 5
-    """A record whose handler failed this often is parked."""
-    first_wait: float = 0.5
-    """Seconds before the first new attempt after an outage or a failure; doubles, times 0.5 to 1.5 by chance."""
-    max_wait: float = 30.0
-    fetch_seconds: float = 1.0
-    """Longest wait for records; the heartbeat of an idle actor."""
-    flush: int = 256
-    """Outbox records published at a time."""
-
-
-class _Drained(Exception):
-    """The process is ending while an outage lasts; what is not acked comes again after the start."""
-
-
-class _Line:
-    """What actors and producers share: commit, publish, and the patience that outages ask for."""
-
-    def __init__(
-        self, name: str, bus: Bus, ledger: Ledger, life: Life, settings: RunnerSettings, metrics: SystemMetrics,
-        rng: random.Random,
-    ) -> None:  # fmt: skip
-        self.name, self.bus, self.ledger, self.life = name, bus, ledger, life
-        self.settings, self.metrics, self.rng = settings, metrics, rng
-        self.log = _log.bind(actor=name)
-        self.started = False
-
-    async def insist(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Repeat `operation` until no dependency is missing any more. `_Drained` if draining begins first."""
-        attempt = 0
-        while True:
-            try:
-                result = await operation()
-            except DependencyUnavailable as error:
-                await self.wait_out(error, attempt)
-                attempt += 1
-            else:
-                if attempt:
-                    self.back(attempt)
-                return result
-
-    async def wait_out(self, error: DependencyUnavailable, attempt: int) -> None:
-        """Pause before attempt `attempt + 1`; logs the first one only."""
-        reason = f"{type(error).__name__}: {error}"
-        if attempt == 0:
-            self.log.warning("dependency_away", reason=reason)
-        self.metrics.waits.labels(self.name).inc()
-        self.life.waiting(reason)
-        if not await self.life.pause(self.backoff(attempt)):
-            raise _Drained
-        self.life.beat()
-
-    def back(self, attempts: int) -> None:
-        """The outage is over."""
-        self.log.info("dependency_back", attempts=attempts)
-        if self.started:
-            self.life.ready()
-
-    def begin(self) -> None:
-        """Rebuilt and flushed: the task counts as ready from here on."""
-        self.started = True
-        self.life.ready()
-
-    def backoff(self, attempt: int) -> float:
-        """Seconds, jittered."""
-        delay = min(self.settings.max_wait, self.settings.first_wait * 2.0 ** min(attempt, 30))
-        return delay * (0.5 + self.rng.random())
-
-    async def commit(self, inputs: Sequence[str], result: Result) -> bool:
-        """Commit, then publish; False if an input was processed elsewhere meanwhile."""
-        outputs = [outgoing(output.subject, output.message) for output in result.outputs]
-        records = tuple(result.records)
-        if not (inputs or outputs or records):
-            return True
-        if not await self.insist(lambda: self.ledger.commit(self.name, inputs, records, outputs)):
-            return False
-        await self.send(outputs)
-        return True
-
-    async def send(self, outputs: Sequence[Outgoing]) -> None:
-        """Publish committed outputs and mark them."""
-        for start in range(0, len(outputs), self.settings.flush):
-            part = outputs[start : start + self.settings.flush]
-            await self.insist(lambda part=part: self.bus.publish(part))
-            await self.insist(lambda part=part: self.ledger.published(self.name, [item.id for item in part]))
-            self.metrics.published.labels(self.name).inc(len(part))
-
-    async def flush(self) -> None:
-        """Publish what an earlier life committed and did not get out."""
-        while items := await self.insist(lambda: self.ledger.unpublished(self.name, self.settings.flush)):
-            self.log.info("outbox_flushed", outputs=len(items))
-            await self.send(items)
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -134,7 +33,7 @@ class _Item(msgspec.Struct, frozen=True):
 class _ActorRunner:
     """One incarnation of an actor."""
 
-    def __init__(self, actor: Actor, line: _Line) -> None:
+    def __init__(self, actor: Actor, line: Line) -> None:
         self.actor, self.line = actor, line
         self.held: dict[int, Delivery] = {}
         """Deliveries in hand, by identity, to be kept in progress."""
@@ -152,7 +51,7 @@ class _ActorRunner:
                 await self.line.flush()
                 self.line.begin()
                 await self._loop()
-            except _Drained:
+            except Drained:
                 self.line.log.info("drained_during_outage", in_hand=len(self.held))
             finally:
                 group.cancel_scope.cancel()
@@ -326,7 +225,7 @@ class _ActorRunner:
 class _Producing:
     """The `Context` of a producer."""
 
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: Line) -> None:
         self._line = line
 
     @property
@@ -379,13 +278,16 @@ async def run_producer(
         await line.flush()
         line.begin()
         await producer.run(_Producing(line))
-    except _Drained:
+    except Drained:
         line.log.info("drained_during_outage")
 
 
 def _line(
     name: str, bus: Bus, ledger: Ledger, life: Life, settings: RunnerSettings | None, metrics: SystemMetrics | None,
     rng: random.Random,
-) -> _Line:  # fmt: skip
+) -> Line:  # fmt: skip
     own = metrics or SystemMetrics(CollectorRegistry())
-    return _Line(name, bus, ledger, life, settings or RunnerSettings(), own, rng)
+    return Line(name, bus, ledger, life, settings or RunnerSettings(), own, rng)
+
+
+__all__ = ["RunnerSettings", "run_actor", "run_producer"]

@@ -227,7 +227,9 @@ class Supervisor:
             if number != signal.SIGHUP:
                 self.drain()
                 continue
-            self._notify.reloading()
+            started = self._told_ready
+            if started:
+                self._notify.reloading()
             try:
                 if self._reload is not None:
                     await self._reload()
@@ -235,7 +237,9 @@ class Supervisor:
             except Exception as error:
                 _log.error("reload_failed", error=str(error), exc_info=error)
             finally:
-                self._notify.ready()
+                # Before the first READY a reload must not announce what is not so.
+                if started:
+                    self._notify.ready()
 
 
 @contextlib.contextmanager

@@ -176,6 +176,6 @@ def _offered(tools: bytes) -> set[str]:
         listed = json.loads(tools) if tools else []
     except ValueError:
         return set()
-    tools = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
-    functions = [tool.get("function", tool) for tool in tools]
+    described = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
+    functions = [tool.get("function", tool) for tool in described]
     return {str(function["name"]) for function in functions if isinstance(function, dict) and "name" in function}

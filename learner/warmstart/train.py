@@ -40,7 +40,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the warm start is trained; the defaults make the shipped checkpoint."""
 
-    drill_steps: int = 350
+    drill_steps: int = 250
     imitation_steps: int = 1150
     drill_every: int = 6
     """Steps from one drill batch to the next during imitation."""
@@ -101,13 +101,17 @@ def train(
     entity_loss = drill_loss = float("nan")
     model.train()
     for step in range(total):
-        scale = min(1.0, (step + 1) / settings.warmup) * min(1.0, max(0.02, 2 * (1 - step / total)))
+        imitating = step >= settings.drill_steps
+        scale = (
+            _schedule(step - settings.drill_steps, settings.imitation_steps, settings.warmup)
+            if imitating
+            else _schedule(step, settings.drill_steps, settings.warmup)
+        )
         for optimizer, rate in zip(optimizers, rates, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = rate * scale
-        imitating = step >= settings.drill_steps
         if not imitating or step % settings.drill_every == 0:
-            loss = drill.loss(model, wide=imitating and rng.random() < 0.5)
+            loss = drill.loss(model, 40 if imitating else 20)
             drill_loss = loss.item()
             _update(model, optimizers, loss, settings.max_norm)
         if imitating:
@@ -117,6 +121,11 @@ def train(
             progress(Progress(step + 1, total, time.process_time() - began, entity_loss, drill_loss))
     model.eval()
     return time.process_time() - began
+
+
+def _schedule(step: int, of: int, warmup: int) -> float:
+    """Factor on the learning rates: up, flat, and from half way down to a fiftieth."""
+    return min(1.0, (step + 1) / warmup) * min(1.0, max(0.02, 2 * (1 - step / of)))
 
 
 def _optimizers(
@@ -155,10 +164,13 @@ class _Drill:
         self._names = single(tokenizer, (*words.names, *words.held_out))
         self._held_out = single(tokenizer, words.held_out)
 
-    def loss(self, model: Qwen2ForCausalLM, *, wide: bool) -> torch.Tensor:
-        """Mean cross-entropy of the repeated tokens, nats; `wide` repeats any stretch from anywhere in the sequence."""
+    def loss(self, model: Qwen2ForCausalLM, longest: int) -> torch.Tensor:
+        """Mean cross-entropy of a repeated stretch of at most `longest` tokens behind as many others, nats.
+
+        The lengths must vary: with a few fixed ones the repetition is learnt by counting.
+        """
         rng = self._rng
-        before, length = (rng.randint(0, 40), rng.randint(5, 40)) if wide else (0, rng.choice((8, 12, 16, 20)))
+        before, length = rng.randint(0, longest), rng.randint(5, longest)
         first = torch.tensor([self._row(before + length) for _ in range(self._batch)])
         ids = torch.cat((first, first[:, before:]), dim=1)
         states = hidden_states(model, ids[:, :-1])[:, before + length :]

@@ -200,12 +200,12 @@ async def test_a_work_queue_has_one_durable(bench):
 
 async def test_a_full_stream_that_discards_new_refuses(bench):
     noise = bytes(range(256)) * 6
+    ids = [f"r{n}" for n in range(20)]
     with pytest.raises(StreamFull):
-        for n in range(20):
-            await bench.publish("small", f"r{n}", data=noise)
+        await bench.publish("small", *ids, data=noise)
     kept = await drained(await bench.subscribe("d", "small"))
-    assert kept == [f"r{n}" for n in range(len(kept))]
-    assert kept
+    assert 0 < len(kept) < 20
+    assert set(kept) <= set(ids)
 
 
 async def test_an_unknown_subject_is_refused(bench):

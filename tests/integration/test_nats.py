@@ -20,7 +20,7 @@ from actors.system.life import Restart
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
 from actors.system.runner import RunnerSettings, run_actor
-from actors.system.runtime import SameLoopHost, run
+from actors.system.runtime import run
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAFFIC_EXCHANGE
 from actors.system.supervisor import Supervisor
 from tests.support.nats import QUICK, kill, opened_bus, running_broker
@@ -51,6 +51,15 @@ class Relay:
 
     async def tick(self):
         return Result()
+
+
+def empty(directory):
+    for path in directory.iterdir():
+        path.unlink()
+
+
+def command_line(pid):
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
 
 
 async def all_of(bus, durable, subject, count, seconds):
@@ -173,8 +182,7 @@ def test_a_claim_whose_file_is_gone_is_delivered_as_a_problem(tmp_path):
             opened_bus(host, broker, tmp_path) as bus,
         ):
             await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "big", bytes(2 << 20))])
-            for blob in Path(tmp_path / "claims").iterdir():
-                blob.unlink()
+            empty(tmp_path / "claims")
             (delivery,) = await (await bus.subscribe("d", [TRAFFIC_EXCHANGE])).fetch(10, 5.0)
             return delivery
 
@@ -217,7 +225,7 @@ def test_a_publish_while_the_broker_is_away_fails_in_bounded_time_and_may_be_rep
 def test_a_bus_without_a_broker_says_so(tmp_path):
     async def main(host):
         bus = NatsBus(host, "nats://127.0.0.1:1", claims=tmp_path, settings=QUICK)
-        with pytest.raises(BusUnavailable, match="127.0.0.1:1"):
+        with pytest.raises(BusUnavailable, match=r"127\.0\.0\.1:1"):
             await bus.open()
         await bus.aclose()
 
@@ -246,7 +254,7 @@ def test_the_broker_wants_its_password_and_keeps_it_private(tmp_path):
     async def main(host):
         async with running_broker(tmp_path) as broker:
             modes = {path.name: path.stat().st_mode & 0o777 for path in broker.credentials_path.parent.glob("*.*")}
-            command = Path(f"/proc/{broker.pid}/cmdline").read_bytes().decode()
+            command = command_line(broker.pid)
             bus = NatsBus(host, broker.credentials.url, claims=tmp_path, user="evolved", password="x", settings=QUICK)
             with pytest.raises(BusUnavailable):
                 await bus.open()
@@ -266,7 +274,7 @@ def test_a_supervised_broker_comes_back_on_its_port_with_its_store(tmp_path):
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: supervisor.run(signals=False))
             with anyio.fail_after(20):
-                while not supervisor.state().ready:
+                while not supervisor.state().ready:  # noqa: ASYNC110
                     await anyio.sleep(0.02)
                 first = broker.credentials
                 async with opened_bus(host, broker, tmp_path) as bus:
@@ -305,22 +313,3 @@ def test_a_broker_that_cannot_start_says_why(tmp_path):
                 await second.start()
 
     run(main)
-
-
-def test_a_same_loop_host_cancels_its_call_and_waits_for_its_end():
-    ended = []
-
-    async def call():
-        try:
-            await anyio.sleep(30)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.sleep(0.05)
-            ended.append(1)
-
-    async def main():
-        with anyio.move_on_after(0.05):
-            await SameLoopHost()(call)
-        return list(ended)
-
-    assert anyio.run(main) == [1]

@@ -1,5 +1,6 @@
 """Restarts, escalation, stalls, readiness and draining."""
 
+import itertools
 import random
 
 import anyio
@@ -67,7 +68,7 @@ async def test_the_delay_between_restarts_doubles_with_jitter_up_to_its_limit():
 
     supervisor.add("flaky", flaky, Restart(first_delay=1.0, max_delay=8.0, max_restarts=20, window=1000.0))
     await supervisor.run(signals=False)
-    gaps = [later - earlier for earlier, later in zip(lives, lives[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(lives)]
     for gap, nominal in zip(gaps, [1, 2, 4, 8, 8, 8, 8], strict=True):
         assert 0.5 * nominal <= gap <= 1.5 * nominal
     assert len({round(gap / nominal, 6) for gap, nominal in zip(gaps, [1, 2, 4, 8, 8, 8, 8], strict=True)}) == 7

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from actors.messages import Step, ToolCall, Trajectory
 from adapters.judges.rules import RulesJudge, judge
-from tests.unit.travelling import call, plays, trajectory
+from tests.support.travelling import call, plays, trajectory
 
 GOAL = "Cancel the order for:Mia."
 FIND = (call("find_person", name="Mia"), '{"pid": "K1"}')

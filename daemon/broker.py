@@ -1,0 +1,33 @@
+"""`evolved broker`: nats-server as a supervised child, for machines without a NATS of their own."""
+
+import os
+import random
+
+import anyio
+
+from actors.system.broker import Broker
+from actors.system.errors import Escalated
+from actors.system.life import Restart
+from actors.system.notify import Notify
+from actors.system.supervisor import Supervisor
+from daemon.config import Config
+from daemon.errors import StartFailed
+
+
+def main(config: Config) -> int:
+    """Run until SIGTERM; the exit status.
+
+    Raises:
+        StartFailed: nats-server does not stay up.
+    """
+
+    async def serve() -> int:
+        broker = Broker(config.state / "broker", config.broker)
+        supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
+        supervisor.add("broker", broker.serve, Restart(max_delay=2.0))
+        try:
+            return 0 if await supervisor.run() else 1
+        except Escalated as error:
+            raise StartFailed(f"{error.__cause__ or error}; its files are in {config.state / 'broker'}") from error
+
+    return anyio.run(serve)

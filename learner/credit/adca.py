@@ -1,0 +1,84 @@
+"""ADCA's decoupled step credit: step labels and outcome standardised apart, joined, and summed to the end.
+
+Source: AgentEvolver (arXiv 2511.10395), section 5.2, in the form of its code ("decouple"): the spread of the labels is
+taken over steps, not over the trajectories' means, which can be near 0 while steps differ.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.messages import StepLabel
+from learner.credit.baselines import EPSILON, Floats
+from learner.credit.settings import Horizon
+
+Mask = npt.NDArray[np.bool_]
+
+
+def label_values(labels: Sequence[StepLabel]) -> tuple[Floats, Mask]:
+    """Labels as numbers: GOOD +1, BAD -1, ABSTAIN 0 and masked.
+
+    Returns:
+        `(K,)` values and `(K,)` which steps were judged.
+    """
+    values = np.array([{"GOOD": 1.0, "BAD": -1.0, "ABSTAIN": 0.0}[label.label] for label in labels], dtype=np.float64)
+    return values, values != 0.0
+
+
+def standardise(values: Sequence[Floats], judged: Sequence[Mask], *, leave_one_out: bool = False) -> list[Floats]:
+    """z-score of the step labels over a set of trajectories, each trajectory of equal weight however long.
+
+    mu = mean over trajectories of (mean over their judged steps); sigma^2 = the same mean of (value - mu)^2. Steps that
+    were not judged get 0, and trajectories without a judged step do not count. All equal gives zeros.
+
+    Args:
+        values: per trajectory `(K_i,)`.
+        judged: per trajectory `(K_i,)`.
+        leave_one_out: centre each trajectory on the mean of the others; the spread stays that of the whole set.
+
+    Returns:
+        Per trajectory `(K_i,)`.
+    """
+    counted = [i for i, mask in enumerate(judged) if mask.any()]
+    out = [np.zeros(len(v), dtype=np.float64) for v in values]
+    if not counted:
+        return out
+    means = np.array([values[i][judged[i]].mean() for i in counted], dtype=np.float64)
+    squares = np.array([(values[i][judged[i]] ** 2).mean() for i in counted], dtype=np.float64)
+    mean, n = float(means.mean()), len(counted)
+    spread = float(np.sqrt(max(0.0, float(squares.mean()) - mean**2)))
+    if spread <= EPSILON:
+        return out
+    for own, i in zip(means, counted, strict=True):
+        centre = (float(means.sum()) - float(own)) / (n - 1) if leave_one_out and n > 1 else mean
+        out[i] = np.where(judged[i], (values[i] - centre) / spread, 0.0)
+    return out
+
+
+def horizon(kind: Horizon, steps: int, bound: int) -> float:
+    """h(K), the weight of the process channel in a trajectory with `steps` judged steps.
+
+    Suffix sums make that channel grow with the length: with the paper's h = 1 a run of 30 steps gets 2.75 times the
+    outcome's advantage at alpha 0.1. `horizon` is min(1, bound / K): as in the paper up to `bound` steps, where step
+    credit was measured to help, and beyond it the channel's sum stays what it may be at `bound` steps. A plain 1/K
+    would weaken short runs as well, a fivefold cut where nothing was wrong.
+    """
+    return 1.0 if kind == "none" or steps <= bound else bound / steps
+
+
+def step_advantages(labels: Floats, outcome: float, *, alpha: float, h: float) -> Floats:
+    """Step advantages: r_t = alpha * a_t * h + 1[t = T] * o, then undiscounted suffix sums.
+
+    Args:
+        labels: `(K,)` standardised labels a, K >= 1.
+        outcome: standardised outcome o.
+        alpha: weight of the labels.
+        h: see `horizon`.
+
+    Returns:
+        `(K,)`; with alpha 0 every step has the outcome's advantage, which is GRPO.
+    """
+    rewards = alpha * h * labels
+    rewards[-1] += outcome
+    return np.ascontiguousarray(np.cumsum(rewards[::-1])[::-1])

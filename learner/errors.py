@@ -1,0 +1,43 @@
+"""What can go wrong in the learner.
+
+LearnerError
+├── OrderUnusable           the file of an order is not what the order says, or cannot be read as a batch
+│   └── OrderFileMissing    it is not there (yet): worth another look
+├── BatchFileInvalid        a packed batch that is truncated, of another schema or inconsistent
+├── CheckpointInvalid       a version directory or the learner's own state that fails its checks
+├── CheckpointUnsupported   a model whose files the trainer could not write back under the same names and shapes
+├── NonFiniteWeights        weights that must not be written
+└── StateEmpty              no version on disk and no warm start to begin from
+"""
+
+
+class LearnerError(Exception):
+    """Root of this package's errors."""
+
+
+class OrderUnusable(LearnerError):
+    """Another attempt cannot help: size or digest differ from the order's, or the content is no batch."""
+
+
+class OrderFileMissing(OrderUnusable):
+    """The file cannot be opened; on a shared file system it may appear a moment later."""
+
+
+class BatchFileInvalid(LearnerError):
+    """A packed batch file that must not be trained on; the text names the field."""
+
+
+class CheckpointInvalid(LearnerError):
+    """A directory that is incomplete, altered, or signed with another key."""
+
+
+class CheckpointUnsupported(LearnerError):
+    """The model's parameter names differ from its file's, so an engine could not load what would be written."""
+
+
+class NonFiniteWeights(LearnerError):
+    """A parameter is NaN or infinite; the last written version is still good."""
+
+
+class StateEmpty(LearnerError):
+    """There is nothing to train: name a warm start."""

@@ -1,0 +1,84 @@
+"""The learner's settings; the defaults are the paper's. Imports no torch, so that the daemon can check a config."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from learner.credit import CreditSettings
+
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Decay = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+
+
+class LearnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the learner learns and what it keeps."""
+
+    warm_start: str = ""
+    """Hugging Face checkpoint directory that becomes version 0 if there is no version yet."""
+    trainer: Literal["native"] = "native"
+    """`native`: torch in this process, CPU or one GPU."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """`auto` takes a GPU if there is one. On a GPU weights are fp32 and computed with in bf16."""
+    threads: Count = 0
+    """torch's threads; 0 leaves torch's own choice."""
+    seed: int = 0
+    """Of the split into mini-batches; with the version it decides it, so a resumed run repeats."""
+
+    lr: Positive = 1e-6
+    """AdamW's learning rate."""
+    beta1: Decay = 0.9
+    """AdamW: decay of the mean gradient."""
+    beta2: Decay = 0.999
+    """AdamW: decay of the squared gradient."""
+    weight_decay: NotNegative = 0.01
+    """AdamW's decoupled weight decay."""
+    max_grad_norm: Positive = 1.0
+    """Gradients are scaled down to this norm."""
+    mini_batches: AtLeastOne = 4
+    """Optimizer steps an update; rows are dealt to them by chance."""
+    micro_tokens: AtLeastOne = 4096
+    """Tokens, padding included, of one forward and backward; bounds memory, changes no result."""
+
+    clip_low: NotNegative = 0.2
+    """The ratio is clipped at 1 - clip_low."""
+    clip_high: NotNegative = 0.28
+    """The ratio is clipped at 1 + clip_high."""
+    clip_boosted: NotNegative = 0.6
+    """clip_high of guided tokens with a positive advantage (selective boosting)."""
+    dual_clip: Annotated[float, msgspec.Meta(gt=1)] = 3.0
+    """With a negative advantage the ratio counts no higher than this."""
+    kl_coef: NotNegative = 0.001
+    """Weight of the penalty towards version 0; 0 saves the reference model and its forward."""
+    old_policy: Literal["behaviour", "proximal"] = "behaviour"
+    """What the ratio is taken to: recorded log-probs, or log-probs recomputed before the update (decoupled PPO), which
+    was measured to collapse at a lag of 1-4 updates unless `truncate` and a `kl_limit` of about 0.001 go with it."""
+    guided: Literal["recomputed", "behaviour"] = "recomputed"
+    """The same for guided rows: recomputed in the stripped context with weight 1, or the recorded ones, whose ratio
+    was measured to erase the lesson."""
+    truncate: NotNegative = 2.0
+    """With `old_policy = "proximal"`: limit of the importance weights; 0 does without weights."""
+    kl_limit: NotNegative = 0.1
+    """Most that one update may move the policy, in nats a token (k3 on a probe of its own rows): a step beyond it is
+    halved until it fits, or undone, and the rest of the update is left out. 0 for no guard."""
+    max_staleness: Count = 4
+    """Updates that a token's policy may lie back; what is older is dropped, not weighted."""
+    max_staleness_guided: Count = 2
+    """The same for guided rows, which were measured to need fresh samples."""
+    credit: CreditSettings = CreditSettings()
+    """From outcomes and labels to advantages."""
+
+    keep_versions: Annotated[int, msgspec.Meta(ge=2)] = 8
+    """Newest version directories that are kept; version 0 and pinned ones are kept besides."""
+    remembered_orders: AtLeastOne = 4096
+    """Orders remembered as done, so that one delivered again trains nothing twice."""
+    file_attempts: AtLeastOne = 3
+    """Deliveries of an order whose file is missing before it is given up."""
+    retry_seconds: Positive = 2.0
+    """Wait before the next attempt at an order that could not be handled."""
+    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    """Port of Prometheus metrics; 0 for none."""
+    metrics_host: str = "127.0.0.1"
+    """Address that metrics are served on."""

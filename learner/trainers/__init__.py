@@ -1,0 +1,63 @@
+"""Trainers behind one Protocol: batches in, other weights out.
+
+The learner's update and its checkpoints know nothing else of a trainer. `native` is torch in this process.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from learner.batch import TrajectoryBatch
+
+
+class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an update did."""
+
+    steps: int
+    """Optimizer steps that were taken and kept; 0 means the weights are as they were."""
+    metrics: dict[str, float]
+
+
+class Trainer(Protocol):
+    """Holds weights and optimizer. Blocking; one call at a time."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Token ids are below it."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest row that the model takes."""
+        ...
+
+    def log_probs(self, batch: TrajectoryBatch) -> npt.NDArray[np.float32]:
+        """Log-probs of the batch's trained tokens under the present weights, `(R,)` in the batch's order, nats."""
+        ...
+
+    def update(self, batch: TrajectoryBatch, *, seed: int) -> UpdateReport:
+        """Train on `batch`. The same weights, optimizer, batch and seed give the same result."""
+        ...
+
+    def save(self, directory: Path) -> None:
+        """Write the weights as Hugging Face files (model.safetensors, config.json) into an existing directory.
+
+        Raises:
+            NonFiniteWeights: nothing was written.
+        """
+        ...
+
+    def save_state(self, directory: Path) -> None:
+        """Write what the weights' files lack to go on exactly (optimizer, masters) into an existing directory."""
+        ...
+
+    def restore(self, weights: Path, state: Path | None) -> None:
+        """Take over what `save` and `save_state` wrote; without `state` the optimizer starts afresh.
+
+        Raises:
+            CheckpointInvalid: files that do not fit the model.
+        """
+        ...

@@ -1,0 +1,167 @@
+"""Both runtimes: calls to the host loop, their cancellation, and signals."""
+
+import asyncio
+import os
+import random
+import signal
+import socket
+
+import anyio
+import pytest
+import sniffio
+
+from actors.system.errors import HostCallCancelled
+from actors.system.notify import Notify
+from actors.system.runtime import run
+from actors.system.supervisor import Supervisor
+
+BACKENDS = ["trio-guest", "asyncio"]
+pytestmark = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def test_actors_run_on_their_backend_and_calls_on_the_host(backend):
+    async def on_host():
+        return type(asyncio.get_running_loop()).__module__
+
+    async def main(host):
+        return sniffio.current_async_library(), await host(on_host)
+
+    assert run(main, backend=backend) == ("trio" if backend == "trio-guest" else "asyncio", "uvloop")
+
+
+def test_a_call_returns_its_value_and_raises_its_error(backend):
+    async def add(a, *, b):
+        await asyncio.sleep(0)
+        return a + b
+
+    async def fail():
+        raise LookupError("from the host")
+
+    async def main(host):
+        with pytest.raises(LookupError, match="from the host"):
+            await host(fail)
+        return await host(add, 1, b=2)
+
+    assert run(main, backend=backend) == 3
+
+
+def test_a_cancelled_caller_waits_until_its_call_has_ended(backend):
+    events = []
+
+    async def stubborn():
+        try:
+            await asyncio.sleep(30)
+        finally:
+            await asyncio.sleep(0.05)
+            events.append("call ended")
+
+    async def main(host):
+        with anyio.move_on_after(0.05) as scope:
+            await host(stubborn)
+        events.append("caller goes on")
+        return scope.cancelled_caught
+
+    assert run(main, backend=backend)
+    assert events == ["call ended", "caller goes on"]
+
+
+def test_a_call_that_the_host_cancels_is_an_error_not_a_cancellation(backend):
+    async def cancels_itself():
+        asyncio.current_task().cancel()
+        await asyncio.sleep(1)
+
+    async def main(host):
+        with pytest.raises(HostCallCancelled):
+            await host(cancels_itself)
+
+    run(main, backend=backend)
+
+
+def test_many_calls_under_random_cancellation_stay_sound(backend):
+    rng = random.Random(4)
+    outcomes = {"value": 0, "cancelled": 0}
+
+    async def call(n, seconds):
+        await asyncio.sleep(seconds)
+        return n
+
+    async def one(host, n):
+        with anyio.move_on_after(rng.uniform(0, 0.02)):
+            assert await host(call, n, rng.uniform(0, 0.02)) == n
+            outcomes["value"] += 1
+            return
+        outcomes["cancelled"] += 1
+
+    async def main(host):
+        for _ in range(10):
+            async with anyio.create_task_group() as group:
+                for n in range(50):
+                    group.start_soon(one, host, n)
+
+    run(main, backend=backend)
+    assert sum(outcomes.values()) == 500
+    assert min(outcomes.values()) > 50
+
+
+def test_an_error_in_main_comes_out_of_run(backend):
+    async def main(host):
+        raise ValueError("boom")
+
+    with pytest.raises(ValueError, match="boom"):
+        run(main, backend=backend)
+
+
+def test_ctrl_c_without_a_supervisor_unwinds_the_actors(backend):
+    unwound = []
+
+    async def main(host):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            await anyio.sleep(20)
+        finally:
+            unwound.append(1)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(main, backend=backend)
+    assert unwound == [1]
+
+
+def test_sighup_reloads_and_sigterm_drains(backend, tmp_path):
+    path, reloads, finished = str(tmp_path / "notify"), [], []
+
+    async def reload():
+        reloads.append(1)
+
+    async def main(host):
+        notify = Notify(path, watchdog_seconds=0.3)
+        supervisor = Supervisor(rng=random.Random(1), notify=notify, reload=reload, drain_seconds=5)
+
+        async def worker(life):
+            life.ready()
+            await life.pause(30)
+            finished.append(1)
+
+        async def operator(life):
+            life.ready()
+            await anyio.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGHUP)
+            await anyio.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        supervisor.add("worker", worker)
+        supervisor.add("operator", operator)
+        return await supervisor.run()
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(path)
+        listener.setblocking(False)
+        assert run(main, backend=backend)
+        told = []
+        while True:
+            try:
+                told.append(listener.recv(200).decode().split("\n")[0])
+            except BlockingIOError:
+                break
+    assert reloads == finished == [1]
+    assert {"READY=1", "WATCHDOG=1", "RELOADING=1", "STOPPING=1"} <= set(told)
+    assert told.index("RELOADING=1") < told.index("STOPPING=1")

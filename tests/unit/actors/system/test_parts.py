@@ -1,0 +1,100 @@
+"""Claims, streams, delivery ids, the notify protocol and metrics."""
+
+import socket
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from actors.messages import Experience
+from actors.system.bus import Depth, delivery_id
+from actors.system.claims import Claim, ClaimStore
+from actors.system.errors import BusMisconfigured, PayloadMissing
+from actors.system.metrics import SystemMetrics
+from actors.system.notify import Notify
+from actors.system.streams import STREAMS, by_stream, stream_of
+from tests.unit.actors.system.conftest import note
+
+
+def test_a_payload_comes_back_from_its_claim(tmp_path):
+    store = ClaimStore(tmp_path / "claims")
+    claim = store.put(b"payload")
+    assert store.put(b"payload") == claim
+    assert (claim.size, store.get(claim)) == (7, b"payload")
+
+
+def test_a_claim_with_other_bytes_is_missing(tmp_path):
+    store = ClaimStore(tmp_path)
+    claim = store.put(b"payload")
+    (tmp_path / claim.path).write_bytes(b"PAYLOAD")
+    with pytest.raises(PayloadMissing, match="other content"):
+        store.get(claim)
+
+
+@pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "a.blob", ""])
+def test_a_claim_cannot_lead_out_of_the_directory(tmp_path, path):
+    with pytest.raises(PayloadMissing, match="no blob name"):
+        ClaimStore(tmp_path).get(Claim(path, "0" * 64, 1))
+
+
+def test_a_sweep_takes_old_payloads_only(tmp_path):
+    store = ClaimStore(tmp_path)
+    claim = store.put(b"payload")
+    written = (tmp_path / claim.path).stat().st_mtime
+    assert store.sweep(written - 1) == 0
+    assert store.sweep(written + 1) == 1
+    assert ClaimStore(tmp_path / "none").sweep(written) == 0
+
+
+def test_every_subject_has_one_stream():
+    assert stream_of("dead.attributor", STREAMS).name == "DEAD"
+    assert stream_of("work.train", STREAMS).queue
+    with pytest.raises(BusMisconfigured, match=r"nowhere\.to\.go"):
+        stream_of("nowhere.to.go", STREAMS)
+    grouped = by_stream(["policy.verdict", "trajectory.closed", "policy.directive"], STREAMS)
+    assert {name: subjects for name, (_, subjects) in grouped.items()} == {
+        "POLICY": ("policy.verdict", "policy.directive"),
+        "TRAJECTORY": ("trajectory.closed",),
+    }
+
+
+def test_traffic_and_trajectories_refuse_rather_than_forget():
+    assert {stream.name for stream in STREAMS if stream.discard_new} == {"TRAFFIC", "TRAJECTORY", "WORK"}
+
+
+def test_revisions_of_a_lesson_are_different_deliveries():
+    lesson = Experience(id="e", when_to_use="w", content="c")
+    newer = Experience(id="e", when_to_use="w", content="c", revision=1)
+    assert delivery_id("experience.lesson", lesson) != delivery_id("experience.lesson", newer)
+    assert delivery_id("policy.directive", note("d")) == delivery_id("policy.directive", note("d"))
+
+
+def test_notify_speaks_to_systemds_socket(tmp_path):
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(path)
+        notify = Notify.from_environment({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "20000000"})
+        notify.ready("fine")
+        notify.alive()
+        notify.reloading()
+        notify.stopping()
+        told = [listener.recv(200).decode() for _ in range(4)]
+    assert notify.watchdog_seconds == 20
+    assert told[0] == "READY=1\nSTATUS=fine"
+    assert told[1] == "WATCHDOG=1"
+    assert told[2].startswith("RELOADING=1\nMONOTONIC_USEC=")
+    assert told[3] == "STOPPING=1"
+
+
+def test_notify_without_a_listener_does_nothing(tmp_path):
+    Notify.from_environment({}).ready()
+    Notify(str(tmp_path / "gone")).ready()
+
+
+def test_what_expires_is_counted_once():
+    registry = CollectorRegistry()
+    metrics = SystemMetrics(registry)
+    for expired in (3, 3, 5):
+        metrics.observe_depth("d", Depth(waiting=1, in_flight=0, expired=expired))
+    labels = {"actor": "d", "reason": "expired"}
+    assert registry.get_sample_value("evolved_actor_dropped_total", labels) == 5
+    assert registry.get_sample_value("evolved_mailbox_depth", {"durable": "d", "state": "waiting"}) == 1
