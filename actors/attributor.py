@@ -125,6 +125,4 @@ class Attributor:
 
     def _abstention(self, trajectory: Trajectory, reason: str) -> Attribution:
         label = StepLabel("ABSTAIN", 0.0, f"judge failed: {reason}"[:200])
-        return Attribution(
-            labels=(label,) * len(trajectory.steps), judge=self._judge.name, rubric=self._judge.rubric
-        )
+        return Attribution(labels=(label,) * len(trajectory.steps), judge=self._judge.name, rubric=self._judge.rubric)

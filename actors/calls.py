@@ -171,5 +171,7 @@ def tool_specs(tools: Sequence[Mapping[str, Any]]) -> dict[str, ToolSpec]:
         described = function.get("parameters")
         schema: Mapping[str, Any] = described if isinstance(described, Mapping) else {}
         properties = frozenset(map(str, schema.get("properties") or ()))
-        specs[function["name"]] = ToolSpec(function["name"], properties, frozenset(map(str, schema.get("required") or ())))
+        specs[function["name"]] = ToolSpec(
+            function["name"], properties, frozenset(map(str, schema.get("required") or ()))
+        )
     return specs

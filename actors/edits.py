@@ -7,7 +7,7 @@ and the rest of the episode tells whether the edit was right.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -26,6 +26,17 @@ class Edit(msgspec.Struct, frozen=True):
     before: str = ""
 
 
+class Beliefs(msgspec.Struct, frozen=True):
+    """What earlier episodes of a round have shown."""
+
+    adopted: dict[str, Edit] = {}
+    """By the policy's tool: applied without waiting for a refusal."""
+    doubtful: frozenset[Edit] = frozenset()
+    """Edits whose calls worked in episodes that all failed: tried last."""
+    settled: frozenset[str] = frozenset()
+    """New tools that are known to stand in for some tool: no other needs them."""
+
+
 class EditLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bounds of one episode."""
 
@@ -42,13 +53,11 @@ class EditedEpisode:
         inner: the episode as the environment gave it, fresh.
         goal: of its task.
         new: names of tools that were not there before the drift.
-        adopted: edits believed so far, by the policy's tool; applied without waiting for a refusal.
+        beliefs: what earlier episodes have shown.
         limits: bounds.
     """
 
-    def __init__(
-        self, inner: Episode, goal: str, *, new: frozenset[str], adopted: Mapping[str, Edit], limits: EditLimits
-    ) -> None:
+    def __init__(self, inner: Episode, goal: str, *, new: frozenset[str], beliefs: Beliefs, limits: EditLimits) -> None:
         self.messages: list[dict[str, Any]] = inner.messages
         self.tools: list[dict[str, Any]] = inner.tools
         self.steps: list[Step] = []
@@ -57,12 +66,12 @@ class EditedEpisode:
         """The same, read."""
         self.used: dict[Edit, None] = {}
         """Edits that worked in this episode, in order."""
-        self.troubled = False
-        """Some call could not be made to work."""
+        self.troubles: set[str] = set()
+        """Tools whose call could not be made to work."""
         self.tried = 0
         """Edits tried."""
         self._inner, self._new, self._limits = inner, new, limits
-        self._adopted = dict(adopted)
+        self._adopted, self._beliefs = dict(beliefs.adopted), beliefs
         self._specs = tool_specs(inner.tools)
         self._reader = Reader(goal)
         self._last = Observation("", False)
@@ -74,16 +83,16 @@ class EditedEpisode:
             return await self._pass(calls, text)
         tool = calls[0].name
         edit = self._adopted.get(tool, Edit(tool, tool))
-        known = self._known(arguments)
+        origins = self._reader.origins(arguments)
+        # A call should work if nothing in it is a guess. One that uses no result yet may be refused for good reasons.
+        guessed, grounded = None in origins.values(), any(origins.values())
         refusal: Observation | None = None
         if edit.name in self._specs:
             call = await self._apply(edit, arguments)
             refusal = self._last
             if not call.error or refusal.done:
                 return refusal
-        elif not known:
-            return await self._pass(calls, text)
-        if known and await self._repair(edit, arguments):
+        if not guessed and (grounded or refusal is None) and await self._repair(edit, arguments):
             return self._last
         if self._last.done:
             return self._last
@@ -92,11 +101,6 @@ class EditedEpisode:
     async def evaluate(self) -> float:
         """The verified outcome of what was really done."""
         return await self._inner.evaluate()
-
-    def _known(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether the call should work: its arguments come from the goal or from results, and one from a result."""
-        origins = self._reader.origins(arguments)
-        return None not in origins.values() and any(origins.values())
 
     async def _repair(self, failed: Edit, arguments: dict[str, Any]) -> bool:
         """Try edits in place of `failed` until one works; whether one did."""
@@ -107,7 +111,7 @@ class EditedEpisode:
             if not (await self._apply(proposal, arguments)).error:
                 self._adopted[failed.tool] = proposal
                 return True
-        self.troubled = True
+        self.troubles.add(failed.tool)
         return False
 
     async def _pass(self, calls: Sequence[ToolCall], text: str) -> Observation:
@@ -149,19 +153,21 @@ class EditedEpisode:
         wanted = values(arguments)
         return any(call.tool == tool and not call.error and values(call.arguments) & wanted for call in self.calls)
 
-    def _proposals(self, failed: Edit, arguments: dict[str, Any]) -> Iterator[Edit]:
+    def _proposals(self, failed: Edit, arguments: dict[str, Any]) -> list[Edit]:
         """Edits of a call that failed as `failed`, the simple and likely ones first."""
         gone = failed.name not in self._specs
         names = self._substitutes(arguments) if gone else [failed.name]
-        if gone:
-            yield from (Edit(failed.tool, name) for name in names)
-        for name in names:
-            for before in self._insertions(failed.tool, name, arguments):
-                yield Edit(failed.tool, name, before)
+        singles = [Edit(failed.tool, name) for name in names] if gone else []
+        pairs = [
+            Edit(failed.tool, name, before)
+            for name in names
+            for before in self._insertions(failed.tool, name, arguments)
+        ]
+        return sorted((*singles, *pairs), key=self._beliefs.doubtful.__contains__)
 
     def _substitutes(self, arguments: dict[str, Any]) -> list[str]:
         """New tools that take just these arguments and stand in for no other tool yet."""
-        taken = {edit.name for edit in self._adopted.values()}
+        taken = {edit.name for edit in self.used} | self._beliefs.settled
         return [
             name
             for name, spec in self._specs.items()

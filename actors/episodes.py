@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import anyio
 import msgspec
 
-from actors.messages import Experience, Step, Task, TokenRow, ToolCall, VersionSpan, pack_array
+from actors.messages import Step, Task, TokenRow, ToolCall, VersionSpan, pack_array
 from adapters.engines import Engine
 from adapters.environments import Environment, Episode
 from adapters.errors import AdapterError, EngineRejected, EngineUnavailable, EnvironmentFailed
@@ -111,15 +111,6 @@ class _Turn(msgspec.Struct, frozen=True):
     """One a sampled id, -1 where the engine does not say."""
 
 
-def lesson_text(lessons: Sequence[Experience]) -> str:
-    """Lessons as they stand in a prompt, one a line."""
-    return "\n".join(f"When to use: {_bare(item.when_to_use)}. Content: {_bare(item.content)}." for item in lessons)
-
-
-def _bare(text: str) -> str:
-    return " ".join(text.split()).rstrip(".")
-
-
 async def begin(environment: Environment, task: Task, timeout: float) -> Episode:
     """A fresh attempt at `task`, within `timeout` seconds.
 
@@ -155,7 +146,8 @@ async def play(
     """Play `episode`, fresh from `reset`, with whatever weights `engine` has.
 
     Args:
-        lessons_text: appended to the system text of the opening; its span in the rows is recorded.
+        lessons_text: `lessons.render` of what to show; appended to the system text of the opening, on lines of its
+            own. Its span in the rows is recorded.
         system: the system text that the chat template supplies where the episode's messages have none; only used
             together with `lessons_text`.
         plain_opening: `opening_ids` of this task if the caller has them, to save a request; only used with lessons.
@@ -263,8 +255,8 @@ async def _within(timeout: float, call: Awaitable[T]) -> T:
 
 def _with_lessons(messages: list[dict[str, Any]], system: str, lessons: str) -> list[dict[str, Any]]:
     if messages and messages[0].get("role") == "system":
-        first = {**messages[0], "content": f"{messages[0]['content']}\n{lessons}"}
-        return [first, *messages[1:]]
+        system, messages = messages[0]["content"], messages[1:]
+    lessons = lessons.strip("\n")
     return [{"role": "system", "content": f"{system}\n{lessons}" if system else lessons}, *messages]
 
 

@@ -148,12 +148,19 @@ class ReplayTrial:
         """Log-probs of the sampled tokens of each under the loaded weights; None where the engine refused a row."""
         scores: list[list[float] | None] = [None] * len(trajectories)
         slots = anyio.CapacityLimiter(self._settings.concurrency)
+        outages: list[DependencyUnavailable] = []
 
         async def one(at: int) -> None:
             async with slots:
                 values: list[float] = []
                 for row in trajectories[at].rows:
-                    found = await self._score_row(row)
+                    try:
+                        found = await self._score_row(row)
+                    except DependencyUnavailable as error:
+                        # Raised below: the runner waits out an outage, but not a group of them.
+                        outages.append(error)
+                        group.cancel_scope.cancel()
+                        return
                     if found is None:
                         return
                     values += found
@@ -162,6 +169,8 @@ class ReplayTrial:
         async with anyio.create_task_group() as group:
             for at in range(len(trajectories)):
                 group.start_soon(one, at)
+        if outages:
+            raise outages[0]
         return scores
 
     async def _score_row(self, row: TokenRow) -> list[float] | None:

@@ -20,7 +20,8 @@ import anyio
 import msgspec
 import structlog
 
-from actors.episodes import EpisodeLost, Played, begin, lesson_text, opening_ids, play
+from actors.episodes import EpisodeLost, Played, begin, opening_ids, play
+from actors.lessons import render
 from actors.messages import Experience, Task, Trajectory, derived_id
 from actors.ports import Retriever, RolloutStore
 from actors.system.actor import Context, Output, Result
@@ -122,6 +123,14 @@ class Rollout:
         self._due, self._unanswered, self._flying = 1, 0, 0
 
     async def run(self, context: Context) -> None:
+        try:
+            await self._run(context)
+        except ExceptionGroup:
+            # `emit` ends a producer with an error of its own while draining; out of a task group it comes wrapped.
+            if not context.draining.is_set():
+                raise
+
+    async def _run(self, context: Context) -> None:
         last = self._clock()
         async with anyio.create_task_group() as group:
             group.start_soon(self._end_with, context, group.cancel_scope)
@@ -242,7 +251,7 @@ class Rollout:
         return await play(
             self._engine,
             episode,
-            lessons_text=lesson_text(lessons),
+            lessons_text=render(lessons),
             system=settings.system,
             plain_opening=plain,
             max_steps=settings.max_steps,

@@ -67,13 +67,14 @@ def goal(
     frozen: bool,
     attempts: int,
 ) -> Goal | None:
-    """What `engine` should serve after all that was decided; None if nothing ever served and nothing was promoted.
+    """What `engine` should serve after all that was decided; None if nothing was, or nothing good is left.
 
     Verdicts must have been verified. The order of the arguments does not matter, the times in them do: the latest
     decision counts. A version that was rolled back, or that failed `attempts` times, is never wanted again; while
     `frozen` a promotion counts only if it was carried out before.
     """
-    mine = [serving for serving in servings if serving.engine == engine]
+    # What another engine refused counts here too: a version that one of them cannot take is taken by none.
+    mine = [item for item in servings if item.engine == engine or item.result in ("refused", "rolled_back")]
     served = {serving.version for serving in mine if serving.result in ("started", "swapped")}
     events: list[tuple[float, Verdict | Directive | Serving]] = []
     events += [(verdict.created, verdict) for verdict in verdicts]

@@ -39,8 +39,8 @@ class LearnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Gradients are scaled down to this norm."""
     mini_batches: AtLeastOne = 4
     """Optimizer steps an update; rows are dealt to them by chance."""
-    micro_tokens: AtLeastOne = 4096
-    """Tokens, padding included, of one forward and backward; bounds memory, changes no result."""
+    micro_tokens: Count = 0
+    """Tokens, padding included, of one forward and backward; bounds memory, changes no result. 0 suits the device."""
 
     clip_low: NotNegative = 0.2
     """The ratio is clipped at 1 - clip_low."""

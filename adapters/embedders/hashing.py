@@ -8,7 +8,7 @@ decides too, so that collisions cancel out on average (feature hashing, Weinberg
 import hashlib
 import math
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -43,7 +43,7 @@ class HashingEmbedder:
         return vectors
 
     def _add(self, vector: npt.NDArray[np.float32], text: str) -> None:
-        weights: Counter[str] = Counter()
+        weights: dict[str, float] = defaultdict(float)
         for feature, weight in self._features(text):
             weights[feature] += weight
         for feature, weight in weights.items():

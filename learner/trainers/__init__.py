@@ -43,7 +43,7 @@ class Trainer(Protocol):
         ...
 
     def save(self, directory: Path) -> None:
-        """Write the weights as Hugging Face files (model.safetensors, config.json) into an existing directory.
+        """Write the weights as model.safetensors, names, shapes and types as they were loaded, into `directory`.
 
         Raises:
             NonFiniteWeights: nothing was written.

@@ -1,15 +1,15 @@
 """The native trainer's files: Hugging Face checkpoints in and out under the same names, and plain tensor files."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from learner.errors import CheckpointInvalid, CheckpointUnsupported, NonFiniteWeights
+from learner.versions import tensor_shapes, weight_files
 
 _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
@@ -26,7 +26,7 @@ def load_model(directory: Path, dtype: torch.dtype, device: torch.device) -> Any
 
     logging.disable_progress_bar()
     try:
-        model = AutoModelForCausalLM.from_pretrained(
+        model: Any = AutoModelForCausalLM.from_pretrained(
             directory, dtype=dtype, attn_implementation="sdpa", local_files_only=True, use_safetensors=True
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
@@ -40,14 +40,7 @@ def stored_dtypes(directory: Path, model: Any) -> dict[str, torch.dtype]:
     Raises:
         CheckpointUnsupported: the file has other names than the model, or another kind of number.
     """
-    index = directory / "model.safetensors.index.json"
-    names = ["model.safetensors"]
-    if index.exists():
-        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    stored: dict[str, str] = {}
-    for name in names:
-        with safe_open(directory / name, "pt") as file:
-            stored |= {key: file.get_slice(key).get_dtype() for key in file.keys()}  # noqa: SIM118 - no mapping
+    stored = {name: dtype for path in weight_files(directory) for name, (dtype, _) in tensor_shapes(path).items()}
     parameters = {name for name, _ in model.named_parameters()}
     if stored.keys() != parameters:
         odd = sorted(stored.keys() ^ parameters)
@@ -71,13 +64,13 @@ def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file, in memory.
+def load_tensors(*paths: Path) -> dict[str, Tensor]:
+    """All tensors of some files, in memory.
 
     Raises:
         CheckpointInvalid: missing or damaged.
     """
     try:
-        return load_file(path)
+        return {name: tensor for path in paths for name, tensor in load_file(path).items()}
     except (OSError, SafetensorError) as error:
-        raise CheckpointInvalid(f"{path}: {error}") from error
+        raise CheckpointInvalid(f"{paths[0].parent}: {error}") from error

@@ -51,6 +51,11 @@ class Layout:
         """Trained tokens of `rows`."""
         return int((self.first[rows + 1] - self.first[rows]).sum())
 
+    def columns(self, rows: Ints | Sequence[int]) -> Ints:
+        """Indices among all trained tokens of those of `rows`, row by row."""
+        parts = [np.arange(int(self.first[row]), int(self.first[row + 1])) for row in rows]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
     def deal(self, parts: int, seed: int) -> list[Ints]:
         """Rows dealt by chance to at most `parts` mini-batches, none empty; the same seed deals the same way."""
         rows = np.random.default_rng(seed).permutation(np.flatnonzero(self.inputs > 0)).astype(np.int64)
@@ -81,7 +86,7 @@ class Layout:
         for i, row in enumerate(rows):
             start, n = self.offsets[row], self.inputs[row]
             ids[i, :n] = self.batch.ids[start : start + n]
-        columns = np.concatenate([np.arange(self.first[row], self.first[row + 1]) for row in rows])
+        columns = self.columns(rows)
         place = np.repeat(np.arange(len(rows)), [self.first[row + 1] - self.first[row] for row in rows])
         within, row_of = self.within[columns], self.row[columns]
         return Micro(

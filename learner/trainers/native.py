@@ -16,14 +16,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from learner.batch import TrajectoryBatch
+from learner.errors import CheckpointInvalid
 from learner.loss import LossSettings, log_ratio_kl, policy_loss, truncated_weights
 from learner.settings import LearnerSettings
 from learner.trainers import UpdateReport
 from learner.trainers.files import load_model, load_tensors, save_tensors, stored_dtypes
 from learner.trainers.micro import Ints, Layout, Micro
+from learner.versions import weight_files
 
 PROBE_TOKENS = 512
 """Trained tokens that the KL guard looks at: enough to tell 0.1 from 0.01, a few per cent of an update's cost."""
+CPU_BUDGET, GPU_BUDGET = 2048, 32768
+"""Tokens of a micro-batch: what stays in a core's cache, and what keeps a GPU busy."""
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 HALVINGS = 3
 """A step is cut to an eighth at most (its KL to about a 64th) before it is undone."""
 
@@ -58,6 +63,7 @@ class NativeTrainer:
             dtype = torch.bfloat16 if self._device.type == "cuda" else torch.float32
             self._reference = load_model(reference or weights, dtype, self._device).requires_grad_(False)
         self._loss = LossSettings(settings.dual_clip, settings.kl_coef)
+        self._budget = settings.micro_tokens or (CPU_BUDGET if self._device.type == "cpu" else GPU_BUDGET)
 
     @property
     def vocabulary(self) -> int:
@@ -87,7 +93,7 @@ class NativeTrainer:
         grad_norms: list[float] = []
         for rows in layout.deal(settings.mini_batches, seed):
             self._optimizer.zero_grad(set_to_none=True)
-            for micro in layout.micro_batches(rows, settings.micro_tokens):
+            for micro in layout.micro_batches(rows, self._budget):
                 at = torch.from_numpy(micro.columns).to(self._device)
                 result = policy_loss(
                     self._forward(self._model, micro),
@@ -115,16 +121,13 @@ class NativeTrainer:
             taken += 1
             if before is None:
                 continue
-            fraction = self._hold(layout, probe, before, saved)
+            fraction, metrics["kl_update"] = self._hold(layout, probe, before, saved)
             if fraction < 1.0:
                 shrunk += fraction > 0
                 undone += fraction == 0
                 taken -= fraction == 0
                 break
         self._optimizer.zero_grad(set_to_none=True)
-        if before is not None:
-            moved = self._score(self._model, layout, probe) - before
-            metrics["kl_update"] = float(log_ratio_kl(moved).mean())
         metrics |= _figures(totals, float(ratio_max), self._settings.kl_coef)
         metrics |= {
             "grad_norm": float(np.mean(grad_norms)) if grad_norms else 0.0,
@@ -138,7 +141,6 @@ class NativeTrainer:
     def save(self, directory: Path) -> None:
         tensors = {name: p.detach().to("cpu", self._dtypes[name]) for name, p in self._parameters()}
         save_tensors(tensors, directory / "model.safetensors")
-        self._model.config.save_pretrained(directory)
 
     def save_state(self, directory: Path) -> None:
         tensors: dict[str, Tensor] = {}
@@ -150,13 +152,18 @@ class NativeTrainer:
         save_tensors(tensors, directory / "optimizer.safetensors")
 
     def restore(self, weights: Path, state: Path | None) -> None:
-        stored = load_tensors(weights / "model.safetensors")
+        stored = load_tensors(*weight_files(weights))
         kept = load_tensors(state / "optimizer.safetensors") if state is not None else {}
         self._optimizer = self._new_optimizer()
+        wrong = [name for name, p in self._parameters() if name not in stored or stored[name].shape != p.shape]
+        if wrong:
+            raise CheckpointInvalid(f"{weights}: {wrong[0]} is missing or of another shape")
         with torch.no_grad():
             for name, p in self._parameters():
                 p.copy_(kept.get(f"master.{name}", stored[name]))
-                own = {key: kept[f"{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}.{name}" in kept}
+                own = {
+                    key: kept[f"{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}.{name}" in kept
+                }
                 if own:
                     self._optimizer.state[p] = {
                         key: value if key == "step" and not self._fused else value.to(p.device)
@@ -208,13 +215,17 @@ class NativeTrainer:
             metrics["effective_share"] = float(weights.sum() ** 2 / (len(weights) * (weights**2).sum()))
         return metrics
 
-    def _hold(self, layout: Layout, probe: Ints, before: Tensor, saved: Sequence[Tensor]) -> float:
-        """Halve the last step until the update's KL is within the limit; 0 if it had to be undone."""
-        fraction = 1.0
+    def _hold(self, layout: Layout, probe: Ints, before: Tensor, saved: Sequence[Tensor]) -> tuple[float, float]:
+        """Halve the last step until the update's KL is within the limit.
+
+        Returns:
+            What is left of the step, 0 if it had to be undone, and the last KL seen.
+        """
+        fraction, kl = 1.0, 0.0
         for _ in range(HALVINGS + 1):
             kl = float(log_ratio_kl(self._score(self._model, layout, probe) - before).mean())
             if kl <= self._settings.kl_limit:  # False for NaN
-                return fraction
+                return fraction, kl
             fraction /= 2
             with torch.no_grad():
                 for p, old in zip(self._model.parameters(), saved, strict=True):
@@ -222,15 +233,15 @@ class NativeTrainer:
         with torch.no_grad():
             for p, old in zip(self._model.parameters(), saved, strict=True):
                 p.copy_(old)
-        return 0.0
+        return 0.0, kl
 
     @torch.no_grad()
     def _score(self, model: Any, layout: Layout, rows: Ints) -> Tensor:
         """Log-probs of the trained tokens of `rows`, in the order of `_Columns.of(rows)`; all rows: `(R,)`."""
         found = torch.empty(len(layout.row), device=self._device)
-        for micro in layout.micro_batches(rows, self._settings.micro_tokens):
+        for micro in layout.micro_batches(rows, self._budget):
             found[torch.from_numpy(micro.columns).to(self._device)] = self._forward(model, micro)
-        return found[columns_of(layout, rows).to(self._device)]
+        return found[torch.from_numpy(layout.columns(rows)).to(self._device)]
 
     def _forward(self, model: Any, micro: Micro) -> Tensor:
         """Log-probs `(r,)`; the vocabulary is projected to at trained positions only."""
@@ -264,13 +275,7 @@ class _Columns:
 
     def of(self, rows: Ints) -> Tensor:
         """Indices of the trained tokens of `rows`."""
-        return columns_of(self._layout, rows).to(self._device)
-
-
-def columns_of(layout: Layout, rows: Ints) -> Tensor:
-    """Indices among all trained tokens of those of `rows`, row by row."""
-    parts = [np.arange(layout.first[row], layout.first[row + 1]) for row in rows.tolist()]
-    return torch.from_numpy(np.concatenate(parts) if parts else np.zeros(0, np.int64))
+        return torch.from_numpy(self._layout.columns(rows)).to(self._device)
 
 
 def _figures(totals: dict[str, Tensor], ratio_max: float, kl_coef: float) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The demo model's chat format as plain text: what `template.jinja` renders, in pieces, and without jinja's cost.
 
-Training wants to know which piece the model wrote, and needs tens of thousands of conversations; so the pieces are built
-here, and a test holds that together they equal `apply_chat_template`.
+Training wants to know which piece the model wrote, and needs tens of thousands of conversations; so the pieces are
+built here, and a test holds that together they equal `apply_chat_template`.
 """
 
 from importlib.resources import files

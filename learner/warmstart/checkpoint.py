@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -42,7 +41,7 @@ def load(directory: Path) -> tuple[Qwen2ForCausalLM, Tokenizer]:
     config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     model = Qwen2ForCausalLM(Qwen2Config(**config))
     model.load_state_dict(load_file(directory / "model.safetensors"))
-    return model.to(torch.float32).eval(), Tokenizer.from_file(str(directory / "tokenizer.json"))
+    return model.eval(), Tokenizer.from_file(str(directory / "tokenizer.json"))
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -69,35 +69,38 @@ def _make_mimetic(model: Qwen2ForCausalLM, generator: torch.Generator) -> None:
 
     Copying: output ~ value transposed. Matching: query ~ key. The pair: a head of layer 0 tells every position what
     stood before it, a head of layer 1 looks for positions behind a token like the present one. With the drill they
-    become "what followed the last time", at any distance, in about 100 updates; without them, the drill is learnt by counting positions,
-    which breaks as soon as a conversation is longer than the drill.
+    become "what followed the last time", at any distance, in about 100 updates; without them, the drill is learnt by
+    counting positions, which breaks as soon as a conversation is longer than the drill.
     """
     config = model.config
     size = config.hidden_size // config.num_attention_heads
-    for number, layer in enumerate(model.model.layers):
-        attention = layer.self_attn
-        attention.o_proj.weight += attention.v_proj.weight.T
-        first = size if number == 0 else 0
-        attention.q_proj.weight[first:] += attention.k_proj.weight[first:]
-    previous, matching = model.model.layers[0].self_attn, model.model.layers[1].self_attn
+    parameters = dict(model.named_parameters())
+
+    def of(layer: int, name: str) -> torch.Tensor:
+        return parameters[f"model.layers.{layer}.self_attn.{name}"]
+
+    for layer in range(config.num_hidden_layers):
+        of(layer, "o_proj.weight").add_(of(layer, "v_proj.weight").T)
+        first = size if layer == 0 else 0
+        of(layer, "q_proj.weight")[first:] += of(layer, "k_proj.weight")[first:]
 
     # A constant query and key, the query turned back by one position of RoPE: their product peaks one token earlier.
     angles = 10000.0 ** -(torch.arange(0, size, 2, dtype=torch.float32) / size)
     cos, sin = torch.cat((angles, angles)).cos(), torch.cat((angles, angles)).sin()
     bias = torch.full((size,), PREVIOUS_TOKEN_BIAS)
     half_turned = torch.cat((-bias[size // 2 :], bias[: size // 2]))
-    previous.k_proj.bias[:size] = bias
-    previous.q_proj.bias[:size] = bias * cos - half_turned * sin
-    previous.q_proj.weight[:size] *= 0.1
+    of(0, "k_proj.bias")[:size] = bias
+    of(0, "q_proj.bias")[:size] = bias * cos - half_turned * sin
+    of(0, "q_proj.weight")[:size] *= 0.1
 
-    # It writes to directions of its own, (d, size); there the other head's keys read, its queries read the token itself.
+    # It writes to directions of its own, (d, size); there the other head's keys read, while its queries read the token.
     written = torch.linalg.qr(torch.randn(config.hidden_size, size, generator=generator)).Q
-    previous.o_proj.weight[:, :size] = written
+    of(0, "o_proj.weight")[:, :size] = written
     scale = torch.full((size // 2,), INDUCTION_GAIN)
     scale[:FAST_FREQUENCIES] *= 0.1
     scale = torch.cat((scale, scale))[:, None]
-    matching.k_proj.weight[:size] = scale * written.T
-    matching.q_proj.weight[:size] = scale * previous.v_proj.weight[:size]
+    of(1, "k_proj.weight")[:size] = scale * written.T
+    of(1, "q_proj.weight")[:size] = scale * of(0, "v_proj.weight")[:size]
 
 
 def matrices(model: nn.Module) -> list[nn.Parameter]:

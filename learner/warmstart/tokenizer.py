@@ -1,9 +1,9 @@
 """The demo model's vocabulary: one token for every word and every recurring piece of punctuation of its little world.
 
 The tokenizer must give the same ids wherever it is loaded. transformers' AutoTokenizer replaces the pre-tokenizer of
-whatever calls itself qwen2 by Qwen2's own, silently; ids then differ from those that the model was trained on. So nothing here
-depends on pre-tokenization: every piece is an added token (matched leftmost, longest first), and whatever is no piece
-falls back to single bytes.
+whatever calls itself qwen2 by Qwen2's own, silently; ids then differ from those that the model was trained on. So
+nothing here depends on pre-tokenization: every piece is an added token (matched leftmost, longest first), and whatever
+is no piece falls back to single bytes.
 """
 
 import re
@@ -40,11 +40,9 @@ def build(texts: Iterable[str], words: Sequence[str]) -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in SPECIAL])
     # The tags stay visible when special tokens are skipped: tool parsers look for them in the text.
-    tokenizer.add_tokens([
-        AddedToken(piece, special=False, normalized=False)
-        for piece in listed[len(SPECIAL) :]
-        if len(piece) > 1
-    ])
+    tokenizer.add_tokens(
+        [AddedToken(piece, special=False, normalized=False) for piece in listed[len(SPECIAL) :] if len(piece) > 1]
+    )
     return tokenizer
 
 

@@ -1,9 +1,9 @@
 """Supervised training of the warm start: a copy drill, then weighted imitation of demonstrations.
 
-The drill (random tokens, repeated) builds the circuit that copies a token from where it stood before; the names held out
-for drifts take part in it, and in nothing else. Then demonstrations, with the drill now and then so that the circuit
-stays. Three choices carried the measured result: Muon for the hidden matrices, four times the weight on entity tokens
-(a wrong id is the error that matters), and a fifth of it on what the model only reads.
+The drill (random tokens, repeated) builds the circuit that copies a token from where it stood before; the names held
+out for drifts take part in it, and in nothing else. Then demonstrations, with the drill now and then so that the
+circuit stays. Three choices carried the measured result: Muon for the hidden matrices, four times the weight on entity
+tokens (a wrong id is the error that matters), and a fifth of it on what the model only reads.
 """
 
 import random
@@ -128,9 +128,7 @@ def _schedule(step: int, of: int, warmup: int) -> float:
     return min(1.0, (step + 1) / warmup) * min(1.0, max(0.02, 2 * (1 - step / of)))
 
 
-def _optimizers(
-    model: Qwen2ForCausalLM, settings: Settings
-) -> tuple[list[torch.optim.Optimizer], tuple[float, float]]:
+def _optimizers(model: Qwen2ForCausalLM, settings: Settings) -> tuple[list[torch.optim.Optimizer], tuple[float, float]]:
     hidden = matrices(model)
     taken = {id(parameter) for parameter in hidden}
     others = [parameter for parameter in model.parameters() if id(parameter) not in taken]

@@ -2,12 +2,14 @@
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from actors.messages import Label, Step, ToolCall, Trajectory
+from adapters.environments import Episode
 from adapters.environments.travel.demonstrations import Habits, _Play
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import Drift, Variant
@@ -68,3 +70,42 @@ def plays(count: int, *, seed: int = 0, families: str = "AABBC", **fields: Any) 
     rng = random.Random(seed)
     for number in range(count):
         yield play(rng, rng.choice(families), id=f"run-{seed}-{number}", **fields)
+
+
+class Clerk:
+    """A scripted policy that works as the desk was before any drift; plays any `Episode`, a `Player` for probes.
+
+    Args:
+        rng: decides its slips.
+        skips_check: how often it cancels without the precondition at first.
+        blind: how often it books a flight that it has not searched for, and gives up.
+    """
+
+    def __init__(self, rng: random.Random, *, skips_check: float = 0.0, blind: float = 0.0) -> None:
+        self._rng, self._skips_check, self._blind = rng, skips_check, blind
+
+    async def __call__(self, episode: Episode, seed: int) -> None:
+        goal = episode.messages[-1]["content"]
+        person = re.search(r"for:(\w+)", goal)
+        city = re.search(r"to:(\w+)", goal)
+        assert person is not None
+
+        async def use(tool: str, /, **arguments: str) -> dict[str, str]:
+            seen = await episode.step([call(tool, **arguments)], "")
+            return json.loads(seen.text)
+
+        answer = "done"
+        pid = (await use("find_person", name=person[1])).get("pid", "K0")
+        if "Cancel" in goal:
+            oid = (await use("list_orders", pid=pid)).get("oid", "K0")
+            if self._rng.random() >= self._skips_check:
+                await use("check_policy", oid=oid)
+            if "error" in await use("cancel", oid=oid):
+                await use("finish", answer="done")
+                return
+        if city is not None:
+            fid = (
+                "K0" if self._rng.random() < self._blind else (await use("search_flight", to=city[1])).get("fid", "K0")
+            )
+            answer = (await use("book", fid=fid, pid=pid)).get("ref", "done")
+        await use("finish", answer=answer)

@@ -1,10 +1,10 @@
 """Imperfect demonstrations: what the warm start of the demo's model is made of.
 
-A demonstrator knows the right actions and often does not take them: it forgets the precondition of a cancellation, books
-before it has searched, gives up early, mixes up records. The model that imitates it is deliberately mediocre (a third
-of the tasks), so that there is something to learn. Half of the demonstrations show a desk with invented tool names
-together with a hint that names them; the model learns from these that a hint overrides habit, which is what retrieved
-experience builds on later. Names held out for drifts (`words.HELD_OUT`) never occur here.
+A demonstrator knows the right actions and often does not take them: it forgets the precondition of a cancellation,
+books before it has searched, gives up early, mixes up records. The model that imitates it is deliberately mediocre (a
+third of the tasks), so that there is something to learn. Half of the demonstrations show a desk with invented tool
+names together with a hint that names them; the model learns from these that a hint overrides habit, which is what
+retrieved experience builds on later. Names held out for drifts (`words.HELD_OUT`) never occur here.
 """
 
 import json
@@ -49,7 +49,9 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """Books a flight that it has not searched for."""
     recovers: float = 0.35
     """Does the right thing after such an error; else it gives up."""
-    slips: dict[str, float] = msgspec.field(default_factory=lambda: {"A": 0.10, "B": 0.10, "C": 0.05, "D": 0.10, "L": 0.02})
+    slips: dict[str, float] = msgspec.field(
+        default_factory=lambda: {"A": 0.10, "B": 0.10, "C": 0.05, "D": 0.10, "L": 0.02}
+    )
     """Takes some other action, at each step, without a hint."""
     slips_hinted: float = 0.02
     """The same with a hint: hints must be worth following."""

@@ -72,9 +72,7 @@ class Desk:
         kinds = [rng.choice("AB") for _ in range(QUEUE_LENGTH)] if family == "L" else [family]
         names, cities = rng.sample(PEOPLE, len(kinds)), rng.sample(CITIES, len(kinds))
         records = rng.sample(RECORD_IDS, 6 * len(kinds))
-        self.tickets = [
-            Ticket(kind, names[i], cities[i], records[6 * i : 6 * i + 6]) for i, kind in enumerate(kinds)
-        ]
+        self.tickets = [Ticket(kind, names[i], cities[i], records[6 * i : 6 * i + 6]) for i, kind in enumerate(kinds)]
         self.family, self.variant = family, variant
         self.queue = family == "L"
         self.current = -1 if self.queue else 0
@@ -136,10 +134,9 @@ class Desk:
     def _finish(self, answer: str) -> Answer:
         self.done = True
         first = self.tickets[0]
-        if self.queue or first.kind == "B":
+        wanted = {"A": first.reference, "B": "done", "C": first.reference, "D": first.flight}[first.kind]
+        if self.queue:
             wanted = "done"
-        else:
-            wanted = first.flight if first.kind == "D" else first.reference
         self.solved = not self._harm and all(ticket.done for ticket in self.tickets) and answer == wanted
         return {}
 

@@ -4,12 +4,17 @@ Every one of them is a single token of the warm start's vocabulary. Copying a na
 the copying of one token, which a tiny model can learn; with names cut into pieces it never did.
 """
 
-PEOPLE = tuple("Mia Leo Ana Tom Eva Max Ida Jon Zoe Ben Amy Sam Kim Rob Liv Dan Nora Paul Rita Hugo".split())
-CITIES = tuple("Oslo Rome Bonn Lima Kyiv Riga Bern Cork Nice Graz Lyon Bari Turin Porto Delhi Osaka".split())
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+PEOPLE = _words("Mia Leo Ana Tom Eva Max Ida Jon Zoe Ben Amy Sam Kim Rob Liv Dan Nora Paul Rita Hugo")
+CITIES = _words("Oslo Rome Bonn Lima Kyiv Riga Bern Cork Nice Graz Lyon Bari Turin Porto Delhi Osaka")
 RECORD_IDS = tuple(letter + str(digit) for letter in "KQVXZ" for digit in range(8))
 """Ids of persons, flights, orders and bookings alike: only the key beside one tells what it is."""
 
-VERBS = tuple(
+VERBS = _words(
     """
     reserve issue take grab make send get pick secure assign create place open start commit submit apply process handle
     post put push pull run fix lock claim sell pay order file log mark note scan test probe verify approve audit inspect
@@ -23,17 +28,17 @@ VERBS = tuple(
     sink sit skip slice sort spend spin split stack stamp stay step store strip study sum swap sweep sync tag talk teach
     tell think throw tie touch trace track trade train treat trim try turn type unite use view visit vote wait walk want
     warn wash watch win wipe wish work wrap write yield zoom
-    """.split()
+    """
 )
 """Tool names that hinted demonstrations draw from. There must be many: with 60 the lesson "the name is what the hint
 says" was not learnt at all, with these it was."""
-SUFFIXES = tuple(
+SUFFIXES = _words(
     "_seat _trip _ticket _fare _item _slot _entry _deal _fly _now _it _all _one _x _new _req _job _order _rule _rate "
-    "_v _api".split()
+    "_v _api"
 )
 """A verb and a suffix make a tool name of two tokens."""
 
-HELD_OUT = tuple("buy drop hold void confirm".split())
+HELD_OUT = _words("buy drop hold void confirm")
 """Names for drifts. The warm start meets them in its copy drill only: no demonstration calls them, no hint and no tool
 list of a demonstration mentions them."""
 HELD_OUT_PAIRS = ("order_seat", "void_ticket", "hold_fare", "confirm_rule", "ask_rate")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from actors.messages import (
     SCHEMA,
     AnyMessage,
-    BatchItem,
     Attributed,
+    BatchItem,
     Exchange,
     Feedback,
     MalformedMessage,

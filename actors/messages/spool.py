@@ -1,0 +1,86 @@
+"""What the tap writes to its spool: a call as raw bytes, or feedback.
+
+The tap only copies: understanding a response (merging a stream, reading token ids) takes time that an agent would wait
+for, so it happens in the daemon, in `adapters.intake.tap`. These records never travel on a stream.
+"""
+
+import msgspec
+
+from actors.messages.base import SCHEMA, Message
+from actors.messages.errors import MalformedMessage, UnsupportedSchema
+from actors.messages.traffic import Feedback, Hints
+
+
+class RawExchange(Message, frozen=True, kw_only=True, tag="raw_exchange"):
+    """One call as it went over the wire, bodies de-chunked and otherwise untouched."""
+
+    tenant: str = "default"
+    engine: str = ""
+    """Name of the upstream that answered."""
+    method: str = "POST"
+    path: str
+    """Without the query."""
+    headers: dict[str, str] = {}
+    """Of the request, names in lower case; only what is on the tap's allow-list."""
+    request: bytes
+    """Body as the client sent it."""
+    tokens_requested: bool = False
+    """The tap added the fields that ask for log-probs, token ids and weight versions, where the client had not."""
+    status: int
+    """What the client saw; 502 and 504 may be the tap's own."""
+    response: bytes = b""
+    """Body as far as it came."""
+    content_type: str = ""
+    content_encoding: str = ""
+    received: float
+    """Unix seconds when the request was complete."""
+    first_byte: float = 0.0
+    """Unix seconds of the first byte from the engine, 0 if none came."""
+    finished: float
+    """Unix seconds."""
+    complete: bool = True
+    """The whole response went by and the client was there to get it."""
+    problem: str = ""
+    """Why it is not complete: client_left, upstream_broke, timeout, response_too_large."""
+    hints: Hints = Hints()
+    """From the headers alone; the bodies are read later."""
+
+
+SpoolRecord = RawExchange | Feedback
+
+_decoder: msgspec.msgpack.Decoder[SpoolRecord] = msgspec.msgpack.Decoder(SpoolRecord)
+
+
+class _Envelope(msgspec.Struct):
+    type: str = "?"
+    schema: int = 0
+
+
+_envelope = msgspec.msgpack.Decoder(_Envelope)
+
+
+def decode_spooled(data: bytes) -> SpoolRecord:
+    """The record in `data`.
+
+    Raises:
+        MalformedMessage: no record of the spool; names the field at fault.
+        UnsupportedSchema: written by a tap that is newer than this process.
+    """
+    try:
+        record = _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        _require_known_schema(data)
+        raise MalformedMessage(f"spool record: {error}") from error
+    if record.schema > SCHEMA:
+        raise UnsupportedSchema("spool", record.schema, SCHEMA)
+    return record
+
+
+def _require_known_schema(data: bytes) -> None:
+    """A newer schema explains a failure better than the field that is at fault."""
+    try:
+        envelope = _envelope.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    if envelope.schema > SCHEMA:
+        raise UnsupportedSchema(envelope.type, envelope.schema, SCHEMA)

@@ -1,0 +1,228 @@
+"""`evolved run`: the daemon. Builds every part from the settings, gives them to the supervisor, and ends with it.
+
+trio runs as a guest on the asyncio loop that nats-py lives on; the actors, the shipper, the control API and the metrics
+are supervised tasks of one process. It holds no weights and no torch.
+"""
+
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+import anyio
+import structlog
+from prometheus_client import CollectorRegistry
+
+from actors.assembler import Assembler
+from actors.attributor import Attributor
+from actors.curator import Curator
+from actors.experiencer import Experiencer
+from actors.gatekeeper import Gatekeeper
+from actors.messages import Directive
+from actors.navigator import Navigator
+from actors.replay_trial import ReplayTrial
+from actors.rollout import Rollout
+from actors.sentinel import Sentinel
+from actors.signing import load_key
+from actors.store import Store
+from actors.swapper import Swapper
+from actors.system import runtime
+from actors.system.actor import Actor
+from actors.system.bus import outgoing
+from actors.system.errors import ActorSystemError, Escalated
+from actors.system.life import Life, Restart
+from actors.system.metrics import SystemMetrics
+from actors.system.nats_bus import NatsBus
+from actors.system.notify import Notify
+from actors.system.runner import run_actor, run_producer
+from actors.system.streams import POLICY_DIRECTIVE
+from actors.system.supervisor import Supervisor
+from actors.trials import SandboxTrial
+from adapters.engines.client import EngineClient
+from daemon import registry as adapters
+from daemon.config import Config
+from daemon.connect import open_bus
+from daemon.control import Control, serve
+from daemon.errors import StartFailed
+from daemon.shipper import Shipper
+from daemon.swaps import ChildSwaps
+
+log = structlog.get_logger(__name__)
+
+LONG = Restart(stall_seconds=900.0)
+"""For those whose handlers play dozens of episodes or wait for a swap."""
+
+
+def main(config: Config) -> int:
+    """Run until SIGTERM; the exit status (1: cut off at the drain deadline).
+
+    Raises:
+        StartFailed: the broker, the store or an actor does not come up.
+    """
+    return runtime.run(partial(_serve, config), backend=config.runtime)
+
+
+async def _serve(config: Config, host: runtime.Host) -> int:
+    config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    async with AsyncExitStack() as stack:
+        parts = await Parts.open(config, host, stack)
+        supervisor = build(config, parts)
+        try:
+            return 0 if await supervisor.run() else 1
+        except Escalated as error:
+            raise StartFailed(f"{error.name} keeps failing: {error.__cause__ or error}") from error
+
+
+class Parts:
+    """What the actors share: store, bus, engines, metrics."""
+
+    def __init__(self, config: Config, store: Store, bus: NatsBus, engines: dict[str, EngineClient]) -> None:
+        self.config, self.store, self.bus, self.engines = config, store, bus, engines
+        self.registry = CollectorRegistry()
+        self.metrics = SystemMetrics(self.registry)
+
+    @classmethod
+    async def open(cls, config: Config, host: runtime.Host, stack: AsyncExitStack) -> "Parts":
+        """Open what must be open before the first actor starts.
+
+        Raises:
+            StartFailed: the broker did not answer in time.
+        """
+        store = Store(config.store_url, clock=time.time)
+        await store.open()
+        stack.push_async_callback(store.aclose)
+        bus = await open_bus(config, host, "daemon")
+        stack.push_async_callback(bus.aclose)
+        engines = {
+            "serving": EngineClient(config.engines.serving.url, name="serving"),
+            "shadow": EngineClient(config.engines.shadow.url, name="shadow"),
+        }
+        for engine in engines.values():
+            await stack.enter_async_context(engine)
+        return cls(config, store, bus, engines)
+
+
+def build(config: Config, parts: Parts) -> Supervisor:
+    """The supervisor with every task of the daemon."""
+    store, bus, engines, clock = parts.store, parts.bus, parts.engines, time.time
+    serving, shadow = engines["serving"], engines["shadow"]
+    supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
+    key = load_key(config.state / "keys" / "gate.key")
+    versions = config.state / "versions"
+    environment = adapters.build("environment", config.sandbox.environment, config.sandbox.options) if config.sandbox.environment else None
+    judge = adapters.build("judge", config.judge.name, config.judge.options)
+    embedder = adapters.build("embedder", config.embedder.name, config.embedder.options)
+    swaps = ChildSwaps(config.state / "swaps", {name: engine.url for name, engine in engines.items()})
+    rng = partial(_rng, config.seed)
+
+    navigator = Navigator(config.navigator, store=store, embedder=embedder, rng=rng("navigator"))
+    rollout = None
+    if environment is not None:
+        rollout = Rollout(
+            config.rollout, store=store, engine=shadow, environment=environment, retriever=navigator, clock=clock,
+            rng=rng("rollout"),
+        )  # fmt: skip
+        trial: Any = SandboxTrial(
+            config.gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed
+        )
+    else:
+        trial = ReplayTrial(config.gate.replay, engine=shadow, store=store)
+
+    def act(actor: Actor, restart: Restart | None = None) -> None:
+        async def task(life: Life) -> None:
+            await run_actor(actor, bus, store, life, rng=rng(actor.name), settings=config.actors, metrics=parts.metrics)
+
+        supervisor.add(actor.name, task, restart)
+
+    act(Assembler(config.assembler, store=store, clock=clock))
+    act(Attributor(config.attributor, judge=judge))
+    act(Curator(config.curator, store=store, batches=config.state / "batches", clock=clock))
+    act(navigator)
+    act(
+        Experiencer(
+            config.experiencer, store=store, environment=environment, engine=shadow, clock=clock, rng=rng("experiencer")
+        ),
+        LONG,
+    )
+    act(
+        Gatekeeper(
+            config.gate.keeper, store=store, shadow=shadow, shadow_name="shadow", runner=swaps, trial=trial,
+            versions=versions, key=key, clock=clock, loaded=rollout.loaded if rollout else lambda version: None,
+        ),
+        LONG,
+    )  # fmt: skip
+    act(
+        Swapper(
+            config.swapper, store=store, engines={"serving": serving}, runner=swaps, versions=versions, key=key,
+            clock=clock,
+        ),
+        LONG,
+    )  # fmt: skip
+    act(Sentinel(config.sentinel, store=store, engines={"serving": serving, "shadow": shadow}, clock=clock))
+    if rollout is not None:
+        producer = rollout
+
+        async def roll(life: Life) -> None:
+            await run_producer(producer, bus, store, life, rng=rng("rollout"), settings=config.actors, metrics=parts.metrics)
+
+        supervisor.add("rollout", roll, LONG)
+    shipper = Shipper(config.shipper, bus=bus, spools=[config.spool], registry=parts.registry)
+    supervisor.add("shipper", shipper.run)
+    supervisor.add("control", _control(config, parts, supervisor))
+    return supervisor
+
+
+def _rng(seed: int, name: str) -> random.Random:
+    return random.Random(f"{seed}-{name}")
+
+
+def _control(config: Config, parts: Parts, supervisor: Supervisor) -> Callable[[Life], Awaitable[None]]:
+    store, bus = parts.store, parts.bus
+
+    async def send(directive: Directive) -> None:
+        await store.save([directive])
+        await bus.publish([outgoing(POLICY_DIRECTIVE, directive)])
+
+    async def retry(dead_id: str) -> bool:
+        item = await store.revive(dead_id)
+        if item is None:
+            return False
+        await bus.publish([item])
+        await store.bury(dead_id)
+        return True
+
+    control = Control(
+        store=store,
+        registry=parts.registry,
+        actors=lambda: supervisor.state().actors,
+        send=send,
+        retry=retry,
+        describe={
+            "sandbox": config.sandbox.environment or None,
+            "engines": {name: engine.url for name, engine in parts.engines.items()},
+            "tap": f"http://{config.tap.host}:{config.tap.port}",
+        },
+    )
+
+    async def observe(life: Life) -> None:
+        while not life.draining.is_set():
+            parts.metrics.observe(supervisor.state())
+            try:
+                for durable, depth in (await bus.depth()).items():
+                    parts.metrics.observe_depth(durable, depth)
+            except ActorSystemError as error:
+                log.debug("depth.unknown", reason=str(error))
+            life.beat()
+            await life.pause(5.0)
+
+    async def run(life: Life) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(observe, life)
+            group.start_soon(partial(serve, control.app(config.control.allowed_hosts), config.control, ready=life.ready))
+            await life.draining.wait()
+            group.cancel_scope.cancel()
+
+    return run

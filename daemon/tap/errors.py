@@ -1,0 +1,49 @@
+"""What can go wrong on the way from an agent to the engine.
+
+    TapError
+    ├── Refused                 the tap answers by itself, with this status and an error in OpenAI's format
+    ├── UpstreamError
+    │   ├── UpstreamUnreachable no connection could be made
+    │   └── UpstreamBroke       the connection ended, or spoke no HTTP, before the response was whole
+    ├── ClientLeft              the agent closed its connection
+    └── InvalidTapSettings      a setting that cannot work
+"""
+
+
+class TapError(Exception):
+    """Root of this package's errors."""
+
+
+class Refused(TapError):
+    """A request that the tap does not pass on.
+
+    Attributes:
+        status: HTTP status.
+        code: machine-readable reason, for `error.code` and the metrics.
+        param: the field or header at fault, if there is one.
+        allow: methods that the path takes, for 405.
+    """
+
+    def __init__(self, status: int, code: str, message: str, *, param: str | None = None, allow: str = "") -> None:
+        super().__init__(message)
+        self.status, self.code, self.param, self.allow = status, code, param, allow
+
+
+class UpstreamError(TapError):
+    """The engine's side failed."""
+
+
+class UpstreamUnreachable(UpstreamError):
+    """Nobody listens there, or the name does not resolve."""
+
+
+class UpstreamBroke(UpstreamError):
+    """The engine closed in the middle, or what it sent is no HTTP response."""
+
+
+class ClientLeft(TapError):
+    """The agent's connection is gone; nothing can be answered any more."""
+
+
+class InvalidTapSettings(TapError):
+    """Names the setting, what is wrong with it and what to write instead."""

@@ -1,0 +1,262 @@
+"""The tap's side of the spool: records from the event loop into segments on disk, in a thread of its own.
+
+What the tap copied lies there until the shipper has published it (`spool_reader`); broker and daemon may be away for as
+long as the quota lasts.
+"""
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from collections import deque
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from daemon.tap.segments import (
+    HEADER,
+    MAX_PAYLOAD,
+    frame,
+    read_cursor,
+    segment_numbers,
+    segment_path,
+    spool_bytes,
+)
+
+_WRITE_BYTES = 4 << 20
+_IDLE_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class SpoolLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the writer may use, and how often it writes."""
+
+    segment_bytes: int = 64 << 20
+    memory_bytes: int = 128 << 20
+    disk_bytes: int = 8 << 30
+    sync_seconds: float = 0.1
+    tick_seconds: float = 0.02
+    retry_seconds: float = 1.0
+    """After a failed write."""
+
+
+class SpoolWriter:
+    """Takes records from the event loop and writes them in a thread of its own.
+
+    `offer` does no I/O, never blocks and never raises. A disk that fails or is full is retried for as long as the
+    process lives; what does not fit meanwhile is shed and counted.
+    """
+
+    def __init__(self, directory: Path, limits: SpoolLimits) -> None:
+        """
+        Args:
+            directory: created when first needed, for the owner alone; may have one writer at a time.
+            limits: see there.
+        """
+        self._directory, self._limits = directory, limits
+        self._queue: deque[tuple[bytes, bytes]] = deque()
+        # Each of the two is written by one thread only, so their difference needs no lock.
+        self._offered_bytes = 0
+        self._taken_bytes = 0
+        self.shed_memory = 0
+        """Records refused because memory was full or the writer closed."""
+        self.shed_disk = 0
+        """Records refused or dropped because of the quota, or left unwritten at the end."""
+        self.written = 0
+        self.errors = 0
+        """Failed attempts to write or sync."""
+        self.disk_bytes = 0
+        """Size of all segments, those of the past included, as of the last look."""
+        self.healthy = True
+        """False from a failed write until one succeeds."""
+        self._full = False
+        self._asleep = False
+        self._dirty = False
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._file = -1
+        self._lock = -1
+        self._size = 0
+        self._synced = 0.0
+        self._looked = 0.0
+        self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
+
+    @property
+    def waiting(self) -> int:
+        """Records in memory."""
+        return len(self._queue)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Their size."""
+        return self._offered_bytes - self._taken_bytes
+
+    @property
+    def shed(self) -> int:
+        """Records lost, for whatever reason."""
+        return self.shed_memory + self.shed_disk
+
+    @property
+    def taking(self) -> bool:
+        """Whether a record offered now has a fair chance to reach the disk."""
+        return self.healthy and not self._full and not self._closing.is_set()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def offer(self, record_id: bytes, payload: bytes) -> bool:
+        """Take a record; False if it was shed.
+
+        Args:
+            record_id: 16 bytes.
+            payload: at most `MAX_PAYLOAD` bytes.
+        """
+        size = len(payload) + HEADER.size
+        if self._full:
+            self.shed_disk += 1
+            return False
+        if self.waiting_bytes + size > self._limits.memory_bytes or self._closing.is_set() or size > MAX_PAYLOAD:
+            self.shed_memory += 1
+            return False
+        self._offered_bytes += size
+        self._queue.append((record_id, payload))
+        # The thread looks by itself every tick; waking it for each record costs two GIL hand-overs in the path.
+        if self._asleep:
+            self._wake.set()
+        return True
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Write what is waiting, sync, and end the thread."""
+        self._closing.set()
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._rest()
+            self._round(sync=False)
+        self._round(sync=True)
+        self.shed_disk += len(self._queue)
+        self._abandon()
+        if self._lock >= 0:
+            os.close(self._lock)
+
+    def _rest(self) -> None:
+        if self._queue or self._dirty:
+            self._closing.wait(self._limits.tick_seconds)
+            return
+        self._asleep = True
+        # A record that was offered before the flag was up would otherwise wait for the timeout.
+        if not self._queue:
+            self._wake.wait(_IDLE_SECONDS)
+        self._asleep = False
+        self._wake.clear()
+
+    def _round(self, *, sync: bool) -> None:
+        try:
+            if self._full:
+                self._look()
+            while self._queue:
+                self._write(self._take())
+            if self._dirty and (sync or time.monotonic() - self._synced >= self._limits.sync_seconds):
+                os.fdatasync(self._file)
+                self._synced, self._dirty = time.monotonic(), False
+        except OSError as error:
+            self.errors += 1
+            if self.healthy:
+                log.error("spool_broken", directory=str(self._directory), error=str(error))
+            self.healthy = False
+            self._closing.wait(self._limits.retry_seconds)
+            return
+        if not self.healthy:
+            log.info("spool_recovered", directory=str(self._directory), shed=self.shed)
+            self.healthy = True
+
+    def _take(self) -> list[tuple[bytes, bytes]]:
+        """The next records, a few megabytes at most."""
+        batch: list[tuple[bytes, bytes]] = []
+        size = 0
+        while self._queue and size < _WRITE_BYTES:
+            record = self._queue.popleft()
+            batch.append(record)
+            size += len(record[1]) + HEADER.size
+        return batch
+
+    def _write(self, batch: list[tuple[bytes, bytes]]) -> None:
+        data = b"".join([frame(record_id, payload) for record_id, payload in batch])
+        try:
+            fits = self._room(len(data))
+            if fits:
+                self._append(data)
+        except OSError:
+            self._queue.extendleft(reversed(batch))
+            raise
+        self._taken_bytes += len(data)
+        if fits:
+            self.written += len(batch)
+        else:
+            self.shed_disk += len(batch)
+
+    def _room(self, size: int) -> bool:
+        """Make sure of an open segment that can take `size` bytes; False if the quota forbids it."""
+        if self._file < 0 or self._size >= self._limits.segment_bytes:
+            self._roll()
+        if self.disk_bytes + size > self._limits.disk_bytes:
+            self._look()
+        self._full = self.disk_bytes + size > self._limits.disk_bytes
+        return not self._full
+
+    def _append(self, data: bytes) -> None:
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError:
+            # Half a record must not stand in the middle of a segment.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._size)
+                raise
+            self._abandon()
+            raise
+        self._size += len(data)
+        self.disk_bytes += len(data)
+        self._dirty = True
+
+    def _roll(self) -> None:
+        if self._lock < 0:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = os.open(self._directory / "writer.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                # A tap that is still draining may hold it; ours are kept in memory until it lets go.
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(lock)
+                raise
+            self._lock = lock
+        if self._file >= 0:
+            os.fdatasync(self._file)
+            self._abandon()
+        self._look()
+        numbers = [*segment_numbers(self._directory), read_cursor(self._directory).segment]
+        path = segment_path(self._directory, max(numbers) + 1)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        self._size = 0
+
+    def _abandon(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._dirty = -1, False
+
+    def _look(self) -> None:
+        """Measure the directory; while the quota is reached at most once a second."""
+        now = time.monotonic()
+        if self._full and now - self._looked < _IDLE_SECONDS:
+            return
+        self._looked = now
+        self.disk_bytes = spool_bytes(self._directory)
+        self._full = self._full and self.disk_bytes >= self._limits.disk_bytes

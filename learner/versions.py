@@ -1,0 +1,294 @@
+"""Version directories: full weights in Hugging Face files with a manifest, whole under their name or not there at all.
+
+    <state>/versions/v000007/    model.safetensors, config.json, tokenizer files, manifest.json
+    <state>/versions/pinned      version numbers that must be kept, one a line; whoever serves them writes it
+
+A directory is written aside, fsynced and renamed. The manifest holds digests of the files and names, types and shapes
+of the tensors; with a key it is signed, so that whoever may write to the disk but not read the key cannot slip weights
+in.
+"""
+
+import contextlib
+import hmac
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+import structlog
+
+from actors.messages import Candidate, FileDigest, derived_id
+from learner.errors import CheckpointInvalid
+
+R = TypeVar("R")
+_log = structlog.get_logger(__name__)
+_NAME = re.compile(r"v(\d{6,})")
+MANIFEST = "manifest.json"
+WEIGHTS = "model.safetensors"
+COPIED = (
+    "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja",
+)  # fmt: skip
+"""What an engine needs besides weights; taken over from the parent unchanged, if it has it."""
+
+Version = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """manifest.json of a version directory."""
+
+    version: Version
+    parent: int
+    """Version that it was trained from, -1 for the first."""
+    files: tuple[FileDigest, ...]
+    """Every other file of the directory, sorted by name."""
+    tensors: dict[str, tuple[str, tuple[int, ...]]]
+    """Name -> type as safetensors writes it ("F32", "BF16") and shape."""
+    batch_ids: tuple[str, ...] = ()
+    metrics: dict[str, float] = {}
+    created: float = 0.0
+    """Unix seconds."""
+    signature: str = ""
+    """HMAC-SHA256 (hex) of the manifest without it; empty if no key is configured."""
+
+
+def signature(manifest: Manifest, key: bytes) -> str:
+    """What `manifest.signature` should be under `key`: over the manifest as sorted compact JSON, signature empty."""
+    content = msgspec.json.encode(msgspec.structs.replace(manifest, signature=""), order="sorted")
+    return hmac.new(key, content, sha256).hexdigest()
+
+
+def tensor_shapes(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Names, types and shapes in a safetensors file, from its header alone.
+
+    Raises:
+        CheckpointInvalid: no safetensors file.
+    """
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            if not 0 < size < 100_000_000:
+                raise CheckpointInvalid(f"{path}: no safetensors header")
+            header = json.loads(file.read(size))
+        return {
+            name: (entry["dtype"], tuple(entry["shape"])) for name, entry in header.items() if name != "__metadata__"
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointInvalid(f"{path}: {error}") from error
+
+
+class Versions:
+    """The directory of version directories. Blocking."""
+
+    def __init__(self, directory: Path, *, key: bytes | None = None) -> None:
+        """
+        Args:
+            directory: created on first use.
+            key: to sign and check manifests with; None leaves them unsigned and unchecked.
+        """
+        self.directory, self._key = directory, key
+
+    def path(self, version: int) -> Path:
+        """Where `version` is, or would be."""
+        return self.directory / f"v{version:06d}"
+
+    def numbers(self) -> list[int]:
+        """Versions on disk, ascending."""
+        if not self.directory.is_dir():
+            return []
+        found = (_NAME.fullmatch(path.name) for path in self.directory.iterdir())
+        return sorted(int(match.group(1)) for match in found if match)
+
+    def write(
+        self,
+        version: int,
+        parent: int,
+        fill: Callable[[Path], None],
+        *,
+        rest: Path,
+        batch_ids: tuple[str, ...],
+        metrics: dict[str, float],
+        created: float,
+    ) -> Manifest:
+        """Make the directory of `version`; it appears whole, with the rename at the very end.
+
+        Args:
+            fill: writes the weights' safetensors files into the directory it is given.
+            rest: directory that configuration and tokenizer are taken from.
+
+        Raises:
+            OSError: disk full, no permission; nothing has appeared.
+            CheckpointInvalid: `fill` wrote no weights.
+        """
+
+        def content(aside: Path) -> Manifest:
+            fill(aside)
+            for name in COPIED:
+                if (rest / name).is_file():
+                    shutil.copyfile(rest / name, aside / name)
+            files = tuple(digest(path) for path in sorted(aside.iterdir()))
+            manifest = Manifest(
+                version=version,
+                parent=parent,
+                files=files,
+                tensors=dict(entry for path in weight_files(aside) for entry in sorted(tensor_shapes(path).items())),
+                batch_ids=batch_ids,
+                metrics=metrics,
+                created=created,
+            )
+            if self._key is not None:
+                manifest = msgspec.structs.replace(manifest, signature=signature(manifest, self._key))
+            (aside / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+            return manifest
+
+        return write_directory(self.path(version), content)
+
+    def read(self, version: int, *, verify: bool = False) -> Manifest:
+        """The manifest of `version`.
+
+        Args:
+            verify: also read every file and compare its digest.
+
+        Raises:
+            CheckpointInvalid: absent, incomplete, altered, or not signed with our key.
+        """
+        directory = self.path(version)
+        try:
+            manifest = msgspec.json.decode((directory / MANIFEST).read_bytes(), type=Manifest)
+        except (OSError, msgspec.DecodeError) as error:
+            raise CheckpointInvalid(f"{directory.name}: manifest: {error}") from error
+        if manifest.version != version:
+            raise CheckpointInvalid(f"{directory.name}: its manifest is of version {manifest.version}")
+        if self._key is not None and not hmac.compare_digest(signature(manifest, self._key), manifest.signature):
+            raise CheckpointInvalid(f"{directory.name}: the manifest's signature is not ours")
+        if verify:
+            for entry in manifest.files:
+                try:
+                    found = digest(directory / entry.name)
+                except OSError as error:
+                    raise CheckpointInvalid(f"{directory.name}/{entry.name}: {error.strerror}") from error
+                if found != entry:
+                    raise CheckpointInvalid(f"{directory.name}/{entry.name}: content differs from the manifest")
+        return manifest
+
+    def candidate(self, version: int) -> Candidate:
+        """The announcement of `version`; the same each time.
+
+        Raises:
+            CheckpointInvalid: see `read`.
+        """
+        manifest = self.read(version)
+        directory = self.path(version)
+        return Candidate(
+            id=derived_id("candidate", version),
+            version=version,
+            parent=manifest.parent,
+            path=str(directory.absolute()),
+            files=manifest.files,
+            manifest=sha256((directory / MANIFEST).read_bytes()).hexdigest(),
+            batch_ids=manifest.batch_ids,
+            metrics=manifest.metrics,
+            created=manifest.created,
+        )
+
+    def prune(self, keep: int) -> list[int]:
+        """Delete all but the newest `keep`, version 0 and pinned ones; returns what was deleted.
+
+        A list of pinned versions that cannot be read protects everything.
+        """
+        pinned = self._pinned()
+        if pinned is None:
+            return []
+        old = [version for version in self.numbers()[:-keep] if version != 0 and version not in pinned]
+        for version in old:
+            remove_directory(self.path(version))
+        return old
+
+    def sweep(self) -> None:
+        """Remove what a killed process left half written or half deleted."""
+        sweep(self.directory)
+
+    def _pinned(self) -> set[int] | None:
+        try:
+            words = (self.directory / "pinned").read_text().split()
+            return {int(word.removeprefix("v")) for word in words}
+        except FileNotFoundError:
+            return set()
+        except (OSError, ValueError) as error:
+            _log.warning("pinned_unreadable", reason=str(error))
+            return None
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """The files that hold the weights in a Hugging Face checkpoint: one, or shards.
+
+    Raises:
+        CheckpointInvalid: there are none.
+    """
+    one = directory / WEIGHTS
+    files = [one] if one.is_file() else sorted(directory.glob("model-*-of-*.safetensors"))
+    if not files:
+        raise CheckpointInvalid(f"{directory} has no {WEIGHTS}")
+    return files
+
+
+def digest(path: Path) -> FileDigest:
+    """Name, sha256 and size of the file at `path`."""
+    found, size = sha256(), 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+            size += len(block)
+    return FileDigest(path.name, found.hexdigest(), size)
+
+
+def write_directory(target: Path, content: Callable[[Path], R]) -> R:
+    """Let `content` fill a directory aside, make it durable, and give it its name in one step.
+
+    Raises:
+        OSError: disk full, no permission, or `target` exists.
+    """
+    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        result = content(aside)
+        for path in (*aside.iterdir(), aside):
+            fsync(path)
+        aside.rename(target)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    fsync(target.parent)
+    return result
+
+
+def remove_directory(path: Path) -> None:
+    """Take `path` out of sight in one step, then delete it: a reader never meets half a directory."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.gone")
+    shutil.rmtree(aside, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(aside)
+        shutil.rmtree(aside)
+
+
+def sweep(directory: Path) -> None:
+    """Remove what `write_directory` and `remove_directory` of a killed process left in `directory`."""
+    leftovers: Iterable[Path] = directory.glob(".v*") if directory.is_dir() else ()
+    for path in leftovers:
+        if path.suffix in (".part", ".gone"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def fsync(path: Path) -> None:
+    """Make a file or a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,9 @@
+"""Fixtures of all suites."""
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Async tests run on trio unless a module says otherwise."""
+    return "trio"

@@ -1,0 +1,181 @@
+"""Rounds of sandbox groups, on a clock that jumps."""
+
+import random
+
+import anyio
+import pytest
+import trio
+import trio.testing
+
+from actors.messages import Experience, Trajectory, ids_array
+from actors.rollout import Rollout, RolloutSettings
+from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
+
+pytestmark = pytest.mark.anyio
+LESSON = Experience(id="lesson-1", when_to_use="LESSON", content="win, then finish", kind="practice")
+
+
+@pytest.fixture
+def anyio_backend():
+    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
+
+
+class Bench:
+    def __init__(self, *lessons: Experience, **settings) -> None:
+        self.store, self.environment, self.engine = FakeStore(), FakeEnvironment(), FakeEngine(skill={0: 0.5})
+        self.settings = RolloutSettings(
+            **{"groups": 3, "group_size": 4, "stall_seconds": 60.0, "system": "desk", **settings}
+        )
+        self.lessons = lessons
+        self.rollout = self.make()
+        self.context = FakeContext(self.store)
+
+    def make(self) -> Rollout:
+        return Rollout(
+            self.settings,
+            store=self.store,
+            engine=self.engine,
+            environment=self.environment,
+            retriever=FakeRetriever(*self.lessons),
+            clock=trio.current_time,
+            rng=random.Random(1),
+        )
+
+    async def run(self, seconds: float, *versions: tuple[float, int]) -> list[Trajectory]:
+        """Run for `seconds`, telling of versions at their times."""
+        await self.rollout.start()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.rollout.run, self.context)
+            began = anyio.current_time()
+            for at, version in versions:
+                await anyio.sleep_until(began + at)
+                self.rollout.loaded(version)
+            await anyio.sleep_until(began + seconds)
+            self.context.draining.set()
+        return self.emitted()
+
+    def emitted(self) -> list[Trajectory]:
+        return [o.message for r in self.context.results for o in r.outputs if isinstance(o.message, Trajectory)]
+
+
+async def test_a_round_starts_at_once_and_only_one():
+    bench = Bench()
+    found = await bench.run(30)
+    assert len(found) == 12
+    assert {trajectory.group for trajectory in found} == {found[0].group, found[4].group, found[8].group}
+    assert len({trajectory.id for trajectory in found}) == 12
+    assert {trajectory.source for trajectory in found} == {"sandbox"}
+    assert all(trajectory.outcome in (0.0, 1.0) and trajectory.trainable for trajectory in found)
+    assert {split for split, _ in bench.environment.begun} == {"train"}
+
+
+async def test_each_version_brings_a_round():
+    bench = Bench()
+    assert len(await bench.run(40, (10, 1), (20, 2), (25, 2))) == 36, "the same version twice answers once"
+
+
+async def test_without_a_version_another_round_comes_after_a_while():
+    bench = Bench()
+    assert len(await bench.run(130)) == 36
+
+
+async def test_rounds_at_once_are_bounded():
+    bench = Bench(ahead=1, step_timeout=1000.0)
+
+    async def slow(body):
+        await anyio.sleep(500)
+        raise AssertionError("never")
+
+    bench.engine.chat = slow
+    await bench.run(200, (1, 1), (2, 2))
+    assert len(bench.environment.begun) == 12, "the first round is still going"
+
+
+async def test_while_frozen_there_are_none():
+    bench = Bench()
+    bench.store.is_frozen = True
+    assert await bench.run(100, (10, 1)) == []
+
+
+async def test_an_engine_that_comes_late_is_waited_for():
+    bench = Bench()
+    bench.engine.down = True
+
+    async def wake():
+        await anyio.sleep(20)
+        bench.engine.down = False
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wake)
+        found = await bench.run(40)
+    assert len(found) == 12
+    assert bench.rollout.lost == {}
+
+
+async def test_half_of_a_group_sees_the_lesson_and_its_span_is_recorded():
+    bench = Bench(LESSON)
+    found = await bench.run(30)
+    guided = [trajectory for trajectory in found if trajectory.experience_ids]
+    assert len(guided) == 6
+    assert {trajectory.experience_ids for trajectory in guided} == {("lesson-1",)}
+    for trajectory in found:
+        start, end = trajectory.rows[0].hint
+        shown = await bench.engine.detokenize(ids_array(trajectory.rows[0].ids)[start:end].tolist())
+        assert ("When to use: LESSON. Content: win, then finish." in shown) == bool(trajectory.experience_ids)
+    assert all(trajectory.outcome == 1.0 for trajectory in guided)
+
+
+async def test_tasks_never_repeat_across_restarts():
+    bench = Bench()
+    await bench.run(10)
+    bench.rollout, bench.context = bench.make(), FakeContext(bench.store)
+    await bench.run(10)
+    seeds = [seed for _, seed in bench.environment.begun]
+    assert sorted(set(seeds)) == [0, 1, 2, 3, 4, 5]
+    assert len(seeds) == 24
+
+
+async def test_a_broken_task_costs_its_group_only():
+    bench = Bench()
+    bench.environment.broken = {1}
+    assert len(await bench.run(30)) == 8
+    assert bench.rollout.lost == {"environment_failed": 4}
+
+
+async def test_a_lost_episode_leaves_its_group_going():
+    bench = Bench()
+    original, count = bench.engine.chat, 0
+
+    async def once(body):
+        nonlocal count
+        count += 1
+        first = count == 1
+        answer = await original(body)
+        return {**answer, "prompt_token_ids": None} if first else answer
+
+    bench.engine.chat = once
+    assert len(await bench.run(30)) == 11
+    assert bench.rollout.lost == {"no_token_ids": 1}
+
+
+async def test_a_lesson_that_cannot_be_cut_out_is_lost_and_counted():
+    bench = Bench(LESSON, system="not the template's")
+    assert len(await bench.run(30)) == 6
+    assert bench.rollout.lost == {"hint_not_separable": 6}
+
+
+async def test_episodes_are_limited_at_once():
+    bench = Bench(concurrency=5)
+    original, running, most = bench.engine.chat, 0, 0
+
+    async def watched(body):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await anyio.sleep(0.1)
+        running -= 1
+        return await original(body)
+
+    bench.engine.chat = watched
+    assert len(await bench.run(30)) == 12
+    assert most == 5
