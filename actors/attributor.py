@@ -3,8 +3,8 @@
     trajectory.closed -> [judge] -> trajectory.attributed
 
 It asks the judge for each trajectory, several at a time, and adds which cluster of goals the trajectory belongs to. A
-judge that fails abstains: after a few attempts every step is ABSTAIN, which the learner masks; the outcome still counts.
-A failed judgement never becomes a label. A judge that is away (`JudgeUnavailable`) is waited for instead.
+judge that fails abstains: after a few attempts every step is ABSTAIN, which the learner masks; the outcome still
+counts. A failed judgement never becomes a label. A judge that is away (`JudgeUnavailable`) is waited for instead.
 """
 
 from collections.abc import Sequence

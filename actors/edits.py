@@ -188,7 +188,7 @@ class EditedEpisode:
         return sorted(candidates, key=lambda other: other not in self._new)
 
     def _fill(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What `spec` needs, by parameter name, from the refused call or from earlier results; None if it is not there."""
+        """What `spec` needs, by parameter name, from the call or from earlier results; None if it is not there."""
         filled: dict[str, Any] = {}
         for parameter in sorted(spec.required):
             if parameter in arguments:

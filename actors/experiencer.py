@@ -92,7 +92,7 @@ class ToolProber(Protocol):
 
 
 class _State(msgspec.Struct):
-    """What outlives the process beside the lessons. Saved before the lessons are: whatever repeats must find the same."""
+    """What outlives the process beside the lessons."""
 
     known: tuple[str, ...] = ()
     """The sandbox's tools before the drift that was looked into last."""
@@ -141,6 +141,9 @@ class Experiencer:
         self._seen: deque[str] = deque(maxlen=settings.window + settings.trial_window)
         self._fresh = 0
         """Trajectories since the last contrast."""
+        self._dirty = False
+        """The state changed and is saved with the next batch or tick, when the lessons that go with it are committed. A
+        crash in between probes once more instead of never."""
 
     @property
     def batch(self) -> int:
@@ -169,7 +172,7 @@ class Experiencer:
             recent.setdefault(item.id, item)
         for item in sorted(recent.values(), key=lambda item: item.trajectory.ended):
             self._remember(item.trajectory)
-        self._fresh = 0
+        self._fresh, self._dirty = 0, False
         data = await self._store.state_get(_STATE)
         try:
             self._state = msgspec.msgpack.decode(data, type=_State) if data is not None else _State()
@@ -187,6 +190,8 @@ class Experiencer:
         Raises:
             DependencyUnavailable: the sandbox or its engine are away.
         """
+        if self._dirty:
+            await self._save()
         outputs: list[Output] = []
         for received in batch:
             match received.message:
@@ -208,6 +213,8 @@ class Experiencer:
         Raises:
             DependencyUnavailable: the sandbox or its engine are away.
         """
+        if self._dirty:
+            await self._save()
         outputs: list[Output] = []
         if self._prober is not None and 0 < self._state.due <= self._clock():
             outputs += await self._probe(self._prober)
@@ -279,18 +286,15 @@ class Experiencer:
         missing = frozenset(filter(None, directive.details.get("missing", "").split(",")))
         self._retire_about(missing, directive.details.get("tenant", settings.tenant))
         if self._prober is None:
-            state.since = now
-            await self._save()
+            state.since, self._dirty = now, True
             return []
         tools = self._tools(self._prober)
-        # The same directive may come again after a crash that lost its lessons: then it is probed again.
         if directive.id != state.directive:
             if state.directive and tools == state.now and now - state.since < settings.drift_seconds:
                 _log.info("drift_known", directive=directive.id)
                 return []
             known = state.now or state.known
             self._state = _State(known=known, now=tools, directive=directive.id, since=now)
-            await self._save()
         self._retire_about(frozenset(self._state.known) - frozenset(tools), settings.tenant)
         return await self._probe(self._prober)
 
@@ -309,7 +313,7 @@ class Experiencer:
         again = bool(report.open or unexplained) and rounds < settings.probe_rounds
         due = now + settings.probe_again_seconds if again else 0.0
         self._state = msgspec.structs.replace(state, now=report.tools, rounds=rounds, due=due)
-        await self._save()
+        self._dirty = True
         return [Output(TRAJECTORY_CLOSED, trajectory) for trajectory in report.trajectories]
 
     def _take(self, found: Finding, new: frozenset[str]) -> None:
@@ -374,6 +378,7 @@ class Experiencer:
             raise DependencyUnavailable(f"sandbox: {error}") from error
 
     async def _save(self) -> None:
+        self._dirty = False
         await self._store.state_put(_STATE, msgspec.msgpack.encode(self._state))
 
 

@@ -3,10 +3,10 @@
     When to use: book. Content: search then book:buy.
     When to use: cancel. Content: before_cancel:check_policy then cancel:drop.
 
-A lesson is filed under an intent: the word of the goal that a tool serves, which is the tool's verb as it was before any
-rename. `contrast` compares calls across trajectories: where a call is refused unless another tool was called before with
-the same data, that is a precondition; where it fails with invented arguments and works with found ones, the tool that
-finds them goes first. Only what a tap sees is compared. Pure: the experiencer decides what becomes of a lesson.
+A lesson is filed under an intent: the word of the goal that a tool serves, which is the tool's verb as it was before
+any rename. `contrast` compares calls across trajectories: where a call is refused unless another tool was called before
+with the same data, that is a precondition; where it fails with invented arguments and works with found ones, the tool
+that finds them goes first. Only what a tap sees is compared. Pure: the experiencer decides what becomes of a lesson.
 """
 
 import re
@@ -22,7 +22,8 @@ from actors.messages import Experience, Trajectory, derived_id
 Kind = Literal["rename", "precondition", "practice"]
 
 _CONTENT = re.compile(
-    r"^(?:before_(?P<intent>[^\s:]+):(?P<before>\S+) then |(?P<producer>[^\s:]+) then )?(?P<same>[^\s:]+):(?P<tool>\S+)$"
+    r"^(?:before_(?P<intent>[^\s:]+):(?P<before>\S+) then |(?P<producer>[^\s:]+) then )?"
+    r"(?P<same>[^\s:]+):(?P<tool>\S+)$"
 )
 
 

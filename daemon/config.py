@@ -12,6 +12,7 @@ from actors.curator import CuratorSettings
 from actors.experiencer import ExperiencerSettings
 from actors.gatekeeper import GatekeeperSettings
 from actors.navigator import NavigatorSettings
+from actors.probing import ProbeSettings
 from actors.replay_trial import ReplayTrialSettings
 from actors.rollout import RolloutSettings
 from actors.sentinel import SentinelSettings
@@ -22,7 +23,7 @@ from actors.trials import SandboxTrialSettings
 from daemon import toml
 from daemon.control import ControlSettings
 from daemon.shipper import ShipperSettings
-from daemon.tap import TapSettings
+from daemon.tap.settings import TapSettings
 from learner.settings import LearnerSettings
 
 
@@ -117,6 +118,7 @@ class Config(_Section):
     attributor: AttributorSettings = AttributorSettings()
     curator: CuratorSettings = CuratorSettings()
     experiencer: ExperiencerSettings = ExperiencerSettings()
+    probe: ProbeSettings = ProbeSettings()
     navigator: NavigatorSettings = NavigatorSettings()
     rollout: RolloutSettings = RolloutSettings()
     gate: GateSettings = GateSettings()
@@ -131,7 +133,7 @@ class Config(_Section):
     @property
     def spool(self) -> Path:
         """Directory that the tap writes and the shipper reads."""
-        return Path(self.tap.spool) if self.tap.spool else self.state / "spool"
+        return self.state / self.tap.spool_dir  # an absolute path stands for itself
 
     @property
     def store_url(self) -> str:
@@ -151,7 +153,5 @@ def load(path: Path | None, assignments: Sequence[str] = ()) -> Config:
 
 
 def tap_settings(config: Config) -> TapSettings:
-    """What the tap is told: where to spool and whom to pass on to, filled in from the rest of the configuration."""
-    return msgspec.structs.replace(
-        config.tap, spool=str(config.spool), upstream=config.tap.upstream or config.engines.serving.url
-    )
+    """What the tap is told, with the spool where this machine keeps it."""
+    return msgspec.structs.replace(config.tap, spool_dir=str(config.spool))

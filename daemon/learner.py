@@ -32,7 +32,7 @@ async def _serve(config: Config, host: runtime.Host) -> int:
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ), drain_seconds=30.0)
 
     async def learn(life: Life) -> None:
-        await run(config.learner, state=config.state, bus=bus, life=life, clock=time.time, registry=CollectorRegistry())
+        await run(config.learner, bus=bus, clock=time.time, state=config.state, life=life, registry=CollectorRegistry())
 
     supervisor.add("learner", learn, Restart(stall_seconds=3600.0, max_restarts=3))
     try:

@@ -23,6 +23,7 @@ from actors.experiencer import Experiencer
 from actors.gatekeeper import Gatekeeper
 from actors.messages import Directive
 from actors.navigator import Navigator
+from actors.probing import Prober, engine_player
 from actors.replay_trial import ReplayTrial
 from actors.rollout import Rollout
 from actors.sentinel import Sentinel
@@ -119,12 +120,15 @@ def build(config: Config, parts: Parts) -> Supervisor:
     rng = partial(_rng, config.seed)
 
     navigator = Navigator(config.navigator, store=store, embedder=embedder, rng=rng("navigator"))
-    rollout = None
+    rollout = prober = None
     if environment is not None:
         rollout = Rollout(
             config.rollout, store=store, engine=shadow, environment=environment, retriever=navigator, clock=clock,
             rng=rng("rollout"),
         )  # fmt: skip
+        prober = Prober(
+            config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock
+        )
         trial: Any = SandboxTrial(
             config.gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed
         )
@@ -143,7 +147,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     act(navigator)
     act(
         Experiencer(
-            config.experiencer, store=store, environment=environment, engine=shadow, clock=clock, rng=rng("experiencer")
+            config.experiencer, store=store, prober=prober, clock=clock
         ),
         LONG,
     )

@@ -74,8 +74,8 @@ class LearnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Newest version directories that are kept; version 0 and pinned ones are kept besides."""
     remembered_orders: AtLeastOne = 4096
     """Orders remembered as done, so that one delivered again trains nothing twice."""
-    file_attempts: AtLeastOne = 3
-    """Deliveries of an order whose file is missing before it is given up."""
+    attempts: AtLeastOne = 3
+    """Deliveries of an order whose file is missing, or that the trainer fails on, before it is given up."""
     retry_seconds: Positive = 2.0
     """Wait before the next attempt at an order that could not be handled."""
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0

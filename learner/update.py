@@ -18,7 +18,7 @@ import structlog
 from actors.messages import BatchItem, BatchOrder, Candidate, Directive, MessageError, decode_batch, derived_id
 from learner.batch import BuildSettings, build
 from learner.checkpoints import Checkpoints
-from learner.credit import assign
+from learner.credit import Running, assign
 from learner.errors import CheckpointInvalid, OrderFileMissing, OrderUnusable
 from learner.settings import LearnerSettings
 from learner.trainers import Trainer
@@ -174,9 +174,7 @@ class Updater:
         assert self._trainer is not None
         return self._trainer
 
-    def _nothing(
-        self, order: str, running: dict, dropped: dict[str, int], metrics: dict[str, float]
-    ) -> Outcome:
+    def _nothing(self, order: str, running: dict[str, Running], dropped: dict[str, int], metrics: dict[str, float]) -> Outcome:
         self._checkpoints.done(order, running)
         return Outcome(result="skipped", candidate=self._again(order, "skipped"), dropped=dropped, metrics=metrics)
 

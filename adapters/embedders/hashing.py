@@ -1,8 +1,8 @@
 """`HashingEmbedder`: a small local embedder without a model and without a download.
 
-Words and the character n-grams of words are counted into a vector of fixed size by hash, each with a sign that the hash
-decides too, so that collisions cancel out on average (feature hashing, Weinberger et al. 2009). N-grams make "cancel" and
-"cancelled" neighbours. It knows nothing of meaning: "purchase" and "buy" are as far apart as any two words.
+Words and the character n-grams of words are counted into a vector of fixed size by hash, each with a sign that the
+hash decides too, so that collisions cancel out on average (feature hashing, Weinberger et al. 2009). N-grams make
+"cancel" and "cancelled" neighbours. It knows nothing of meaning: "purchase" and "buy" are as far apart as any words.
 """
 
 import hashlib

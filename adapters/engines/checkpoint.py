@@ -39,6 +39,13 @@ class TensorSpec(msgspec.Struct, frozen=True):
     shape: tuple[int, ...]
 
 
+class Served(msgspec.Struct, frozen=True):
+    """What a version must be like to take the place of what is served."""
+
+    config: dict[str, Any]
+    tensors: dict[str, TensorSpec]
+
+
 class Checkpoint:
     """The tensors of a directory, mapped, not read."""
 
@@ -94,20 +101,22 @@ def _tensor(name: str, entry: dict[str, Any], data: npt.NDArray[np.uint8]) -> tu
     return spec, data[start:end].view(dtype).reshape(spec.shape)
 
 
-def layout(directory: Path) -> dict[str, TensorSpec]:
-    """Names, types and shapes of the tensors of `directory`.
+def describe(directory: Path) -> Served:
+    """What a version that replaces `directory` must be like.
 
     Raises:
-        CheckpointRefused: as `open_checkpoint`.
+        CheckpointRefused: as `open_checkpoint`, or there is no config.json.
     """
-    return open_checkpoint(directory).tensors
+    return Served(_json(directory / "config.json", None), open_checkpoint(directory).tensors)
 
 
-def validate(directory: Path, *, like: Path | None = None, digests: bool = True, allow_tied: bool = True) -> Checkpoint:
+def validate(
+    directory: Path, *, like: Served | None = None, digests: bool = True, allow_tied: bool = True
+) -> Checkpoint:
     """Look at a version directory as closely as can be done without an engine.
 
     Args:
-        like: directory of what is served: the version must have its tensors, types, shapes and architecture.
+        like: what is served: the version must have its tensors, types, shapes and architecture.
         digests: compare every file that manifest.json names with its sha256 there. A directory without a manifest (a
             base model) has nothing to compare.
         allow_tied: False refuses a head that is tied to the embeddings, which stock vLLM on CPU reloads wrongly without
@@ -128,16 +137,30 @@ def validate(directory: Path, *, like: Path | None = None, digests: bool = True,
         )
     checkpoint = open_checkpoint(directory)
     if like is not None:
-        served = _json(like / "config.json", None)
-        for key in _SAME:
-            if config.get(key) != served.get(key):
-                raise CheckpointRefused(
-                    f"{directory}: {key} is {config.get(key)}, {served.get(key)} is served; "
-                    "a version must have the architecture of what it replaces"
-                )
-        check_layout(checkpoint, layout(like))
+        check_architecture(directory, config, like.config)
+        check_layout(checkpoint, like.tensors)
     check_finite(checkpoint)
     return checkpoint
+
+
+def check_architecture(directory: Path, config: Mapping[str, Any], served: Mapping[str, Any]) -> None:
+    """Compare what of two `config.json` decides the computation.
+
+    Raises:
+        CheckpointRefused: names the first difference.
+    """
+    for key in _SAME:
+        if _setting(config, key) != _setting(served, key):
+            raise CheckpointRefused(
+                f"{directory}: {key} is {_setting(config, key)}, {_setting(served, key)} is served; "
+                "a version must have the architecture of what it replaces"
+            )
+
+
+def _setting(config: Mapping[str, Any], key: str) -> Any:
+    if key == "rope_theta" and isinstance(config.get("rope_parameters"), dict):  # where transformers 5 writes it
+        return config["rope_parameters"].get(key, config.get(key))
+    return config.get(key)
 
 
 def check_layout(checkpoint: Checkpoint, wanted: Mapping[str, TensorSpec]) -> None:

@@ -6,8 +6,7 @@ writes down when it is due, and one task looks a few times a second and cancels 
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import anyio
 
@@ -15,14 +14,20 @@ import anyio
 class Guard:
     """One wait: a cancel scope and when it is due."""
 
-    __slots__ = ("_clock", "due", "expired", "phase", "scope")
+    __slots__ = ("_clock", "_guards", "due", "phase", "scope")
 
-    def __init__(self, scope: anyio.CancelScope, clock: Callable[[], float]) -> None:
-        self.scope, self._clock = scope, clock
+    def __init__(self, scope: anyio.CancelScope, guards: "set[Guard]", clock: Callable[[], float]) -> None:
+        self.scope, self._guards, self._clock = scope, guards, clock
         self.due = math.inf
         self.phase = ""
-        """What was waited for."""
-        self.expired = False
+        """What is waited for."""
+
+    def __enter__(self) -> "Guard":
+        self._guards.add(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._guards.discard(self)
 
     def within(self, seconds: float, phase: str) -> None:
         """`phase` begins and may take `seconds`."""
@@ -45,21 +50,14 @@ class Watch:
         self._interval, self._clock = interval, clock
         self._guards: set[Guard] = set()
 
-    @contextmanager
-    def guard(self, scope: anyio.CancelScope) -> Iterator[Guard]:
-        """A guard on `scope`, without a deadline at first."""
-        guard = Guard(scope, self._clock)
-        self._guards.add(guard)
-        try:
-            yield guard
-        finally:
-            self._guards.discard(guard)
+    def guard(self, scope: anyio.CancelScope) -> Guard:
+        """A guard on `scope`, to be entered; without a deadline at first."""
+        return Guard(scope, self._guards, self._clock)
 
     def look(self) -> None:
         """Cancel what is late."""
         now = self._clock()
         for guard in [guard for guard in self._guards if guard.due <= now]:
-            guard.expired = True
             guard.free()
             guard.scope.cancel()
 

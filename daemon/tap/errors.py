@@ -1,12 +1,12 @@
 """What can go wrong on the way from an agent to the engine.
 
-    TapError
-    ├── Refused                 the tap answers by itself, with this status and an error in OpenAI's format
-    ├── UpstreamError
-    │   ├── UpstreamUnreachable no connection could be made
-    │   └── UpstreamBroke       the connection ended, or spoke no HTTP, before the response was whole
-    ├── ClientLeft              the agent closed its connection
-    └── InvalidTapSettings      a setting that cannot work
+TapError
+├── Refused                 the tap answers by itself, with this status and an error in OpenAI's format
+├── UpstreamError
+│   ├── UpstreamUnreachable no connection could be made
+│   └── UpstreamBroke       the connection ended, or spoke no HTTP, before the response was whole
+├── ClientLeft              the agent closed its connection
+└── InvalidTapSettings      a setting that cannot work
 """
 
 

@@ -1,7 +1,7 @@
 """HTTP/1.1 without I/O: bytes of a connection to requests, bytes of an engine to one response, and answers of our own.
 
-llhttp (through httptools) refuses what request smuggling lives on: conflicting lengths, folded headers, bare line feeds,
-data after `Connection: close`. Requests go on with a length of our own making.
+llhttp (through httptools) refuses what request smuggling lives on: conflicting lengths, folded headers, bare line
+feeds, data after `Connection: close`. Requests go on with a length of our own making.
 """
 
 from collections import deque
@@ -20,6 +20,8 @@ HOP_BY_HOP = frozenset(
     }
 )  # fmt: skip
 """Headers between two neighbours: they end here."""
+_SLACK = 65_536
+_MAX_REPLY_HEAD = 262_144
 _OURS = HOP_BY_HOP | {b"host", b"content-length"}
 
 
@@ -32,7 +34,8 @@ class Request(msgspec.Struct):
     headers: list[tuple[bytes, bytes, bytes]]
     """(name in lower case, name, value)"""
     body: bytes
-    version: bytes
+    old: bool
+    """HTTP/1.0: no chunked response may come back."""
     keep_alive: bool
     received: float
     """Unix seconds when it was whole."""
@@ -82,6 +85,8 @@ class RequestParser:
             raise Refused(400, "upgrade_refused", "this server does not switch protocols; leave out Upgrade") from error
         except httptools.HttpParserError as error:
             raise self._refusal or Refused(400, "malformed_http", f"malformed HTTP request: {error}") from error
+        if self.partial:
+            self._count_raw(len(data))
         if self._refusal is not None:
             raise self._refusal
 
@@ -90,7 +95,7 @@ class RequestParser:
         self._url = b""
         self._headers: list[tuple[bytes, bytes, bytes]] = []
         self._body: list[bytes] = []
-        self._head_bytes = self._body_bytes = 0
+        self._head_bytes = self._body_bytes = self._raw_bytes = 0
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -129,7 +134,7 @@ class RequestParser:
                 target=self._url,
                 headers=self._headers,
                 body=self._body[0] if len(self._body) == 1 else b"".join(self._body),
-                version=self._parser.get_http_version().encode(),
+                old=self._parser.get_http_version() == "1.0",
                 # Must be asked inside this callback: afterwards the answer is always no.
                 keep_alive=self._parser.should_keep_alive(),
                 received=self._clock(),
@@ -141,6 +146,14 @@ class RequestParser:
         if self._head_bytes > self._max_head and self._refusal is None:
             self._headers.clear()
             self._refusal = Refused(431, "headers_too_large", f"request headers above {self._max_head} bytes")
+
+    def _count_raw(self, size: int) -> None:
+        """llhttp keeps an unfinished header or trailer to itself, so the callbacks alone would bound nothing."""
+        self._raw_bytes += size
+        if not self._head_done and self._raw_bytes > self._max_head + _SLACK:
+            self._count_head(self._raw_bytes)
+        elif self._raw_bytes > self._max_head + 2 * self._max_body + _SLACK:
+            self._too_large()
 
     def _too_large(self) -> None:
         if self._refusal is None:
@@ -169,7 +182,7 @@ class ReplyParser:
         self.body: list[bytes] = []
         self.overflow = False
         """The body was longer than `max_capture_bytes`; `body` is empty."""
-        self._size = 0
+        self._size = self._head_bytes = 0
         self._sized = False
         self._head_done = False
         self._surplus = False
@@ -185,6 +198,10 @@ class ReplyParser:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise UpstreamBroke(f"no HTTP response: {error}") from error
+        if not self._head_done:
+            self._head_bytes += len(data)
+        if self._head_bytes > _MAX_REPLY_HEAD:
+            raise UpstreamBroke(f"response headers above {_MAX_REPLY_HEAD} bytes")
         if self._surplus:
             raise UpstreamBroke("data after the end of the response")
 
@@ -236,11 +253,10 @@ class ReplyParser:
 
 def request_bytes(request: Request, host: bytes, body: bytes) -> bytes:
     """`request` as it goes to the engine, with `body`: end-to-end headers as they came, the rest ours."""
-    named = [
-        token.strip().lower() for name, _, value in request.headers if name == b"connection" for token in value.split(b",")
-    ]
-    dropped = _OURS.union(named) if named else _OURS
-    lines = [b"%s %s HTTP/%s\r\nHost: %s\r\n" % (request.method, request.target, request.version, host)]
+    connection = b",".join([value for name, _, value in request.headers if name == b"connection"])
+    dropped = _OURS.union(token.strip().lower() for token in connection.split(b",")) if connection else _OURS
+    version = b"1.0" if request.old else b"1.1"
+    lines = [b"%s %s HTTP/%s\r\nHost: %s\r\n" % (request.method, request.target, version, host)]
     lines += [b"%s: %s\r\n" % (name, value) for lower, name, value in request.headers if lower not in dropped]
     if body or request.header(b"content-length") or request.header(b"transfer-encoding"):
         lines.append(b"Content-Length: %d\r\n" % len(body))
@@ -260,11 +276,12 @@ def response_bytes(
     return "\r\n".join((*head, "", "")).encode("latin-1") + body
 
 
-def refusal_bytes(refusal: Refused, *, close: bool = False) -> bytes:
-    """`refusal` as an error in OpenAI's format."""
+def refusal_bytes(refusal: Refused, *, close: bool = False, head_only: bool = False) -> bytes:
+    """`refusal` as an error in OpenAI's format; `head_only` for a HEAD request."""
     kind = "invalid_request_error" if refusal.status < 500 else "server_error"
     error = {"message": str(refusal), "type": kind, "param": refusal.param, "code": refusal.code}
     extra = [f"Allow: {refusal.allow}"] if refusal.allow else []
     if refusal.status == 503:
         extra.append("Retry-After: 1")
-    return response_bytes(refusal.status, msgspec.json.encode({"error": error}), close=close, extra=extra)
+    answer = response_bytes(refusal.status, msgspec.json.encode({"error": error}), close=close, extra=extra)
+    return answer[: answer.index(b"\r\n\r\n") + 4] if head_only else answer

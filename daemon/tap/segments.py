@@ -1,8 +1,8 @@
 """How the spool lies on disk: a directory of append-only segments and a cursor.
 
-A segment is a run of records, each `[u32 length][u32 crc32][16-byte id][payload]` (little-endian; the checksum covers id
-and payload). The writer starts a new segment whenever it starts, so the torn tail that a crash leaves behind is always
-the end of a segment. The cursor is the reader's: everything before it is published.
+A segment is a run of records, each `[u32 length][u32 crc32][16-byte id][payload]` (little-endian; the checksum covers
+id and payload). The writer starts a new segment whenever it starts, so the torn tail that a crash leaves behind is
+always the end of a segment. The cursor is the reader's: everything before it is published.
 """
 
 import contextlib

@@ -4,7 +4,6 @@ What the tap copied lies there until the shipper has published it (`spool_reader
 long as the quota lasts.
 """
 
-import contextlib
 import fcntl
 import os
 import threading
@@ -218,10 +217,10 @@ class SpoolWriter:
                 rest = rest[os.write(self._file, rest) :]
         except OSError:
             # Half a record must not stand in the middle of a segment.
-            with contextlib.suppress(OSError):
+            try:
                 os.ftruncate(self._file, self._size)
-                raise
-            self._abandon()
+            except OSError:
+                self._abandon()
             raise
         self._size += len(data)
         self.disk_bytes += len(data)

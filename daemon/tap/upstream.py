@@ -12,7 +12,9 @@ from daemon.tap.errors import UpstreamUnreachable
 class Upstream:
     """One engine. Holds only idle connections; whoever takes one gives it back or closes it."""
 
-    def __init__(self, host: str, port: int, *, idle_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, host: str, port: int, *, idle_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """
         Args:
             host: name or address.

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from actors.ports import SwapReport
 from actors.system.actor import Result
 from adapters.engines import Generation
 from adapters.environments import Observation, Profile, Split
-from adapters.errors import EngineUnavailable
+from adapters.errors import EngineUnavailable, EnvironmentFailed
 
 
 class FakeStore:
@@ -111,7 +112,9 @@ class FakeEngine:
         names = ",".join(tool["function"]["name"] for tool in tools or [])
         return f"[{names}]{''.join(parts)}<assistant>"
 
-    async def render(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None) -> list[int]:
+    async def render(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None
+    ) -> list[int]:
         self._check()
         return [ord(letter) for letter in self._text(messages, tools)]
 
@@ -236,8 +239,6 @@ class FakeEnvironment:
         )
 
     async def reset(self, task: Task) -> FakeEpisode:
-        from adapters.errors import EnvironmentFailed
-
         if task.spec["seed"] in self.broken:
             raise EnvironmentFailed("broken")
         self.begun.append((task.spec["split"], task.spec["seed"]))
@@ -320,8 +321,6 @@ class Clock:
 
 def candidate(version: int, path: Path, *, parent: int | None = None, created: float = 0.0) -> Candidate:
     """A candidate whose directory has a manifest.json on disk."""
-    from hashlib import sha256
-
     path.mkdir(parents=True, exist_ok=True)
     manifest = msgspec.json.encode({"version": version})
     (path / "manifest.json").write_bytes(manifest)

@@ -210,19 +210,35 @@ def generated(request: GenerateRequest, runs: Sequence[Run], prompts: Prompts) -
     return encode(
         {
             "request_id": request.request_id or new_id("generate-"),
-            "choices": [_generated(i, run, 0, params.logprobs) for i, run in enumerate(runs)],
+            "choices": [_generated(i, run, 0, run.produced, run.finish, params.logprobs) for i, run in enumerate(runs)],
             "prompt_logprobs": scores,
         }
     )
 
 
-def generated_event(request_id: str, index: int, run: Run, start: int, alternatives: int | None) -> bytes:
-    """An event of a streamed token-in request: the answer's tokens from `start` on."""
-    return sse({"request_id": request_id, "choices": [_generated(index, run, start, alternatives)]})
+class IdStream:
+    """The events of one choice of a streamed token-in request."""
+
+    def __init__(self, request_id: str, index: int, run: Run, request: GenerateRequest) -> None:
+        self.over = False
+        self._id, self._index, self._run, self._request = request_id, index, run, request
+        self._sent = 0
+
+    def events(self) -> Iterator[bytes]:
+        """What is new since the last call: at most one event."""
+        finish, produced = self._run.finish, self._run.produced
+        if self.over or (produced == self._sent and finish is None):
+            return
+        self.over = finish is not None
+        choice = _generated(self._index, self._run, self._sent, produced, finish, self._request.sampling_params.logprobs)
+        self._sent = produced
+        yield sse({"request_id": self._id, "choices": [choice]})
 
 
-def _generated(index: int, run: Run, start: int, alternatives: int | None) -> dict[str, Any]:
-    finish, answer = run.finish, run.answer[start:]
+def _generated(
+    index: int, run: Run, start: int, end: int, finish: str | None, alternatives: int | None
+) -> dict[str, Any]:
+    answer = run.ids[run.prompt_tokens + start : run.prompt_tokens + end]
     choice: dict[str, Any] = {"index": index, "token_ids": answer, "finish_reason": finish, "logprobs": None}
     if alternatives is not None:
         choice["logprobs"] = {

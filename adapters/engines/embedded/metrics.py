@@ -1,6 +1,9 @@
 """Metrics with vLLM's names, so that one dashboard reads both engines."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from adapters.engines.embedded.batching import Batch, Run
 
@@ -15,22 +18,13 @@ class Metrics:
         self.registry = CollectorRegistry()
         names = ("model_name", "engine")
 
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(f"vllm:{name}", text, names, registry=self.registry).labels(model, "0")
-
         def counter(name: str, text: str) -> Counter:
             return Counter(f"vllm:{name}", text, names, registry=self.registry).labels(model, "0")
 
         def histogram(name: str, text: str, buckets: tuple[float, ...] = _SECONDS) -> Histogram:
             return Histogram(f"vllm:{name}", text, names, registry=self.registry, buckets=buckets).labels(model, "0")
 
-        self._batch = batch
-        gauge("num_requests_running", "Answers being made.").set_function(lambda: len(batch.rows))
-        gauge("num_requests_waiting", "Answers waiting for a row.").set_function(lambda: len(batch.waiting))
-        self._cache = gauge("kv_cache_usage_perc", "Share of the KV cache in use, 0 to 1.")
-        self._asked = counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.")
-        self._found = counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.")
-        self._recomputed = counter("num_preemptions", "Answers whose KV cache was dropped under them.")
+        self.registry.register(_BatchCollector(batch, (model, "0")))
         self._prompt = counter("prompt_tokens", "Prompt tokens.")
         self._generated = counter("generation_tokens", "Sampled tokens.")
         self._success = Counter(
@@ -68,14 +62,37 @@ class Metrics:
             if run.produced > 1:
                 self._between.observe((run.finished_at - run.first_token_at) / (run.produced - 1))
 
+    def aborted(self) -> None:
+        """An answer was given up because its client left."""
+        self._reasons["abort"].inc()
+
     def render(self) -> bytes:
         """Prometheus' text format."""
-        batch, prefixes = self._batch, self._batch.prefixes
-        used = sum(run.computed for run in list(batch.rows))
-        self._cache.set(used / (batch.model.slots * batch.model.length))
-        # The batch's thread counts these; a counter must only ever grow by what was added since.
-        for counter, total in (
-            (self._asked, prefixes.asked), (self._found, prefixes.found), (self._recomputed, batch.recomputed)
-        ):  # fmt: skip
-            counter.inc(total - counter._value.get())
         return generate_latest(self.registry)
+
+
+class _BatchCollector:
+    """Reads the batch when it is asked: these numbers belong to the batch's thread and are only looked at."""
+
+    def __init__(self, batch: Batch, labels: tuple[str, str]) -> None:
+        self._batch, self._labels = batch, labels
+
+    def collect(self) -> Iterator[Metric]:
+        batch = self._batch
+        used = sum(run.computed for run in list(batch.rows)) / (batch.model.slots * batch.model.length)
+        for name, text, value in (
+            ("num_requests_running", "Answers being made.", len(batch.rows)),
+            ("num_requests_waiting", "Answers waiting for a row.", len(batch.waiting)),
+            ("kv_cache_usage_perc", "Share of the KV cache in use, 0 to 1.", used),
+        ):
+            gauge = GaugeMetricFamily(f"vllm:{name}", text, labels=("model_name", "engine"))
+            gauge.add_metric(self._labels, value)
+            yield gauge
+        for name, text, value in (
+            ("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", batch.prefixes.asked),
+            ("prefix_cache_hits", "Prompt tokens found in the prefix cache.", batch.prefixes.found),
+            ("num_preemptions", "Answers whose KV cache was dropped under them.", batch.recomputed),
+        ):
+            counter = CounterMetricFamily(f"vllm:{name}", text, labels=("model_name", "engine"))
+            counter.add_metric(self._labels, value)
+            yield counter

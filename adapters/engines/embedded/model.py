@@ -88,7 +88,7 @@ class Weights(msgspec.Struct, frozen=True):
     head: Tensor
 
 
-def tensor_names(config: Config) -> dict[str, tuple[int, ...]]:
+def tensor_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Names and shapes that a checkpoint of this configuration has."""
     width, size = config.hidden_size, config.head_size
     query, key = config.num_attention_heads * size, config.num_key_value_heads * size
@@ -113,7 +113,7 @@ def tensor_names(config: Config) -> dict[str, tuple[int, ...]]:
 
 
 def build_weights(config: Config, checkpoint: Checkpoint) -> Weights:
-    """Fused float32 copies of the tensors of a checkpoint that has every name and shape of `tensor_names`."""
+    """Fused float32 copies of the tensors of a checkpoint that has every name and shape of `tensor_shapes`."""
 
     def get(name: str) -> Tensor:
         array = checkpoint.array(name)

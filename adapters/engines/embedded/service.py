@@ -3,15 +3,15 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
-from adapters.engines.checkpoint import TensorSpec, check_layout, validate
+from adapters.engines.checkpoint import describe, validate
 from adapters.engines.embedded.batching import Batch, Limits, Run
 from adapters.engines.embedded.metrics import Metrics
-from adapters.engines.embedded.model import Model, Weights, build_weights, read_config
+from adapters.engines.embedded.model import Model, Weights, build_weights, read_config, tensor_shapes
 from adapters.engines.embedded.prompts import Prompts
 from adapters.engines.embedded.sampling import Sampling
 from adapters.engines.embedded.worker import Worker
@@ -21,20 +21,34 @@ _log = structlog.get_logger(__name__)
 
 
 class Flight:
-    """The runs of one request."""
+    """The runs of one request, and whoever waits for them."""
 
     def __init__(self, runs: list[Run], arrived: float) -> None:
         self.runs, self.arrived = runs, arrived
         self.open = len(runs)
+        """Runs that are not over."""
+        self.left = False
+        """Nobody waits any more."""
         self._news = asyncio.Event()
 
     def wake(self) -> None:
+        """There is news."""
         self._news.set()
 
-    async def wait(self) -> None:
-        """Until there is news."""
+    def leave(self) -> None:
+        """The client is gone."""
+        self.left = True
+        self._news.set()
+
+    async def news(self) -> None:
+        """Until there is news since the last call."""
         await self._news.wait()
         self._news.clear()
+
+    async def over(self) -> None:
+        """Until all runs are over, or the client is gone."""
+        while self.open and not self.left:
+            await self.news()
 
 
 class EngineService:
@@ -65,8 +79,12 @@ class EngineService:
         self.directory, self.name = directory, name
         self.prompts = Prompts(directory)
         self._config = read_config(directory)
-        self._specs: dict[str, TensorSpec] = {}
-        weights = self._read(directory, first=True)
+        self._served = describe(directory)
+        checkpoint = validate(directory)
+        for tensor, shape in tensor_shapes(self._config).items():
+            if tensor not in checkpoint.tensors or checkpoint.tensors[tensor].shape != shape:
+                raise CheckpointRefused(f"{directory}: tensor {tensor} of shape {shape} is missing")
+        weights = build_weights(self._config, checkpoint)
         most = self._config.max_position_embeddings
         model = Model(self._config, weights, slots=slots, length=min(length or most, most))
         self.batch = Batch(model, label, clock=clock, decode=self.prompts.decode)
@@ -85,6 +103,11 @@ class EngineService:
         return self.batch.model.length
 
     @property
+    def vocabulary(self) -> int:
+        """Ids are smaller than this."""
+        return self._config.vocab_size
+
+    @property
     def worker(self) -> Worker:
         assert self._worker is not None, "start() comes first"
         return self._worker
@@ -98,27 +121,22 @@ class EngineService:
         """End the thread."""
         self.worker.stop()
 
-    async def run(self, prompt: list[int], sampling: Sampling, limits: Limits, choices: int) -> AsyncIterator[list[Run]]:
-        """Make `choices` answers; yields the runs when there is news, the last time when all are over.
-
-        Leaving the iterator early ends what still runs: its client is gone.
-        """
+    def begin(self, prompt: list[int], sampling: Sampling, limits: Limits, choices: int) -> Flight:
+        """Start `choices` answers to a prompt. Whoever began must `end`."""
         seed = self._rng.getrandbits(63) if sampling.seed is None else sampling.seed
         runs = [Run(prompt, sampling, limits, random.Random(seed + i)) for i in range(choices)]
         flight = Flight(runs, self._clock())
         for run in runs:
             self._flights[run] = flight
             self.worker.submit(run)
-        try:
-            while flight.open:
-                await flight.wait()
-                if limits.streamed or not flight.open:
-                    yield runs
-        finally:
-            for run in runs:
-                if self._flights.pop(run, None) is not None:
-                    self.worker.abort(run)
-                    self.metrics.aborted()
+        return flight
+
+    def end(self, flight: Flight) -> None:
+        """Stop what still runs of a request: its client is gone, or everything is over."""
+        for run in flight.runs:
+            if self._flights.pop(run, None) is not None:
+                self.worker.abort(run)
+                self.metrics.aborted()
 
     def _news(self, runs: list[Run]) -> None:
         for run in runs:
@@ -129,7 +147,8 @@ class EngineService:
                 del self._flights[run]
                 flight.open -= 1
                 self.metrics.finished(run, flight.arrived)
-            flight.wake()
+            if run.limits.streamed or not flight.open:
+                flight.wake()
 
     async def load(self, directory: Path) -> None:
         """Serve the weights of `directory` from the next step on; the label stays as it is.
@@ -150,15 +169,8 @@ class EngineService:
             self.metrics.loaded(self._clock() - started)
             _log.info("engine.loaded", path=str(directory), seconds=round(self._clock() - started, 4))
 
-    def _read(self, directory: Path, *, first: bool = False) -> Weights:
-        checkpoint = validate(directory, like=None if first else self.directory)
-        if first:
-            shapes = tensor_names_of(self._config)
-            self._specs = {n: TensorSpec(checkpoint.tensors[n].dtype, s) for n, s in shapes.items() if n in checkpoint.tensors}
-            for name in shapes.keys() - self._specs.keys():
-                raise CheckpointRefused(f"{directory}: tensor {name} is missing")
-        check_layout(checkpoint, self._specs)
-        return build_weights(self._config, checkpoint)
+    def _read(self, directory: Path) -> Weights:
+        return build_weights(self._config, validate(directory, like=self._served))
 
     async def set_label(self, label: str) -> None:
         """Tokens from now on are sampled by `label`."""

@@ -34,7 +34,13 @@ class Worker:
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -27,8 +27,7 @@ async def test_turns_join_to_one_row_with_exact_ids(engine):
     row = played.rows[0]
     text = await engine.detokenize(ids_array(row.ids).tolist())
     assert text == (
-        "[win,lose,finish]<system>desk</><user>task 0</><assistant>win{}</>"
-        '<tool>{"ok": "yes"}</><assistant>finish{}</>'
+        '[win,lose,finish]<system>desk</><user>task 0</><assistant>win{}</><tool>{"ok": "yes"}</><assistant>finish{}</>'
     )
     steps = steps_array(row.step)
     assert await engine.detokenize(ids_array(row.ids)[steps == 0].tolist()) == "win{}</>"

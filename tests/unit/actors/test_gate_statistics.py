@@ -100,7 +100,7 @@ def test_decisions():
 def test_pairs_count_and_refuse_uneven_lengths():
     pairs = Pairs.count([True, True, False, False], [True, False, True, False])
     assert (pairs.both, pairs.only_first, pairs.only_second, pairs.neither) == (1, 1, 1, 1)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="shorter"):
         Pairs.count([True], [])
 
 

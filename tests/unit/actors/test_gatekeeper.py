@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from actors.gatekeeper import Gatekeeper, GatekeeperSettings
-from actors.messages import Candidate, Serving, Verdict
+from actors.messages import Serving, Verdict
 from actors.ports import SwapReport
 from actors.signing import verified
 from actors.system.actor import Received, Result
@@ -31,7 +31,7 @@ class Bench:
         self.runner = FakeRunner(self.engine)
         self.heard: list[int] = []
         self.trial = SandboxTrial(
-            SandboxTrialSettings(trials=60, max_trials=180, margin=0.1),
+            SandboxTrialSettings(trials=60, max_trials=180, margin=0.1, first_seed=0),
             environment=self.environment,
             engine=self.engine,
             store=self.store,
@@ -55,9 +55,16 @@ class Bench:
         )
 
     def serve(self, version: int, since: float) -> None:
-        self.store.save(
-            [Serving(id=f"s{version}", engine="serving", version=version, previous=0, path="", result="swapped", since=since)]
+        serving = Serving(
+            id=f"s{version}-{since}",
+            engine="serving",
+            version=version,
+            previous=0,
+            path="",
+            result="swapped",
+            since=since,
         )
+        self.store.save([serving])
 
     async def offer(self, *versions: int) -> list[Verdict]:
         made = [candidate(version, self.path / f"v{version:06d}", created=self.clock.now) for version in versions]
@@ -110,9 +117,7 @@ async def test_only_the_newest_of_several_is_loaded_and_all_are_recorded(bench):
     assert verdict.version == 3
     assert ("shadow", 1) not in bench.runner.calls
     assert bench.gate.skipped == 2
-    assert len(await bench.store.candidates()) == 3 and all(
-        isinstance(item, Candidate) for item in await bench.store.candidates()
-    )
+    assert [item.version for item in await bench.store.candidates()] == [3, 2, 1]
 
 
 async def test_between_two_verdicts_candidates_are_only_loaded(tmp_path):

@@ -179,7 +179,9 @@ def test_a_trajectory_in_brief():
     assert (brief.steps, brief.errors, brief.low, brief.high) == (3, 1, 3, 4)
 
 
-@pytest.mark.parametrize("tools", [b"", b"{", b"[1, {}]", b'"text"', b'[{"function": 3}]', b'[{"function": {"name": 1}}]'])
+@pytest.mark.parametrize(
+    "tools", [b"", b"{", b"[1, {}]", b'"text"', b'[{"function": 3}]', b'[{"function": {"name": 1}}]']
+)
 def test_odd_tool_lists_have_no_names(tools):
     assert tool_names(tools) == ()
 

@@ -141,5 +141,3 @@ async def test_an_engine_that_is_away_is_waited_for():
     engine.down = True
     with pytest.raises(DependencyUnavailable):
         await compare(store_of(20), engine)
-
-

@@ -12,8 +12,8 @@ from actors.signing import BadKey, load_key, sign, verified
 @pytest.fixture
 def verdict() -> Verdict:
     return Verdict(
-        id="v", version=3, path="/versions/v000003", manifest="ab" * 32, incumbent=2, decision="promote", reason="better",
-        measurements={"success": 0.5},
+        id="v", version=3, path="/versions/v000003", manifest="ab" * 32, incumbent=2, decision="promote",
+        reason="better", measurements={"success": 0.5},
     )  # fmt: skip
 
 

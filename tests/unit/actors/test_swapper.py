@@ -63,8 +63,8 @@ class Bench:
     def promote(self, version: int, **changes) -> Verdict:
         made = candidate(version, self.path / f"v{version:06d}")
         verdict = Verdict(
-            id=f"verdict-{version}-{self.clock.now}", version=version, path=made.path, manifest=made.manifest, incumbent=0,
-            decision="promote", reason="better", created=self.clock.now,
+            id=f"verdict-{version}-{self.clock.now}", version=version, path=made.path, manifest=made.manifest,
+            incumbent=0, decision="promote", reason="better", created=self.clock.now,
         )  # fmt: skip
         return sign(msgspec.structs.replace(verdict, **changes), KEY)
 
@@ -260,7 +260,8 @@ def test_the_goal_is_what_was_decided_last():
         )  # fmt: skip
 
     def serving(version: int, at: float, result="swapped") -> Serving:
-        return Serving(id=str(at), engine="e", version=version, previous=0, path=f"/v{version}", result=result, since=at)
+        path = f"/v{version}"
+        return Serving(id=str(at), engine="e", version=version, previous=0, path=path, result=result, since=at)
 
     def found(*events, frozen=False):
         verdicts = [event for event in events if isinstance(event, Verdict)]

@@ -1,0 +1,312 @@
+"""The learner's service: orders in, candidates out.
+
+    work.train, policy.directive  ->  policy.candidate, dead.learner
+
+One record at a time: fetch -> `Updater` in a worker thread, the record kept in progress meanwhile -> publish -> ack.
+The commit on disk comes before the publish, and a record that comes again is answered from disk, so a kill at any point
+costs at most the work of one update. A broken order is parked as a dead letter, and the learner goes on.
+"""
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry, start_http_server
+
+from actors.messages import BatchOrder, Candidate, Directive, MessageError, decode
+from actors.system.actor import DeadLetter
+from actors.system.bus import Bus, Delivery, Outgoing, Subscription, outgoing
+from actors.system.errors import DependencyUnavailable, StreamFull
+from actors.system.life import Life
+from actors.system.streams import DEAD, POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
+from learner.checkpoints import Checkpoints
+from learner.errors import OrderFileMissing, OrderUnusable, StateEmpty
+from learner.metrics import LearnerMetrics
+from learner.settings import LearnerSettings
+from learner.trainers import Trainer
+from learner.update import Outcome, Updater
+
+_log = structlog.get_logger(__name__)
+R = TypeVar("R")
+NAME = "learner"
+FETCH_SECONDS = 5.0
+FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
+"""Seconds between attempts while the broker is away."""
+
+
+class _Drained(Exception):
+    """The process is to end while the broker is away."""
+
+
+async def run(
+    settings: LearnerSettings,
+    *,
+    bus: Bus,
+    clock: Callable[[], float],
+    state: Path,
+    life: Life | None = None,
+    key: bytes | None = None,
+    registry: CollectorRegistry | None = None,
+    make_trainer: Callable[[Path, Path], Trainer] | None = None,
+) -> None:
+    """Serve until `life` drains, or for ever.
+
+    Args:
+        settings: hyper-parameters and limits.
+        bus: already open; its closing is the caller's.
+        clock: unix seconds.
+        state: directory that all processes share; versions lie in `versions` below it.
+        life: where signs of life go and draining comes from; None for tests.
+        key: signs manifests; None leaves them unsigned.
+        registry: metrics go there; None for a private one.
+        make_trainer: from the directories of the weights and of the reference to a trainer; None for what the settings
+            name.
+
+    Raises:
+        LearnerError: nothing to begin with, or a state that cannot be used.
+        BusMisconfigured: no such stream.
+    """
+    registry = registry or CollectorRegistry()
+    checkpoints = Checkpoints(state, key=key, remembered=settings.remembered_orders, keep=settings.keep_versions)
+    updater = Updater(settings, checkpoints, make_trainer or partial(native_trainer, settings), clock=clock)
+    service = LearnerService(settings, updater, bus=bus, metrics=LearnerMetrics(registry), life=life)
+    with ExitStack() as stack:
+        if settings.metrics_port:
+            stack.enter_context(_metrics_server(settings, registry))
+        await service.run()
+
+
+def native_trainer(settings: LearnerSettings, weights: Path, reference: Path) -> Trainer:
+    """The trainer in this process; torch is imported here and not before."""
+    from learner.trainers.native import NativeTrainer
+
+    return NativeTrainer(settings, weights, reference=reference)
+
+
+class LearnerService:
+    """Moves records between the bus and the updater."""
+
+    def __init__(
+        self, settings: LearnerSettings, updater: Updater, *, bus: Bus, metrics: LearnerMetrics, life: Life | None
+    ) -> None:
+        self._settings, self._updater, self._bus = settings, updater, bus
+        self._metrics, self._life = metrics, life
+
+    async def run(self) -> None:
+        """See `run` of the module."""
+        version = await self._in_thread(self._updater.open)
+        self._metrics.version.set(version)
+        _log.info("learner_ready", version=version)
+        try:
+            subscription = await self._insist(lambda: self._bus.subscribe(NAME, (WORK_TRAIN, POLICY_DIRECTIVE)))
+        except _Drained:
+            return
+        try:
+            while not self._draining():
+                for delivery in await self._fetch(subscription):
+                    await self._kept(subscription, delivery)
+        except _Drained:
+            _log.info("learner_drained_without_bus")  # what was on its way comes again after the next start
+        finally:
+            with anyio.CancelScope(shield=True):
+                await subscription.aclose()
+
+    async def _fetch(self, subscription: Subscription) -> list[Delivery]:
+        if self._life is None:
+            return await subscription.fetch(1, FETCH_SECONDS)
+        self._life.ready()
+        with self._life.interruptible():
+            return await subscription.fetch(1, FETCH_SECONDS)
+        return []
+
+    async def _kept(self, subscription: Subscription, delivery: Delivery) -> None:
+        """`_handle`, with the record kept in progress; an error comes out as it is, not in a group."""
+        failure: Exception | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._keep, subscription, delivery)
+            try:
+                await self._handle(subscription, delivery)
+            except Exception as error:
+                failure = error
+            group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _handle(self, subscription: Subscription, delivery: Delivery) -> None:
+        """Everything from a record to its ack; leaves it to be delivered again where another attempt makes sense."""
+        try:
+            candidate = await self._answer(delivery)
+        except StateEmpty:
+            raise
+        except OSError as error:
+            # Disk full, most likely: nothing has changed, and only time or a person can help.
+            await self._put_off(subscription, delivery, "disk", error)
+            return
+        except Exception as error:
+            final = isinstance(error, OrderUnusable) and not isinstance(error, OrderFileMissing)
+            if not final and delivery.attempts < self._settings.attempts:
+                cause = "file_missing" if isinstance(error, OrderFileMissing) else "failed"
+                await self._put_off(subscription, delivery, cause, error)
+                return
+            candidate = await self._park(delivery, error)
+        if candidate is not None:
+            await self._publish([outgoing(POLICY_CANDIDATE, candidate)])
+        await subscription.ack([delivery])
+
+    async def _answer(self, delivery: Delivery) -> Candidate | None:
+        """What to publish for a record, None for nothing."""
+        if delivery.problem:
+            raise OrderUnusable(delivery.problem)
+        try:
+            message = decode(delivery.data)
+        except MessageError as error:
+            raise OrderUnusable(str(error)) from error
+        match message:
+            case BatchOrder():
+                return self._told(await self._train(message), order=message.id)
+            case Directive(kind="rollback"):
+                outcome = await self._in_thread(lambda: self._updater.roll_back(message))
+                if outcome is not None:
+                    return self._told(outcome, directive=message.id)
+                _log.warning("rollback_ignored", directive=message.id)
+                self._metrics.orders.labels("ignored").inc()
+            case Directive():
+                pass
+            case _:
+                raise OrderUnusable(f"a {type(message).__name__} on {delivery.subject}")
+        return None
+
+    async def _train(self, order: BatchOrder) -> Outcome:
+        began = time.perf_counter()
+        outcome = await self._in_thread(lambda: self._updater.apply(order))
+        seconds = time.perf_counter() - began
+        if outcome.result == "trained":
+            self._metrics.seconds.observe(seconds)
+        if outcome.result != "repeated":
+            self._metrics.observe(outcome.dropped, outcome.metrics)
+            figures = {name: _rounded(value) for name, value in sorted(outcome.metrics.items())}
+            _log.info(
+                "update",
+                order=order.id,
+                result=outcome.result,
+                version=outcome.candidate.version,
+                seconds=_rounded(seconds),
+                dropped=outcome.dropped,
+                **figures,
+            )
+        return outcome
+
+    def _told(self, outcome: Outcome, **record: str) -> Candidate:
+        self._metrics.orders.labels(outcome.result).inc()
+        self._metrics.version.set(outcome.candidate.version)
+        if outcome.result in ("repeated", "rolled_back"):
+            _log.info(outcome.result, version=outcome.candidate.version, **record)
+        return outcome.candidate
+
+    async def _park(self, delivery: Delivery, error: Exception) -> Candidate | None:
+        """Send a record to the dead letters; for an order, also say that it is off the list."""
+        _log.error("order_dead", record=delivery.id, subject=delivery.subject, reason=str(error), exc_info=error)
+        self._metrics.orders.labels("dead").inc()
+        letter = DeadLetter(
+            actor=NAME,
+            input_id=delivery.id,
+            subject=delivery.subject,
+            data=delivery.data,
+            error=f"{type(error).__name__}: {error}",
+        )
+        subject = f"{DEAD}.{NAME}"
+        try:
+            await self._publish([Outgoing(subject, f"{subject}:{delivery.id}", msgspec.msgpack.encode(letter))])
+        except StreamFull:
+            self._metrics.dead_lost.inc()
+        try:
+            message = decode(delivery.data)
+        except MessageError:
+            return None
+        if not isinstance(message, BatchOrder):
+            return None
+        return await self._in_thread(lambda: self._updater.give_up(message.id))
+
+    async def _put_off(self, subscription: Subscription, delivery: Delivery, cause: str, error: Exception) -> None:
+        _log.warning("order_put_off", record=delivery.id, cause=cause, attempt=delivery.attempts, reason=str(error))
+        self._metrics.retries.labels(cause).inc()
+        await subscription.nak([delivery], self._settings.retry_seconds)
+
+    async def _publish(self, items: list[Outgoing]) -> None:
+        """Publish, and wait while the broker is away.
+
+        Raises:
+            StreamFull: on the dead letters' stream; elsewhere it is waited for.
+        """
+        await self._insist(lambda: self._bus.publish(items), pass_full=items[0].subject.startswith(f"{DEAD}."))
+
+    async def _insist(self, call: Callable[[], Awaitable[R]], *, pass_full: bool = False) -> R:
+        """Await `call()` until the broker takes it; an outage is told once when it begins and once when it ends.
+
+        Raises:
+            _Drained: the process is to end and the broker is away.
+        """
+        wait, away = FIRST_WAIT, False
+        while True:
+            try:
+                result = await call()
+            except DependencyUnavailable as error:
+                if pass_full and isinstance(error, StreamFull):
+                    raise
+                if not away:
+                    _log.warning("bus_away", reason=str(error))
+                away = True
+                if self._life is None:
+                    await anyio.sleep(wait)
+                else:
+                    self._life.waiting(str(error))
+                    if not await self._life.pause(wait):
+                        raise _Drained from error
+                wait = min(wait * 2, LONGEST_WAIT)
+            else:
+                if away:
+                    _log.info("bus_back")
+                return result
+
+    async def _keep(self, subscription: Subscription, delivery: Delivery) -> None:
+        """Tell the broker and the supervisor that a record is being worked on, until cancelled."""
+        while True:
+            await anyio.sleep(self._bus.ack_wait / 3)
+            if self._life is not None:
+                self._life.beat()
+            try:
+                await subscription.in_progress([delivery])
+            except DependencyUnavailable as error:
+                # The record may come to us again while it is in work: the second time it is answered from disk.
+                _log.warning("in_progress_lost", record=delivery.id, reason=str(error))
+
+    @staticmethod
+    async def _in_thread(call: Callable[[], R]) -> R:
+        # Not abandoned when cancelled: a commit that has begun is finished, and the record's next delivery finds it.
+        return await anyio.to_thread.run_sync(call)
+
+    def _draining(self) -> bool:
+        return self._life is not None and self._life.draining.is_set()
+
+
+@contextmanager
+def _metrics_server(settings: LearnerSettings, registry: CollectorRegistry) -> Iterator[None]:
+    server, thread = start_http_server(settings.metrics_port, settings.metrics_host, registry)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join(timeout=5.0)
+
+
+def _rounded(value: float) -> float:
+    """To five significant digits, for people."""
+    return value if value == 0 or not math.isfinite(value) else float(f"{value:.5g}")

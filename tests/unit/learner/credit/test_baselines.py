@@ -1,0 +1,90 @@
+"""Outcome baselines against hand-computed numbers and their invariances."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from learner.credit import Running
+from learner.credit.baselines import group, leave_one_out, moved, neighbours, running
+
+outcomes = hnp.arrays(np.float64, st.integers(2, 12), elements=st.integers(0, 20).map(lambda x: x / 20))
+
+
+def test_group_by_hand():
+    # mean 0.25, population deviation sqrt(3)/4
+    assert group(np.array([1.0, 0, 0, 0])) == pytest.approx([3**0.5, -(3**-0.5), -(3**-0.5), -(3**-0.5)])
+
+
+def test_leave_one_out_by_hand():
+    # others' means: 0 for the first, 1/3 for the rest; deviation sqrt(3)/4
+    deviation = 3**0.5 / 4
+    expected = [1 / deviation, *[-1 / 3 / deviation] * 3]
+    assert leave_one_out(np.array([1.0, 0, 0, 0])) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("baseline", [group, leave_one_out])
+def test_equal_outcomes_have_no_advantage(baseline):
+    assert not baseline(np.full(5, 0.7)).any()
+
+
+@pytest.mark.parametrize("baseline", [group, leave_one_out])
+@given(values=outcomes, shift=st.floats(-5, 5), scale=st.floats(0.5, 20))
+def test_shift_and_scale_change_nothing(baseline, values, shift, scale):
+    assert baseline(values * scale + shift) == pytest.approx(baseline(values), abs=1e-6)
+
+
+@pytest.mark.parametrize("baseline", [group, leave_one_out])
+@given(values=outcomes, seed=st.integers(0, 99))
+def test_members_may_come_in_any_order(baseline, values, seed):
+    order = np.random.default_rng(seed).permutation(len(values))
+    assert baseline(values[order]) == pytest.approx(baseline(values)[order], abs=1e-9)
+
+
+@given(values=outcomes)
+def test_advantages_of_a_group_sum_to_nothing(values):
+    assert group(values).sum() == pytest.approx(0, abs=1e-7)
+    assert leave_one_out(values).sum() == pytest.approx(0, abs=1e-7)
+
+
+def test_neighbours_compare_within_a_cluster_and_need_enough():
+    values, decided = neighbours(np.array([1.0, 0, 0, 1, 1]), ["a", "a", "a", "b", ""], minimum=2)
+    assert decided.tolist() == [True, True, True, False, False]
+    assert values[:3] == pytest.approx(leave_one_out(np.array([1.0, 0, 0])))
+    assert not values[3:].any()
+
+
+def test_running_by_hand():
+    past = {"a": Running(0.25, 0.25)}
+    # a: (1 - 0.25) / 0.4; b has no past, so its own mean 0.5 stands in: +-0.5 / 0.4
+    assert running(np.array([1.0, 1, 0]), ["a", "b", "b"], past, 0.4) == pytest.approx([1.875, 1.25, -1.25])
+
+
+def test_running_deviation_of_the_cluster_itself():
+    past = {"a": Running(0.5, 0.5)}  # variance 0.25
+    assert running(np.array([1.0]), ["a"], past, 0.0) == pytest.approx([1.0])
+
+
+def test_a_lone_first_trajectory_has_nothing_to_be_compared_with():
+    assert running(np.array([1.0]), ["new"], {}, 0.4) == pytest.approx([0.0])
+
+
+def test_the_running_mean_moves_by_a_tenth_of_the_batch_mean():
+    after = moved(np.array([1.0, 0.0]), ["a", "a"], {"a": Running(0.1, 0.2)}, 0.9, 10)
+    assert after["a"] == Running(pytest.approx(0.9 * 0.1 + 0.05), pytest.approx(0.9 * 0.2 + 0.05))
+
+
+def test_a_new_cluster_starts_at_its_first_batch():
+    assert moved(np.array([1.0, 0.0]), ["a", "a"], {}, 0.9, 10) == {"a": Running(0.5, 0.5)}
+
+
+def test_the_cluster_longest_without_news_is_forgotten_first():
+    state = {"old": Running(0.1, 0.1), "mid": Running(0.2, 0.2)}
+    assert list(moved(np.array([1.0, 1.0]), ["old", "new"], state, 0.9, 2)) == ["old", "new"]
+
+
+def test_the_state_that_came_in_is_not_touched():
+    state = {"a": Running(0.1, 0.1)}
+    moved(np.array([1.0]), ["a"], state, 0.9, 10)
+    assert state == {"a": Running(0.1, 0.1)}

@@ -1,0 +1,96 @@
+"""Small attributed trajectories and a tiny random model, for the learner's tests."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from actors.messages import (
+    Attributed,
+    Attribution,
+    BatchItem,
+    Step,
+    StepLabel,
+    TokenRow,
+    Trajectory,
+    pack_array,
+)
+
+VOCABULARY = 24
+
+
+def row(
+    ids: Sequence[int],
+    steps: Sequence[int],
+    *,
+    logprobs: Sequence[float] | None = None,
+    version: int = 0,
+    versions: Sequence[int] | None = None,
+    hint: tuple[int, int] = (0, 0),
+    temperature: float = 1.0,
+) -> TokenRow:
+    """A token row; by default every sampled token has log-prob -1 and came from `version`."""
+    on = np.asarray(steps) >= 0
+    return TokenRow(
+        ids=pack_array(ids, "<i4"),
+        step=pack_array(steps, "<i2"),
+        logprobs=pack_array(np.where(on, -1.0, 0.0) if logprobs is None else logprobs, "<f4"),
+        versions=pack_array(np.where(on, version, -1) if versions is None else versions, "<i4"),
+        hint=hint,
+        temperature=temperature,
+    )
+
+
+def item(
+    outcome: float | None,
+    labels: str = "+",
+    *,
+    id: str = "t",
+    group: str = "",
+    cluster: str = "c",
+    role: str = "train",
+    rows: Sequence[TokenRow] = (),
+    trainable: bool = True,
+    experience: Sequence[str] = (),
+) -> BatchItem:
+    """A batch item with one step a character of `labels`: + good, - bad, ? abstained."""
+    names = {"+": "GOOD", "-": "BAD", "?": "ABSTAIN"}
+    trajectory = Trajectory(
+        id=id,
+        steps=tuple(Step(exchange_id=f"{id}.{i}", row=0 if rows else -1) for i in range(len(labels))),
+        rows=tuple(rows),
+        outcome=outcome,
+        started=0.0,
+        ended=1.0,
+        group=group,
+        trainable=trainable,
+        experience_ids=tuple(experience),
+        source="sandbox" if group else "production",
+    )
+    attribution = Attribution(labels=tuple(StepLabel(names[c]) for c in labels), judge="test", rubric="1")
+    return BatchItem(attributed=Attributed(id=id, trajectory=trajectory, attribution=attribution, cluster=cluster), role=role)
+
+
+def tiny_model(directory: Path, seed: int = 0, *, tied: bool = False) -> Path:
+    """A random Qwen2 (hidden 32, 2 layers) as a Hugging Face directory."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(seed)
+    config = Qwen2Config(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=128,
+        tie_word_embeddings=tied,
+        bos_token_id=0,
+        eos_token_id=1,
+    )
+    model = Qwen2ForCausalLM(config)
+    model.save_pretrained(directory)
+    (directory / "tokenizer.json").write_text(json.dumps({"a": "tokenizer"}))
+    return directory
