@@ -3,8 +3,8 @@
     traffic.exchange, traffic.feedback -> [stitching] -> trajectory.closed
 
 Every exchange is kept, the failed and the strange ones too; a chat call that succeeded becomes a step of exactly one
-trajectory. A trajectory closes on final feedback, after a time without calls, or at a limit. What comes for it afterwards
-is kept and counted: an exchange as late, an outcome in the row of the trajectory, without a gradient.
+trajectory. A trajectory closes on final feedback, after a time without calls, or at a limit. What comes for it
+afterwards is kept and counted: an exchange as late, an outcome in the row of the trajectory, without a gradient.
 
 What is open lives in memory, bounded, and is rebuilt from the store at every start.
 """
@@ -86,7 +86,8 @@ class Assembler:
         now = self._clock()
         self._stitcher = Stitcher(self._limits())
         for run in reversed(await self._store.recent_closed(_REMEMBERED_TRAJECTORIES)):
-            keys: list[Key] = [("r", run.tenant, step.response_id) for step in run.steps if step.response_id]
+            keys: list[Key] = [("x", run.tenant, step.exchange_id) for step in run.steps]
+            keys += [("r", run.tenant, step.response_id) for step in run.steps if step.response_id]
             keys += [("c", run.tenant, call.id) for step in run.steps for call in step.tool_calls if call.id]
             self._stitcher.remember_keys(keys, run.id, run.ended)
         for exchange in await self._store.open_exchanges(self._settings.max_open_calls):
@@ -126,6 +127,7 @@ class Assembler:
         late = self._stitcher.late_for(turn)
         if late:
             records.append(Late(id=exchange.id, trajectory_id=late))
+            self._stitcher.remember([turn], late)
             for feedback in self._stitcher.claim(turn):
                 records.append(Joined(id=feedback.id, trajectory_id=late, outcome=feedback.outcome))
             self.counts["late"] += 1
@@ -140,7 +142,7 @@ class Assembler:
     async def _hear(self, feedback: Feedback, records: list[Message]) -> None:
         if self._stitcher.hear(feedback, self._clock()):
             return
-        trajectory_id = await self._store.find_trajectory(feedback)
+        trajectory_id = self._stitcher.closed_for(feedback) or await self._store.find_trajectory(feedback)
         if trajectory_id:
             self._stitcher.forget(feedback.id)
             records.append(Joined(id=feedback.id, trajectory_id=trajectory_id, outcome=feedback.outcome))

@@ -1,6 +1,6 @@
 """A trajectory from its turns: steps with what came back, and token rows for the trainer.
 
-Pure: the same closing gives the same trajectory in every process, its id included, which is what makes closing idempotent.
+Pure: the same closing gives the same trajectory in every process, its id included; that makes closing idempotent.
 """
 
 from collections.abc import Sequence

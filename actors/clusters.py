@@ -1,8 +1,8 @@
 """Which kind of goal a trajectory has: goals that differ in names and numbers alone share a cluster.
 
 Production brings one trajectory a request, so the learner keeps a running baseline per cluster instead of a group's
-mean. A cluster is the goal with its entities masked, hashed into a bounded number of buckets: no state, no model, the same
-answer in every process. Two kinds of goals that fall into one bucket share a baseline, which costs variance and no bias.
+mean. A cluster is the goal with its entities masked, hashed into a bounded number of buckets: no state, no model, the
+same answer in every process. Two kinds of goals in one bucket share a baseline, which costs variance and no bias.
 """
 
 import re

@@ -53,11 +53,21 @@ class EditedEpisode:
         inner: the episode as the environment gave it, fresh.
         goal: of its task.
         new: names of tools that were not there before the drift.
+        former: names of tools that were there once: a call of one is worth repairing, any other name is made up.
         beliefs: what earlier episodes have shown.
         limits: bounds.
     """
 
-    def __init__(self, inner: Episode, goal: str, *, new: frozenset[str], beliefs: Beliefs, limits: EditLimits) -> None:
+    def __init__(
+        self,
+        inner: Episode,
+        goal: str,
+        *,
+        new: frozenset[str],
+        former: frozenset[str],
+        beliefs: Beliefs,
+        limits: EditLimits,
+    ) -> None:
         self.messages: list[dict[str, Any]] = inner.messages
         self.tools: list[dict[str, Any]] = inner.tools
         self.steps: list[Step] = []
@@ -70,7 +80,7 @@ class EditedEpisode:
         """Tools whose call could not be made to work."""
         self.tried = 0
         """Edits tried."""
-        self._inner, self._new, self._limits = inner, new, limits
+        self._inner, self._new, self._former, self._limits = inner, new, former, limits
         self._adopted, self._beliefs = dict(beliefs.adopted), beliefs
         self._specs = tool_specs(inner.tools)
         self._reader = Reader(goal)
@@ -92,7 +102,8 @@ class EditedEpisode:
             refusal = self._last
             if not call.error or refusal.done:
                 return refusal
-        if not guessed and (grounded or refusal is None) and await self._repair(edit, arguments):
+        existed = tool in self._specs or tool in self._former
+        if existed and not guessed and (grounded or refusal is None) and await self._repair(edit, arguments):
             return self._last
         if self._last.done:
             return self._last

@@ -34,6 +34,8 @@ from adapters.errors import AdapterError
 
 _log = structlog.get_logger(__name__)
 _STATE = "experiencer/state"
+_FORMER = 256
+"""Names of former tools that are remembered."""
 
 
 class ExperiencerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,8 +88,8 @@ class ToolProber(Protocol):
         """Names of the tools as they are now."""
         ...
 
-    async def probe(self, known: Sequence[str], label: str) -> Report:
-        """One round of probing, `known` being the tools before the drift."""
+    async def probe(self, known: Sequence[str], label: str, former: Sequence[str] = ...) -> Report:
+        """One round of probing; `known` are the tools before the drift, `former` those of earlier times."""
         ...
 
 
@@ -96,6 +98,8 @@ class _State(msgspec.Struct):
 
     known: tuple[str, ...] = ()
     """The sandbox's tools before the drift that was looked into last."""
+    former: tuple[str, ...] = ()
+    """Tools of earlier times."""
     now: tuple[str, ...] = ()
     """Its tools after that; empty before the first drift."""
     directive: str = ""
@@ -294,7 +298,8 @@ class Experiencer:
                 _log.info("drift_known", directive=directive.id)
                 return []
             known = state.now or state.known
-            self._state = _State(known=known, now=tools, directive=directive.id, since=now)
+            former = tuple(dict.fromkeys((*state.known, *state.former)))[:_FORMER]
+            self._state = _State(known=known, former=former, now=tools, directive=directive.id, since=now)
         self._retire_about(frozenset(self._state.known) - frozenset(tools), settings.tenant)
         return await self._probe(self._prober)
 
@@ -302,7 +307,7 @@ class Experiencer:
         """One round; plans the next if it left something open."""
         settings, state = self._settings, self._state
         try:
-            report = await prober.probe(state.known, f"{state.directive}-{state.rounds}")
+            report = await prober.probe(state.known, f"{state.directive}-{state.rounds}", state.former)
         except (EpisodeLost, AdapterError) as error:
             raise DependencyUnavailable(f"probing: {error}") from error
         new = frozenset(report.tools) - frozenset(state.known)
@@ -310,7 +315,8 @@ class Experiencer:
             self._take(found, new)
         unexplained = new - {name for lesson in self._lessons.values() for name in _tools_of(lesson)}
         rounds, now = state.rounds + 1, self._clock()
-        again = bool(report.open or unexplained) and rounds < settings.probe_rounds
+        wanted = frozenset(report.open) if not report.findings else frozenset(report.open) - frozenset(report.tools)
+        again = bool(wanted or unexplained) and rounds < settings.probe_rounds
         due = now + settings.probe_again_seconds if again else 0.0
         self._state = msgspec.structs.replace(state, now=report.tools, rounds=rounds, due=due)
         self._dirty = True

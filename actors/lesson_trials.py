@@ -30,7 +30,7 @@ class TrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Guided rollouts after which a candidate that has not become active is retired."""
     retire_trials: int = 48
     """Guided rollouts, and unguided ones, before an active lesson can be retired; also how many of the newest count."""
-    slack: float = 0.05
+    slack: float = 0.0
     """An active lesson is retired once guided rollouts are better by no more than this."""
 
 

@@ -41,6 +41,8 @@ class NavigatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Share of the questions in which a candidate is given, if there is no active lesson for its intent."""
     neighbours: int = 32
     """Lessons that are looked at for one goal."""
+    refresh_seconds: float = 30.0
+    """Between two looks at the store: where several daemons share the stream, each hears a part of the news."""
     batch: int = 64
     """Records taken at a time."""
 
@@ -85,7 +87,6 @@ class Navigator:
 
     name = "navigator"
     inputs = (EXPERIENCE_LESSON,)
-    tick_seconds: float | None = None
 
     def __init__(
         self, settings: NavigatorSettings, *, store: LessonStore, embedder: Embedder, rng: random.Random
@@ -102,27 +103,31 @@ class Navigator:
     def batch(self) -> int:
         return self._settings.batch
 
+    @property
+    def tick_seconds(self) -> float | None:
+        return self._settings.refresh_seconds
+
     async def start(self) -> None:
         """Read the lessons."""
-        self._lessons = {lesson.id: lesson for lesson in await self._store.experiences()}
-        self._changes += 1
-        self._pools.clear()
+        self._take(await self._store.experiences())
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Take in lessons; an older revision never replaces a newer one."""
-        for received in batch:
-            lesson = received.message
-            if not isinstance(lesson, Experience):
-                continue
-            known = self._lessons.get(lesson.id)
-            if known is None or lesson.revision >= known.revision:
-                self._lessons[lesson.id] = lesson
-                self._changes += 1
-                self._pools.pop(lesson.tenant, None)
+        self._take([received.message for received in batch if isinstance(received.message, Experience)])
         return Result()
 
     async def tick(self) -> Result:
+        """Read the lessons again."""
+        self._take(await self._store.experiences())
         return Result()
+
+    def _take(self, lessons: Sequence[Experience]) -> None:
+        for lesson in lessons:
+            known = self._lessons.get(lesson.id)
+            if known is None or lesson.revision > known.revision:
+                self._lessons[lesson.id] = lesson
+                self._changes += 1
+                self._pools.pop(lesson.tenant, None)
 
     async def lessons(self, goal: str, tenant: str = "default") -> Sequence[Experience]:
         """The lessons of `tenant` that fit `goal`, at most `k`, one an intent, in the order of the goal's words.

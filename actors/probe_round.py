@@ -121,12 +121,13 @@ class Round:
         player: Player,
         clock: Callable[[], float],
         known: frozenset[str],
+        former: frozenset[str],
         label: str,
     ) -> None:
         self._settings, self._environment, self._player, self._clock = settings, environment, player, clock
         self._label = label
         self._tools = tuple(tool_specs(environment.tools()))
-        self._new = frozenset(self._tools) - known
+        self._new, self._former = frozenset(self._tools) - known, known | former
         self._votes: dict[Edit, _Votes] = defaultdict(_Votes)
         self._needed: dict[str, tuple[str, str]] = {}
         """By tool name: what must be called before it, and the replay that showed it."""
@@ -208,7 +209,9 @@ class Round:
         id_ = derived_id("probe", self._label, number)
         try:
             inner = await self._environment.reset(task)
-            episode = EditedEpisode(inner, task.goal, new=self._new, beliefs=beliefs, limits=self._settings.limits)
+            episode = EditedEpisode(
+                inner, task.goal, new=self._new, former=self._former, beliefs=beliefs, limits=self._settings.limits
+            )
             await self._player(episode, number)
             outcome = await episode.evaluate()
         except (EpisodeLost, AdapterError) as error:
@@ -287,7 +290,9 @@ class Round:
         started = self._clock()
         inner = await self._environment.reset(success.task)
         unlimited = EditLimits(edits=0, calls=len(success.calls))
-        episode = EditedEpisode(inner, success.task.goal, new=frozenset(), beliefs=Beliefs(), limits=unlimited)
+        episode = EditedEpisode(
+            inner, success.task.goal, new=frozenset(), former=frozenset(), beliefs=Beliefs(), limits=unlimited
+        )
         for call in success.calls:
             if call.tool != without:
                 seen = await episode.step([ToolCall(call.tool, json.dumps(call.arguments))], "")

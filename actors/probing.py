@@ -65,25 +65,27 @@ class Prober:
         """
         return tuple(tool_specs(self._environment.tools()))
 
-    async def probe(self, known: Sequence[str], label: str) -> Report:
+    async def probe(self, known: Sequence[str], label: str, former: Sequence[str] = ()) -> Report:
         """One round of probing.
 
         Args:
             known: names of the tools before the drift.
             label: names the round; part of the trajectories' ids, so that repeating a round doubles nothing.
+            former: names of tools that were there before that, which the policy may still have in mind.
 
         Raises:
             EpisodeLost: not a single episode could be played.
             EnvironmentFailed: the sandbox broke down.
         """
-        round_ = Round(self._settings, self._environment, self._player, self._clock, frozenset(known), label)
+        names = frozenset(known), frozenset(former)
+        round_ = Round(self._settings, self._environment, self._player, self._clock, *names, label)
         await round_.play()
         await round_.ask_what_was_needed()
         report = round_.report()
         _log.info(
             "probing_done",
             label=label,
-            episodes=len(report.trajectories),
+            trajectories=len(report.trajectories),
             lost=report.lost,
             findings=[f"{found.tool}: {found.before} {found.name}".replace("  ", " ") for found in report.findings],
             open=list(report.open),

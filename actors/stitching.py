@@ -22,7 +22,9 @@ from actors.messages import Feedback
 from actors.turns import Turn
 
 Key = tuple[str, str, str]
-"""(kind, tenant, value)"""
+"""(kind, tenant, value); kinds: x exchange, r response, t explicit id, c tool call, h conversation"""
+_ECHOES = 8
+"""Newest tool calls that a turn is linked by: enough to bridge calls that were lost, few enough for long runs."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,7 @@ class Stitcher:
         self._alarms: list[tuple[float, str]] = []
         self._closed: OrderedDict[Key, str] = OrderedDict()
         self._ended: dict[Key, float] = {}
+        self._repeated: OrderedDict[Key, None] = OrderedDict()
         self.bytes = 0
         self.feedback_evicted = 0
         """Feedback that no exchange claimed in time, or that had to make room; it stays in the store."""
@@ -80,8 +83,9 @@ class Stitcher:
         return len(self._feedback)
 
     def knows(self, turn: Turn) -> bool:
-        """Whether the turn, or another one with its response, is open."""
-        return turn.id in self._turns or bool(turn.response_id and self._makers.get(_response(turn)))
+        """Whether the turn, or another one with its response, is here or was."""
+        key = _response(turn)
+        return turn.id in self._turns or bool(turn.response_id and (key in self._makers or key in self._closed))
 
     def late_for(self, turn: Turn) -> str:
         """Id of the closed trajectory that `turn` should have been in; empty if it is in time."""
@@ -89,7 +93,7 @@ class Stitcher:
             key = ("t", turn.tenant, turn.explicit)
             # The same id after the end is a new conversation of a long session.
             return self._closed.get(key, "") if turn.started <= self._ended.get(key, -1.0) else ""
-        keys = _strong(turn)
+        keys = [key for key in _strong(turn) if key not in self._repeated]
         if any(key in self._makers for key in keys):
             return ""
         return next((self._closed[key] for key in keys if key in self._closed), "")
@@ -101,7 +105,10 @@ class Stitcher:
         self._turns[turn.id], self._arrived[turn.id] = turn, now
         self.bytes += turn.size
         for key in _made(turn):
-            self._makers.setdefault(key, set()).add(turn.id)
+            makers = self._makers.setdefault(key, set())
+            makers.add(turn.id)
+            if len(makers) > 1:
+                self._repeat(key)
         for key in _taken(turn):
             self._takers.setdefault(key, set()).add(turn.id)
         self._alarm(now + self._limits.idle_seconds, turn.id)
@@ -122,6 +129,10 @@ class Stitcher:
         if turns and feedback.final:
             self._alarm(now + self._limits.grace_seconds, turns[0])
         return bool(turns)
+
+    def closed_for(self, feedback: Feedback) -> str:
+        """Id of the closed trajectory that `feedback` means, if it is remembered."""
+        return next((self._closed[key] for key in _meant(feedback) if key in self._closed), "")
 
     def forget(self, feedback_id: str) -> None:
         """The feedback found its place elsewhere."""
@@ -165,13 +176,10 @@ class Stitcher:
         """`turns` are in a closed trajectory: what still comes for it is late."""
         ended = max((turn.ended for turn in turns), default=0.0)
         for turn in turns:
-            keys = [key for key in _made(turn) if key[0] != "h"]
-            if turn.explicit:
-                keys.append(("t", turn.tenant, turn.explicit))
-            self.remember_keys(keys, trajectory_id, ended)
+            self.remember_keys([key for key in _made(turn) if key[0] != "h"], trajectory_id, ended)
 
     def remember_keys(self, keys: Sequence[Key], trajectory_id: str, ended: float) -> None:
-        """As `remember`, for the rebuild: `c` for tool calls, `r` for responses, `t` for explicit ids."""
+        """As `remember`, for the rebuild."""
         for key in keys:
             self._closed[key], self._ended[key] = trajectory_id, ended
             self._closed.move_to_end(key)
@@ -181,6 +189,9 @@ class Stitcher:
 
     def _alarm(self, at: float, turn_id: str) -> None:
         heapq.heappush(self._alarms, (at, turn_id))
+        if len(self._alarms) > 4 * len(self._turns) + 1024:
+            self._alarms = [alarm for alarm in self._alarms if alarm[1] in self._turns]
+            heapq.heapify(self._alarms)
 
     def _due(self, members: Sequence[Turn]) -> tuple[float, str]:
         arrivals = [self._arrived[turn.id] for turn in members]
@@ -235,7 +246,7 @@ class Stitcher:
         for key in _made(turn):
             if key[0] in "crh" and self._sole(key) == turn.id:
                 for other in self._takers.get(key, ()):
-                    if turn.id in self._origins(self._turns[other]):
+                    if key[0] != "h" or not self._strong_origins(self._turns[other]):
                         yield other
 
     def _origins(self, turn: Turn) -> list[str]:
@@ -254,7 +265,14 @@ class Stitcher:
 
     def _sole(self, key: Key) -> str:
         makers = self._makers.get(key, ())
-        return next(iter(makers)) if len(makers) == 1 else ""
+        return next(iter(makers)) if len(makers) == 1 and key not in self._repeated else ""
+
+    def _repeat(self, key: Key) -> None:
+        # A key stays ambiguous when one of its makers has closed: else the order of closings would decide.
+        self._repeated[key] = None
+        self._repeated.move_to_end(key)
+        if len(self._repeated) > self._limits.remembered:
+            self._repeated.popitem(last=False)
 
     def _expire(self, now: float) -> None:
         while self._feedback:
@@ -270,7 +288,7 @@ def _response(turn: Turn) -> Key:
 
 
 def _strong(turn: Turn) -> list[Key]:
-    keys: list[Key] = [("c", turn.tenant, call) for call in turn.answered]
+    keys: list[Key] = [("c", turn.tenant, call) for call in turn.answered[-_ECHOES:]]
     if turn.previous:
         keys.append(("r", turn.tenant, turn.previous))
     return keys

@@ -76,7 +76,6 @@ def read_turn(exchange: Exchange) -> Turn:
     since = messages[last + 1 :] if last >= 0 else []
     readable = bool(messages) and bool(reply)
     tokens = _tokens(exchange)
-    ids = tokens and exchange.response_ids
     return Turn(
         id=exchange.id,
         tenant=exchange.tenant,
@@ -94,9 +93,9 @@ def read_turn(exchange: Exchange) -> Turn:
         text=_text(reply.get("content"))[:MAX_TEXT],
         tool_calls=_tool_calls(reply),
         prompt_ids=exchange.prompt_ids if tokens else b"",
-        response_ids=exchange.response_ids if ids else b"",
-        logprobs=exchange.logprobs if ids else b"",
-        versions=pack_array(_versions(exchange), "<i4") if ids else b"",
+        response_ids=exchange.response_ids if tokens else b"",
+        logprobs=exchange.logprobs if tokens else b"",
+        versions=pack_array(_versions(exchange), "<i4") if tokens else b"",
         temperature=exchange.sampling.temperature,
         why_not=_why_not(exchange, readable, tokens),
     )
@@ -155,11 +154,8 @@ def _tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     for call in _list(message.get("tool_calls")):
         function = call.get("function") if isinstance(call, Mapping) else None
         if isinstance(function, Mapping):
-            calls.append(
-                ToolCall(
-                    str(function.get("name") or ""), str(function.get("arguments") or ""), str(call.get("id") or "")
-                )
-            )
+            name, arguments = str(function.get("name") or ""), str(function.get("arguments") or "")
+            calls.append(ToolCall(name, arguments, str(call.get("id") or "")))
     return tuple(calls)
 
 

@@ -23,7 +23,11 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script; returns the exit status (2: a setting or a start that failed)."""
-    arguments = parser().parse_args(argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    # The engine's options are its own, named as vLLM's: they are not this parser's to know.
+    ours = given[:1] if given[:1] == ["engine"] else given
+    arguments = parser().parse_args(ours)
+    arguments.rest = given[len(ours) :]
     try:
         return int(arguments.run(arguments) or 0)
     except DaemonError as error:
@@ -72,7 +76,6 @@ def parser() -> argparse.ArgumentParser:
     engine = commands.add_parser(
         "engine", help="Serve a small model with the part of vLLM's HTTP surface that evolved uses.", add_help=False
     )
-    engine.add_argument("rest", nargs=argparse.REMAINDER)
     engine.set_defaults(run=_engine)
 
     demo = add("demo", _demo, "The closed loop on this machine, with real agents, ending in a table.", config=False)

@@ -48,8 +48,8 @@ from daemon.config import Config
 from daemon.connect import open_bus
 from daemon.control import Control, serve
 from daemon.errors import StartFailed
-from daemon.shipper import Shipper
-from daemon.swaps import ChildSwaps
+from daemon.shipper import Shipper, ShipperMetrics
+from daemon.swaps import Swaps
 
 log = structlog.get_logger(__name__)
 
@@ -116,7 +116,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     environment = adapters.build("environment", config.sandbox.environment, config.sandbox.options) if config.sandbox.environment else None
     judge = adapters.build("judge", config.judge.name, config.judge.options)
     embedder = adapters.build("embedder", config.embedder.name, config.embedder.options)
-    swaps = ChildSwaps(config.state / "swaps", {name: engine.url for name, engine in engines.items()})
+    swaps = Swaps(config.state / "swaps", engines, inline=frozenset({"shadow"}))
     rng = partial(_rng, config.seed)
 
     navigator = Navigator(config.navigator, store=store, embedder=embedder, rng=rng("navigator"))
@@ -173,7 +173,10 @@ def build(config: Config, parts: Parts) -> Supervisor:
             await run_producer(producer, bus, store, life, rng=rng("rollout"), settings=config.actors, metrics=parts.metrics)
 
         supervisor.add("rollout", roll, LONG)
-    shipper = Shipper(config.shipper, bus=bus, spools=[config.spool], registry=parts.registry)
+    shipper = Shipper(
+        [config.spool], bus, settings=config.shipper, metrics=ShipperMetrics(parts.registry), rng=rng("shipper"),
+        clock=clock,
+    )  # fmt: skip
     supervisor.add("shipper", shipper.run)
     supervisor.add("control", _control(config, parts, supervisor))
     return supervisor

@@ -151,6 +151,9 @@ class Store:
     async def unused(self, limit: int) -> list[Attributed]:
         return await self._read(reading.unused, limit)
 
+    async def settled(self, ids: Sequence[str]) -> set[str]:
+        return await self._read(reading.settled, ids)
+
     async def recent_outcomes(
         self, *, source: str | None = None, since: float = 0.0, limit: int = 100
     ) -> list[OutcomeRow]:

@@ -50,7 +50,9 @@ class Engine(Protocol):
         """One chat completion that is not streamed: request and response in OpenAI's form with vLLM's additions."""
         ...
 
-    async def render(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None) -> list[int]:
+    async def render(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None
+    ) -> list[int]:
         """Token ids of the prompt that `chat` would make of `messages` and `tools`."""
         ...
 

@@ -219,7 +219,9 @@ def _check_digest(directory: Path, entry: dict[str, Any]) -> None:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != entry.get("sha256"):
-        raise CheckpointRefused(f"{path} does not have the sha256 of its manifest: it was changed; copy the version again")
+        raise CheckpointRefused(
+            f"{path} does not have the sha256 of its manifest: it was changed; copy the version again"
+        )
 
 
 def _json(path: Path, default: dict[str, Any] | None) -> dict[str, Any]:

@@ -62,7 +62,9 @@ class EngineClient:
             base_url=self.url,
             headers=headers,
             transport=transport,
-            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=30.0),
+            limits=httpx.Limits(
+                max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=30.0
+            ),
             timeout=httpx.Timeout(None, connect=self._deadlines.connect),
             trust_env=False,  # an engine is a neighbour: no proxy, no netrc
         )
@@ -84,7 +86,9 @@ class EngineClient:
             body = {**body, "model": await self._model_name()}
         return await self._json("POST", "/v1/chat/completions", body, seconds=self._deadlines.sample)
 
-    async def render(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None) -> list[int]:
+    async def render(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None
+    ) -> list[int]:
         body: dict[str, Any] = {"model": await self._model_name(), "messages": list(messages)}
         if tools:
             body["tools"] = list(tools)
@@ -117,7 +121,10 @@ class EngineClient:
         scores = self._field(answer, "prompt_logprobs", list)
         if len(scores) != len(ids):
             raise EngineRejected(f"{self.name} scored {len(scores)} of {len(ids)} tokens")
-        values = [math.nan if entry is None else entry[str(token)]["logprob"] for token, entry in zip(ids, scores, strict=True)]
+        values = [
+            math.nan if entry is None else entry[str(token)]["logprob"]
+            for token, entry in zip(ids, scores, strict=True)
+        ]
         return np.array(values, dtype=np.float32)
 
     async def tokenize(self, text: str) -> list[int]:
@@ -233,7 +240,9 @@ class EngineClient:
         except TimeoutError as error:
             raise EngineUnavailable(f"{self.name} ({self.url}) did not answer {path} within {limit:g} s") from error
         except httpx.HTTPError as error:
-            raise EngineUnavailable(f"{self.name} ({self.url}) cannot be reached: {type(error).__name__}: {error}") from error
+            raise EngineUnavailable(
+                f"{self.name} ({self.url}) cannot be reached: {type(error).__name__}: {error}"
+            ) from error
         if response.is_success:
             return response
         text = _message(response)

@@ -203,7 +203,9 @@ class SpoolWriter:
 
     def _room(self, size: int) -> bool:
         """Make sure of an open segment that can take `size` bytes; False if the quota forbids it."""
-        if self._file < 0 or self._size >= self._limits.segment_bytes:
+        # Somebody may have removed the directory under us: an unlinked file takes writes and keeps nothing.
+        gone = self._file >= 0 and os.fstat(self._file).st_nlink == 0
+        if self._file < 0 or gone or self._size >= self._limits.segment_bytes:
             self._roll()
         if self.disk_bytes + size > self._limits.disk_bytes:
             self._look()
@@ -227,8 +229,8 @@ class SpoolWriter:
         self._dirty = True
 
     def _roll(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._lock < 0:
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock = os.open(self._directory / "writer.lock", os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 # A tap that is still draining may hold it; ours are kept in memory until it lets go.

@@ -65,12 +65,13 @@ def build(config: dict[str, object], seed: int) -> Qwen2ForCausalLM:
 
 
 def _make_mimetic(model: Qwen2ForCausalLM, generator: torch.Generator) -> None:
-    """Start all heads as weak copying heads that match like with like, and two of them as an induction pair.
+    """Start all heads as weak copying heads that match like with like, and one in each layer for induction.
 
-    Copying: output ~ value transposed. Matching: query ~ key. The pair: a head of layer 0 tells every position what
-    stood before it, a head of layer 1 looks for positions behind a token like the present one. With the drill they
-    become "what followed the last time", at any distance, in about 100 updates; without them, the drill is learnt by
-    counting positions, which breaks as soon as a conversation is longer than the drill.
+    Copying: output ~ value transposed. Matching: query ~ key. Induction: a head of layer 0 tells every position what
+    stood before it, one in each later layer looks for positions behind a token like the present one. With the drill
+    this becomes "what followed the last time", at any distance, in about 100 updates; without it, the drill is learnt
+    by counting positions, which breaks as soon as a conversation is longer than the drill. The last layer's head is
+    the one that looks up `book:` when the layers below have decided to book.
     """
     config = model.config
     size = config.hidden_size // config.num_attention_heads
@@ -93,14 +94,15 @@ def _make_mimetic(model: Qwen2ForCausalLM, generator: torch.Generator) -> None:
     of(0, "q_proj.bias")[:size] = bias * cos - half_turned * sin
     of(0, "q_proj.weight")[:size] *= 0.1
 
-    # It writes to directions of its own, (d, size); there the other head's keys read, while its queries read the token.
+    # It writes to directions of its own, (d, size); there the later heads' keys read, their queries read the token.
     written = torch.linalg.qr(torch.randn(config.hidden_size, size, generator=generator)).Q
     of(0, "o_proj.weight")[:, :size] = written
     scale = torch.full((size // 2,), INDUCTION_GAIN)
     scale[:FAST_FREQUENCIES] *= 0.1
     scale = torch.cat((scale, scale))[:, None]
-    of(1, "k_proj.weight")[:size] = scale * written.T
-    of(1, "q_proj.weight")[:size] = scale * of(0, "v_proj.weight")[:size]
+    for layer in range(1, config.num_hidden_layers):
+        of(layer, "k_proj.weight")[:size] = scale * written.T
+        of(layer, "q_proj.weight")[:size] = scale * of(0, "v_proj.weight")[:size]
 
 
 def matrices(model: nn.Module) -> list[nn.Parameter]:

@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     batch: int = 16
     """Conversations an update."""
     drill_batch: int = 32
-    muon_lr: float = 0.02
+    muon_lr: float = 0.01
     adamw_lr: float = 3e-3
     warmup: int = 40
     entity_weight: float = 4.0

@@ -1,6 +1,7 @@
 """What clients get: the bodies of responses and of stream events, in OpenAI's form with vLLM's additions."""
 
-import secrets
+import os
+import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,14 +15,19 @@ from adapters.engines.embedded.requests import ChatRequest, GenerateRequest
 encode = msgspec.json.encode
 
 
-def new_id(prefix: str) -> str:
-    """A random id in vLLM's style."""
-    return prefix + secrets.token_hex(16)
+class Ids:
+    """Random ids in vLLM's style: 128 bits, unique, no secrets. Asking the system for each would cost a call into it."""
 
+    def __init__(self) -> None:
+        self._rng = random.Random(os.urandom(32))
 
-def tool_call_id() -> str:
-    """An id for a tool call; agents echo it, which is how calls are stitched into trajectories."""
-    return new_id("chatcmpl-tool-")
+    def new(self, prefix: str) -> str:
+        """Another id."""
+        return f"{prefix}{self._rng.getrandbits(128):032x}"
+
+    def tool_call(self) -> str:
+        """For a tool call; agents echo it, which is how calls are stitched into trajectories."""
+        return self.new("chatcmpl-tool-")
 
 
 def error(message: str, status: int, *, param: str | None = None) -> dict[str, Any]:
@@ -51,8 +57,8 @@ def weight_versions(run: Run) -> list[dict[str, Any]]:
 class Chat:
     """Makes the answer to one chat request."""
 
-    def __init__(self, request: ChatRequest, prompts: Prompts, model: str, created: int) -> None:
-        self.request, self.id = request, new_id("chatcmpl-")
+    def __init__(self, request: ChatRequest, prompts: Prompts, ids: Ids, model: str, created: int) -> None:
+        self.request, self.ids, self.id = request, ids, ids.new("chatcmpl-")
         self.parses = bool(request.tools) and request.tool_choice in (None, "auto")
         self._prompts, self._model, self._created = prompts, model, created
 
@@ -77,7 +83,7 @@ class Chat:
         content: str | None = visible(self._prompts.decode(answer), run)
         calls: list[dict[str, Any]] = []
         if self.parses and content:
-            content, calls = tools.parse(content, tool_call_id)
+            content, calls = tools.parse(content, self.ids.tool_call)
         choice: dict[str, Any] = {
             "index": index,
             "message": {"role": "assistant", "content": content, "refusal": None, "tool_calls": calls},
@@ -93,7 +99,7 @@ class Chat:
     def opening(self, runs: Sequence[Run]) -> Iterator[bytes]:
         """The first event of each choice: its role, and once the prompt's ids."""
         for index, run in enumerate(runs):
-            event = self._event(index, {"role": "assistant", "content": ""})
+            event = self.event(index, {"role": "assistant", "content": ""})
             if self.request.return_token_ids:
                 event["choices"][0]["token_ids"] = None
                 event["prompt_token_ids"] = run.ids[: run.prompt_tokens] if index == 0 else None
@@ -103,10 +109,11 @@ class Chat:
         """Usage if it was asked for, and the end."""
         options = self.request.stream_options
         if options is not None and options.include_usage:
-            yield sse({**self._event(0, {}), "choices": [], "usage": usage(runs)})
+            yield sse({**self.event(0, {}), "choices": [], "usage": usage(runs)})
         yield b"data: [DONE]\n\n"
 
-    def _event(self, index: int, delta: dict[str, Any]) -> dict[str, Any]:
+    def event(self, index: int, delta: dict[str, Any]) -> dict[str, Any]:
+        """An event of one choice, to be completed."""
         return {
             "id": self.id,
             "object": "chat.completion.chunk",
@@ -122,7 +129,7 @@ class ChoiceStream:
     def __init__(self, chat: Chat, index: int, run: Run, prompts: Prompts) -> None:
         self.over = False
         self._chat, self._index, self._run, self._prompts = chat, index, run, prompts
-        self._writer, self._reader = Writer(prompts), tools.Reader(tool_call_id)
+        self._writer, self._reader = Writer(prompts), tools.Reader(chat.ids.tool_call)
         self._sent = 0
         self._held = ""
         # A stop text may come in pieces: so much text waits until it can no longer be the beginning of one.
@@ -145,7 +152,7 @@ class ChoiceStream:
         start, self._sent = self._sent, produced
         if not delta and finish is None and not (request.logprobs or request.return_token_ids):
             return
-        event = self._chat._event(self._index, delta)
+        event = self._chat.event(self._index, delta)
         choice = event["choices"][0]
         if request.logprobs and new:
             choice["logprobs"] = {"content": logprobs(run, start, produced, self._prompts)}
@@ -203,13 +210,13 @@ def _ranked(logprob: float, rank: int | None, text: str) -> dict[str, Any]:
     return {"logprob": logprob, "rank": rank, "decoded_token": text}
 
 
-def generated(request: GenerateRequest, runs: Sequence[Run], prompts: Prompts) -> bytes:
+def generated(request_id: str, request: GenerateRequest, runs: Sequence[Run], prompts: Prompts) -> bytes:
     """The response to a token-in request."""
     params = request.sampling_params
     scores = None if params.prompt_logprobs is None else prompt_logprobs(runs[0], prompts)
     return encode(
         {
-            "request_id": request.request_id or new_id("generate-"),
+            "request_id": request_id,
             "choices": [_generated(i, run, 0, run.produced, run.finish, params.logprobs) for i, run in enumerate(runs)],
             "prompt_logprobs": scores,
         }
@@ -230,7 +237,9 @@ class IdStream:
         if self.over or (produced == self._sent and finish is None):
             return
         self.over = finish is not None
-        choice = _generated(self._index, self._run, self._sent, produced, finish, self._request.sampling_params.logprobs)
+        choice = _generated(
+            self._index, self._run, self._sent, produced, finish, self._request.sampling_params.logprobs
+        )
         self._sent = produced
         yield sse({"request_id": self._id, "choices": [choice]})
 

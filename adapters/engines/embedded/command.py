@@ -16,9 +16,6 @@ from adapters.engines.embedded.service import EngineService
 from adapters.errors import CheckpointRefused
 
 _log = structlog.get_logger(__name__)
-_SWITCH_SECONDS = 0.0002
-"""A step of a small model is a hundred short calls into torch; with Python's 5 ms each could wait that long for a busy
-event loop to let go of the interpreter."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,7 +27,9 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--model", type=Path, required=True, metavar="DIR", help="HF checkpoint (safetensors)")
     top.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     top.add_argument("--port", type=int, default=8000)
-    top.add_argument("--served-model-name", metavar="NAME", help="how requests address the model (the directory's name)")
+    top.add_argument(
+        "--served-model-name", metavar="NAME", help="how requests address the model (the directory's name)"
+    )
     top.add_argument("--weight-version", default="0", metavar="LABEL", help="label of the weights (0)")
     top.add_argument("--threads", type=int, default=1, help="threads that compute (1)")
     top.add_argument("--max-num-seqs", type=int, default=64, help="answers made at the same time (64)")
@@ -63,7 +62,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     if arguments.dev_mode and arguments.host not in ("127.0.0.1", "::1", "localhost"):
         _log.warning("engine.dev_mode_exposed", host=arguments.host)
-    sys.setswitchinterval(_SWITCH_SECONDS)
     server = uvicorn.Server(
         uvicorn.Config(
             application(service, dev_mode=arguments.dev_mode),

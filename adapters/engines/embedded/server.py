@@ -86,14 +86,14 @@ class _Routes:
     """One method an endpoint."""
 
     def __init__(self, service: EngineService) -> None:
-        self._service = service
+        self._service, self._ids = service, answers.Ids()
 
     async def chat(self, request: Request) -> Response:
         service = self._service
         ask: ChatRequest = await _read(request, ChatRequest)
         prompt = self._prompt(ask)
         limits = chat_limits(ask, service.ends, len(prompt), service.length)
-        answer = answers.Chat(ask, service.prompts, service.name, int(time.time()))
+        answer = answers.Chat(ask, service.prompts, self._ids, service.name, int(time.time()))
         flight = service.begin(prompt, chat_sampling(ask), limits, ask.n or 1)
         if ask.stream:
             return StreamingResponse(_chat_events(service, flight, answer), media_type=_SSE)
@@ -103,7 +103,7 @@ class _Routes:
     async def render(self, request: Request) -> Response:
         ask: ChatRequest = await _read(request, ChatRequest)
         ids = self._prompt(ask)
-        return _json(msgspec.json.encode({"request_id": answers.new_id("chatcmpl-"), "token_ids": ids}))
+        return _json(msgspec.json.encode({"request_id": self._ids.new("chatcmpl-"), "token_ids": ids}))
 
     async def generate(self, request: Request) -> Response:
         service = self._service
@@ -114,10 +114,11 @@ class _Routes:
         limits = generate_limits(ask, service.ends, service.length)
         sampling = Sampling(temperature=params.temperature, top_p=params.top_p, seed=params.seed)
         flight = service.begin(ask.token_ids, sampling, limits, params.n)
+        request_id = ask.request_id or self._ids.new("generate-")
         if ask.stream:
-            return StreamingResponse(_generate_events(service, flight, ask), media_type=_SSE)
+            return StreamingResponse(_generate_events(service, flight, ask, request_id), media_type=_SSE)
         await _whole(service, flight, request)
-        return _json(answers.generated(ask, flight.runs, service.prompts))
+        return _json(answers.generated(request_id, ask, flight.runs, service.prompts))
 
     async def tokenize(self, request: Request) -> Response:
         prompts = self._service.prompts
@@ -156,7 +157,9 @@ class _Routes:
     async def pause(self, request: Request) -> Response:
         mode = request.query_params.get("mode", "abort")
         if mode != "keep":
-            raise BadRequest(f"mode={mode} is not supported by the embedded engine: only keep loses nothing", param="mode")
+            raise BadRequest(
+                f"mode={mode} is not supported by the embedded engine: only keep loses nothing", param="mode"
+            )
         clear = request.query_params.get("clear_cache", "true")
         if clear not in ("true", "false"):
             raise BadRequest("clear_cache must be true or false", param="clear_cache")
@@ -264,9 +267,10 @@ async def _chat_events(service: EngineService, flight: Flight, answer: answers.C
         service.end(flight)
 
 
-async def _generate_events(service: EngineService, flight: Flight, ask: GenerateRequest) -> AsyncIterator[bytes]:
+async def _generate_events(
+    service: EngineService, flight: Flight, ask: GenerateRequest, request_id: str
+) -> AsyncIterator[bytes]:
     try:
-        request_id = ask.request_id or answers.new_id("generate-")
         streams = [answers.IdStream(request_id, i, run, ask) for i, run in enumerate(flight.runs)]
         while not all(stream.over for stream in streams):
             await flight.news()

@@ -17,7 +17,7 @@ def lesson(practice: Practice) -> Experience:
     return Experience(id=lesson_id("default", practice), when_to_use=practice.intent, content=practice.content)
 
 
-def drawn(count: int = 60, intents: dict[str, str] | None = None, **fields: object) -> list[str]:
+def drawn(count: int = 120, intents: dict[str, str] | None = None, **fields: object) -> list[str]:
     runs = [played.trajectory for played in plays(count, **fields)]
     return sorted(found.practice.content for found in contrast(runs, ContrastSettings(), intents))
 
@@ -96,7 +96,14 @@ def test_contrast_never_names_a_tool_that_nobody_called(seed: int):
 
 @pytest.mark.parametrize(
     ("tool", "word"),
-    [("order_seat", "order"), ("orderSeat", "order"), ("order.seat", "order"), ("API-call", "api"), ("buy", "buy"), ("_", "_")],
+    [
+        ("order_seat", "order"),
+        ("orderSeat", "order"),
+        ("order.seat", "order"),
+        ("API-call", "api"),
+        ("buy", "buy"),
+        ("_", "_"),
+    ],
 )
 def test_the_first_word_of_a_tool(tool: str, word: str):
     assert first_word(tool) == word

@@ -145,3 +145,11 @@ async def test_episodes_that_break_down_are_counted_and_a_round_of_nothing_else_
         await prober(Dead()).probe(KNOWN, "d")
 
 
+async def test_a_tool_that_the_policy_makes_up_is_no_finding(tmp_path: Path):
+    Drift(rename={"book": "buy"}).write(tmp_path / "desk.json")
+    desk = TravelDesk(tmp_path / "desk.json")
+    prober = Prober(ProbeSettings(episodes=6), environment=desk, player=Clerk(random.Random(0)), clock=lambda: 0.0)
+    known = [name for name in KNOWN if name != "book"]
+    report = await prober.probe(known, "d")
+    assert (report.findings, report.open) == ((), ())
+    assert told(await prober.probe(known, "d", former=["book"])) == {("book", "", "buy")}

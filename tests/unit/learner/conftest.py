@@ -5,11 +5,6 @@ import pytest
 from tests.unit.learner.maker import tiny_model
 
 
-@pytest.fixture
-def anyio_backend():
-    return "trio"
-
-
 @pytest.fixture(scope="session")
 def warm_start(tmp_path_factory):
     """A tiny random model's directory; never written to."""

@@ -69,7 +69,9 @@ def item(
         source="sandbox" if group else "production",
     )
     attribution = Attribution(labels=tuple(StepLabel(names[c]) for c in labels), judge="test", rubric="1")
-    return BatchItem(attributed=Attributed(id=id, trajectory=trajectory, attribution=attribution, cluster=cluster), role=role)
+    return BatchItem(
+        attributed=Attributed(id=id, trajectory=trajectory, attribution=attribution, cluster=cluster), role=role
+    )
 
 
 def tiny_model(directory: Path, seed: int = 0, *, tied: bool = False) -> Path:

@@ -1,0 +1,219 @@
+"""The curator: orders the updates.
+
+    trajectory.attributed, policy.candidate, policy.directive -> [pool] -> batch file -> work.train
+
+One order is out at a time, until a version names it; the next is drawn at that moment, from what is freshest then.
+The file lies in the state directory under the order's id, which follows from its members; the order carries its digest.
+A freeze stops ordering; what is out is finished by the learner.
+
+Which trajectories were used, and why others never will be, stands in the store, and the pool is rebuilt from there.
+"""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import anyio.to_thread
+import structlog
+
+from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, derived_id, encode_batch
+from actors.selection import CuratorSettings, Pool, Selected
+from actors.store import Store
+from actors.system.actor import Output, Received, Result
+from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED, WORK_TRAIN
+
+__all__ = ["Curator", "CuratorSettings"]
+
+_log = structlog.get_logger(__name__)
+_GIVEN_UP = "curator/given_up"
+"""Id of the last order that was given up."""
+_SUFFIX = ".batch"
+
+
+class Curator:
+    """Actor: attributed trajectories in, orders to train out."""
+
+    name = "curator"
+    inputs = (TRAJECTORY_ATTRIBUTED, POLICY_CANDIDATE, POLICY_DIRECTIVE)
+
+    def __init__(
+        self, settings: CuratorSettings, *, store: Store, batches: Path, clock: Callable[[], float]
+    ) -> None:  # fmt: skip
+        """
+        Args:
+            store: pool and outstanding order are rebuilt from it.
+            batches: directory of the batch files; the learner must be able to read it.
+            clock: unix seconds.
+        """
+        self._settings, self._store, self._batches, self._clock = settings, store, batches, clock
+        self._pool = Pool(settings)
+        self._outstanding: BatchOrder | None = None
+        self._sent_at = 0.0
+        self._attempts = 0
+        self._frozen = False
+        self.counts: Counter[str] = Counter()
+        """Since this object was made: orders, ordered_sandbox, ordered_production, order_repeated, order_given_up."""
+
+    @property
+    def batch(self) -> int:
+        return self._settings.batch
+
+    @property
+    def tick_seconds(self) -> float | None:
+        return self._settings.tick_seconds
+
+    @property
+    def pool(self) -> Pool:
+        """What waits, and what was dropped by reason."""
+        return self._pool
+
+    @property
+    def outstanding(self) -> BatchOrder | None:
+        """The order that no version has answered yet."""
+        return self._outstanding
+
+    async def start(self) -> None:
+        """Rebuild pool and outstanding order from the store; remove files that nobody will ask for."""
+        now = self._clock()
+        old, self._pool = self._pool, Pool(self._settings)
+        self._pool.counts = old.counts
+        self._frozen = await self._store.frozen()
+        newest = await self._store.candidates(1)
+        self._pool.newest = newest[0].version if newest else 0
+        outstanding = await self._store.outstanding()
+        given_up = await self._store.state_get(_GIVEN_UP)
+        same = outstanding is not None and given_up is not None and outstanding.id == given_up.decode()
+        self._outstanding = None if same else outstanding
+        self._sent_at, self._attempts = now, 1
+        room = self._settings.pool_groups * self._settings.group_size + self._settings.pool_production
+        for item in await self._store.unused(room):
+            self._pool.add(item, now)
+        await anyio.to_thread.run_sync(self._clean)
+        _log.info(
+            "curator_started",
+            waiting=self._pool.waiting,
+            newest=self._pool.newest,
+            outstanding=self._outstanding.id if self._outstanding else None,
+            frozen=self._frozen,
+        )
+
+    async def handle(self, batch: Sequence[Received]) -> Result:
+        """Fill the pool; order if it is time."""
+        records: list[Message] = []
+        items = [received.message.id for received in batch if isinstance(received.message, Attributed)]
+        # After a restart the pool has, and may have ordered, what the stream has yet to deliver.
+        settled = await self._store.settled(items)
+        for received in batch:
+            match received.message:
+                case Attributed() as item:
+                    if item.id not in settled:
+                        self._pool.add(item, self._clock())
+                case Candidate() as candidate:
+                    records.append(candidate)
+                    self._answered(candidate)
+                case Directive() as directive:
+                    records.append(directive)
+                    if directive.kind in ("freeze", "thaw"):
+                        self._frozen = directive.kind == "freeze"
+                case _:
+                    pass
+        return await self._order(records)
+
+    async def tick(self) -> Result:
+        """Settle groups that stay incomplete; see to an order that nobody answers."""
+        if self._outstanding is not None and self._clock() - self._sent_at >= self._settings.order_seconds:
+            return await self._overdue(self._outstanding)
+        return await self._order([])
+
+    def _answered(self, candidate: Candidate) -> None:
+        self._pool.newest = max(self._pool.newest, candidate.version)
+        order = self._outstanding
+        if order is None:
+            return
+        skipped = not candidate.batch_ids and "skipped" in candidate.metrics
+        if order.id in candidate.batch_ids or skipped:
+            self._outstanding = None
+            seconds = round(self._clock() - self._sent_at, 3)
+            _log.info("order_answered", order=order.id, version=candidate.version, seconds=seconds)
+
+    async def _order(self, records: list[Message]) -> Result:
+        outputs: list[Output] = []
+        if self._outstanding is None and not self._frozen:
+            selected = self._pool.select(self._clock())
+            if selected is not None:
+                order = await self._write(selected)
+                self._outstanding, self._sent_at, self._attempts = order, self._clock(), 1
+                records.append(order)
+                outputs.append(Output(WORK_TRAIN, order))
+                self.counts["orders"] += 1
+                self.counts["ordered_production"] += order.production
+                self.counts["ordered_sandbox"] += len(order.trajectories) - order.production
+        return Result([*records, *self._pool.take_drops()], outputs)
+
+    async def _write(self, selected: Selected) -> BatchOrder:
+        members = tuple(item.attributed.id for item in selected.items)
+        order_id = derived_id("batch", *sorted(members))
+        data = encode_batch(selected.items)
+        path = self._batches / f"{order_id}{_SUFFIX}"
+        await anyio.to_thread.run_sync(write_aside, path, data)
+        await anyio.to_thread.run_sync(self._clean)
+        _log.info(
+            "batch_written", order=order_id, trajectories=len(members), groups=selected.groups,
+            production=selected.production, newest=self._pool.newest, oldest=selected.min_version,
+        )  # fmt: skip
+        return BatchOrder(
+            id=order_id,
+            path=str(path.absolute()),
+            sha256=hashlib.sha256(data).hexdigest(),
+            size=len(data),
+            trajectories=members,
+            groups=selected.groups,
+            production=selected.production,
+            min_version=selected.min_version,
+            created=self._clock(),
+        )
+
+    async def _overdue(self, order: BatchOrder) -> Result:
+        """Send the same order again, or give it up. The learner knows an order by its id, so twice is once."""
+        there = await anyio.to_thread.run_sync(Path(order.path).exists)
+        if there and self._attempts < self._settings.order_attempts:
+            self._attempts, self._sent_at = self._attempts + 1, self._clock()
+            self.counts["order_repeated"] += 1
+            _log.warning("order_repeated", order=order.id, attempt=self._attempts)
+            return Result((), [Output(WORK_TRAIN, order)])
+        await self._store.state_put(_GIVEN_UP, order.id.encode())
+        self._outstanding = None
+        self.counts["order_given_up"] += 1
+        _log.error("order_given_up", order=order.id, attempts=self._attempts, file=there)
+        return await self._order([])
+
+    def _clean(self) -> None:
+        """Remove what a crash left half written, and all but the newest files."""
+        if not self._batches.is_dir():
+            return
+        for path in self._batches.glob(f".*{_SUFFIX}.part"):
+            path.unlink(missing_ok=True)
+        keep = Path(self._outstanding.path).name if self._outstanding else ""
+        files = sorted(self._batches.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in files[self._settings.keep_files :]:
+            if path.name != keep:
+                path.unlink(missing_ok=True)
+
+
+def write_aside(path: Path, data: bytes) -> None:
+    """Write `data` so that `path` has all of it or does not exist, across a power cut too."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_name(f".{path.name}.part")
+    # What agents and users said stands in there: for our own eyes alone.
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    part.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,74 @@
+"""Swaps for the swapper and the gatekeeper: behind their port stands the program of `adapters.engines.swap`.
+
+An engine that serves users is swapped by the program in a session of its own, which outlives the daemon and always
+resumes. The shadow engine has no users: there the same steps run in this process, which spares a start of Python for
+every candidate; a shadow engine that a dead daemon left paused is resumed by the next load.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from actors.ports import SwapReport
+from adapters.engines.client import EngineClient
+from adapters.engines.swap import SwapJob, SwapOutcome, collect, perform, run_swap
+from adapters.errors import EngineUnavailable, SwapFailed
+
+
+class Swaps:
+    """A `SwapRunner` for the daemon's engines."""
+
+    def __init__(self, directory: Path, engines: Mapping[str, EngineClient], *, inline: frozenset[str]) -> None:
+        """
+        Args:
+            directory: for jobs, results and logs of the program, one set an engine.
+            inline: engines without users.
+        """
+        self._directory, self._engines, self._inline = directory, engines, inline
+
+    async def swap(
+        self, engine: str, path: Path, version: int, *, last_good: Path | None = None, last_version: int = -1
+    ) -> SwapReport:
+        """See `actors.ports.SwapRunner.swap`."""
+        client = self._engines[engine]
+        job = SwapJob(
+            engine=client.url,
+            path=str(path.absolute()),
+            version=version,
+            result=str(self._result(engine)),
+            last_good=str(last_good.absolute()) if last_good else "",
+            last_version=last_version,
+        )
+        outcome = await (perform(job, client) if engine in self._inline else run_swap(job))
+        return _report(outcome, version)
+
+    async def collect(self, engine: str) -> SwapReport | None:
+        """See `actors.ports.SwapRunner.collect`."""
+        if engine in self._inline:
+            return None
+        job = self._result(engine)
+        outcome = await collect(job)
+        return None if outcome is None else _report(outcome, outcome.version)
+
+    def _result(self, engine: str) -> Path:
+        return self._directory.absolute() / f"{engine}.json"
+
+
+def _report(outcome: SwapOutcome, version: int) -> SwapReport:
+    """`outcome` as the port reports it; what came to nothing is raised.
+
+    Raises:
+        EngineUnavailable: the engine did not answer, nothing was done.
+        SwapFailed: neither the new nor the last good weights could be confirmed.
+    """
+    if outcome.result == "unreachable":
+        raise EngineUnavailable(outcome.reason)
+    if outcome.result == "failed":
+        raise SwapFailed(outcome.reason)
+    return SwapReport(
+        result=outcome.result,
+        version=version,
+        paused_seconds=outcome.paused_seconds,
+        total_seconds=outcome.total_seconds,
+        reason=outcome.reason,
+        finished=outcome.finished,
+    )

@@ -1,0 +1,167 @@
+"""Tiny Qwen2 checkpoints in HF form, made in milliseconds, that the embedded engine and vLLM serve alike.
+
+    python -m tests.support.checkpoints DIR     writes DIR/a, DIR/b (random weights) and DIR/scripted
+
+All have one tokenizer and one architecture, so that any can be swapped for any other. `scripted` answers every prompt with
+the same tool call, token by token, whatever came before.
+"""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+CALL = (
+    "<tool_call>", '\n{"name": "', "search", '", "arguments": {"', "to", '": "', "Oslo", '"}}\n', "</tool_call>",
+)  # fmt: skip
+"""What `scripted` says before it ends."""
+TEMPLATE = """\
+{%- if tools %}{{ '<|im_start|>system\\n' }}
+{%- for tool in tools %}{{ tool['function']['name'] + '(' + tool['function']['parameters']['properties'] | join(',') + ')\\n' }}
+{%- endfor %}{{ '<|im_end|>\\n' }}{%- endif %}
+{%- for message in messages %}
+{{- '<|im_start|>' + message['role'] + '\\n' + (message['content'] or '') }}
+{%- for call in message['tool_calls'] or [] %}
+{{- '<tool_call>\\n{"name": "' + call['function']['name'] + '", "arguments": ' + call['function']['arguments'] | tojson }}
+{{- '}\\n</tool_call>' }}
+{%- endfor %}{{ '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%- endif %}"""
+HIDDEN, LAYERS, HEADS, KV_HEADS, SIZE, INNER, LENGTH = 64, 2, 2, 1, 32, 96, 1024
+
+
+def tokenizer() -> Tokenizer:
+    """Bytes, and whole tokens for the tags and words of the script."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.BPE(vocab={character: i for i, character in enumerate(alphabet)}, merges=[]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in SPECIAL])
+    made.add_tokens([AddedToken(text, special=False, normalized=False) for text in CALL])
+    return made
+
+
+def config(vocabulary: int, end: int) -> dict[str, object]:
+    """config.json"""
+    return {
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "intermediate_size": INNER,
+        "vocab_size": vocabulary, "max_position_embeddings": LENGTH, "rope_theta": 10000.0, "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": False, "hidden_act": "silu", "torch_dtype": "float32", "eos_token_id": end,
+        "use_sliding_window": False,
+    }  # fmt: skip
+
+
+def tensors(vocabulary: int, seed: int) -> dict[str, np.ndarray]:
+    """Random weights whose next token depends on what came before."""
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape: int, scale: float = 1.0) -> np.ndarray:
+        return (rng.standard_normal(shape) * scale / np.sqrt(shape[-1])).astype(np.float32)
+
+    made = {
+        "model.embed_tokens.weight": normal(vocabulary, HIDDEN, scale=8.0),
+        "model.norm.weight": np.ones(HIDDEN, np.float32),
+        "lm_head.weight": normal(vocabulary, HIDDEN, scale=1.5),
+    }
+    for i in range(LAYERS):
+        layer = f"model.layers.{i}."
+        for name, rows in (("q", HEADS * SIZE), ("k", KV_HEADS * SIZE), ("v", KV_HEADS * SIZE)):
+            made[f"{layer}self_attn.{name}_proj.weight"] = normal(rows, HIDDEN)
+            made[f"{layer}self_attn.{name}_proj.bias"] = normal(rows)
+        made[f"{layer}self_attn.o_proj.weight"] = normal(HIDDEN, HEADS * SIZE, scale=2.0)
+        made[f"{layer}mlp.gate_proj.weight"] = normal(INNER, HIDDEN)
+        made[f"{layer}mlp.up_proj.weight"] = normal(INNER, HIDDEN)
+        made[f"{layer}mlp.down_proj.weight"] = normal(HIDDEN, INNER, scale=2.0)
+        made[f"{layer}input_layernorm.weight"] = np.ones(HIDDEN, np.float32)
+        made[f"{layer}post_attention_layernorm.weight"] = np.ones(HIDDEN, np.float32)
+    return made
+
+
+def script(made: dict[str, np.ndarray], tokens: Tokenizer) -> None:
+    """Make weights say the call: each token follows from the one before it alone."""
+    for name in made:
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            made[name][:] = 0.0
+    said = [tokens.encode("\n").ids[0], *(tokens.token_to_id(text) for text in (*CALL, "<|im_end|>"))]
+    embeddings, head = made["model.embed_tokens.weight"], made["lm_head.weight"]
+    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
+    head[:] = 0.0
+    for before, after in zip(said[:-1], said[1:], strict=True):
+        head[after] += 6.0 * embeddings[before]
+
+
+def write(directory: Path, seed: int, *, scripted: bool = False) -> Path:
+    """A checkpoint in `directory`, the same for the same seed."""
+    directory.mkdir(parents=True)
+    tokens = tokenizer()
+    size = tokens.get_vocab_size()
+    made = tensors(size, seed)
+    if scripted:
+        script(made, tokens)
+    save_file(made, directory / "model.safetensors", metadata={"format": "pt"})
+    (directory / "config.json").write_text(json.dumps(config(size, tokens.token_to_id("<|im_end|>"))))
+    tokens.save(str(directory / "tokenizer.json"))
+    (directory / "tokenizer_config.json").write_text(
+        json.dumps(
+            {
+                "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>",
+                "clean_up_tokenization_spaces": False, "model_max_length": LENGTH, "chat_template": TEMPLATE,
+            }  # fmt: skip
+        )
+    )
+    return directory
+
+
+def write_manifest(directory: Path, version: int = 1) -> None:
+    """manifest.json over the files that are there."""
+    files = [
+        {"name": p.name, "sha256": hashlib.sha256(p.read_bytes()).hexdigest(), "size": p.stat().st_size}
+        for p in sorted(directory.iterdir())
+    ]
+    (directory / "manifest.json").write_text(json.dumps({"version": version, "parent": 0, "files": files}))
+
+
+def spoil(directory: Path, how: str) -> None:
+    """Break the weights of a checkpoint: missing, unknown, shape, dtype, nan, truncated, config or tied."""
+    path = directory / "model.safetensors"
+    name = "model.layers.1.mlp.up_proj.weight"
+    if how == "truncated":
+        path.write_bytes(path.read_bytes()[:-1000])
+        return
+    if how in ("config", "tied"):
+        settings = json.loads((directory / "config.json").read_text())
+        settings |= {"num_attention_heads": 4} if how == "config" else {"tie_word_embeddings": True}
+        (directory / "config.json").write_text(json.dumps(settings))
+        return
+    made = load_file(path)
+    match how:
+        case "missing":
+            del made[name]
+        case "unknown":
+            made["model.layers.9.mlp.up_proj.weight"] = made[name]
+        case "shape":
+            made[name] = np.ascontiguousarray(made[name][:-1])
+        case "dtype":
+            made[name] = made[name].astype(np.float16)
+        case "nan":
+            made[name][3, 4] = np.nan
+        case _:
+            raise ValueError(how)
+    save_file(made, path, metadata={"format": "pt"})
+
+
+def write_all(directory: Path) -> None:
+    """The three checkpoints."""
+    write(directory / "a", 1)
+    write(directory / "b", 2)
+    write(directory / "scripted", 3, scripted=True)
+
+
+if __name__ == "__main__":
+    write_all(Path(sys.argv[1]))

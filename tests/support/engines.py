@@ -1,0 +1,65 @@
+"""Engines for tests: the embedded one as a process of its own, or whichever an environment variable points at."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+URL_VARIABLE = "EVOLVED_TEST_ENGINE"
+"""Base URL of an engine that serves `a` of `CHECKPOINTS_VARIABLE` under the name `tiny`, with its admin endpoints on."""
+CHECKPOINTS_VARIABLE = "EVOLVED_TEST_CHECKPOINTS"
+"""Directory that `python -m tests.support.checkpoints` wrote, readable by that engine under the same path."""
+
+
+def free_port() -> int:
+    """A port on loopback that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+@contextlib.contextmanager
+def embedded_engine(model: Path, *arguments: str, name: str = "tiny", log: Path | None = None) -> Iterator[str]:
+    """An embedded engine that serves `model`; gives its URL."""
+    port = free_port()
+    command = [
+        sys.executable, "-m", "adapters.engines.embedded", "--model", str(model), "--port", str(port),
+        "--served-model-name", name, *arguments,
+    ]  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        out = stack.enter_context(log.open("wb")) if log else subprocess.DEVNULL
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait(url, process)
+            yield url
+        finally:
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait(url: str, process: subprocess.Popen[bytes], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise RuntimeError(f"the engine ended with status {process.returncode}")
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"{url}/health", timeout=1.0).status_code == 200:
+                return
+        time.sleep(0.05)
+    raise RuntimeError(f"the engine was not ready after {seconds} s")
+
+
+def outside() -> tuple[str, Path] | None:
+    """URL and checkpoints of an engine that somebody else runs for the tests."""
+    url, checkpoints = os.environ.get(URL_VARIABLE), os.environ.get(CHECKPOINTS_VARIABLE)
+    return (url, Path(checkpoints)) if url and checkpoints else None

@@ -1,0 +1,194 @@
+"""What makes a batch, and why the rest does not."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.messages import Attributed
+from actors.selection import CuratorSettings, Pool, Selected
+from tests.support.credited import attributed, group
+
+MIXED = [0.0, 1.0, 1.0, 0.0]
+
+
+def pool(*items: Attributed, newest: int = 0, now: float = 0.0, **settings) -> Pool:
+    rules = {"groups_per_batch": 2, "group_size": 4, "min_group": 3, "holdout_share": 0.0, **settings}
+    made = Pool(CuratorSettings(**rules))
+    made.newest = newest
+    for item in items:
+        made.add(item, now)
+    return made
+
+
+def traffic(*items: Attributed, **settings) -> Pool:
+    return pool(*items, groups_per_batch=0, **{"production_per_batch": 4, **settings})
+
+
+def ids(selected: Selected | None) -> list[str]:
+    assert selected is not None
+    return [item.attributed.id for item in selected.items]
+
+
+def test_a_batch_waits_for_its_complete_groups() -> None:
+    made = pool(*group("a", MIXED), *group("b", MIXED)[:3])
+    assert made.select(1.0) is None
+    made.add(group("b", MIXED)[3], 1.0)
+    selected = made.select(1.0)
+    assert ids(selected) == [f"{name}-{number}" for name in "ab" for number in range(4)]
+    assert (selected.groups, selected.production, made.waiting) == (2, 0, 0)
+
+
+def test_members_that_come_twice_count_once() -> None:
+    made = pool(*group("a", MIXED)[:3], *group("a", MIXED)[:3], groups_per_batch=1)
+    assert made.select(1.0) is None
+
+
+def test_groups_with_equal_outcomes_count_towards_the_number_and_stay_out() -> None:
+    made = pool(*group("a", MIXED), *group("b", [1.0] * 4))
+    selected = made.select(1.0)
+    assert ids(selected) == ["a-0", "a-1", "a-2", "a-3"]
+    assert selected.groups == 1
+    assert (made.counts["equal_groups"], made.counts["equal outcomes"]) == (1, 4)
+    assert {drop.id for drop in made.take_drops()} == {"b-0", "b-1", "b-2", "b-3"}
+
+
+def test_nothing_is_ordered_if_all_groups_are_equal() -> None:
+    made = pool(*group("a", [0.0] * 4), *group("b", [1.0] * 4))
+    assert made.select(1.0) is None
+    assert made.waiting == 0
+
+
+def test_a_group_that_stays_incomplete_is_used_if_it_is_large_enough() -> None:
+    made = pool(*group("a", MIXED[:3]), *group("b", MIXED[:2]), groups_per_batch=1, group_seconds=60.0)
+    assert made.select(59.0) is None
+    assert ids(made.select(60.0)) == ["a-0", "a-1", "a-2"]
+    assert made.counts["group too small"] == 2
+
+
+def test_stragglers_of_a_used_group_are_dropped() -> None:
+    made = pool(*group("a", MIXED), groups_per_batch=1)
+    made.select(1.0)
+    made.add(attributed("a-9", source="sandbox", group="a"), 2.0)
+    assert made.counts["group closed"] == 1
+
+
+def test_an_unusable_attempt_counts_as_arrived() -> None:
+    members = group("a", [0.0, 1.0, 1.0]) + [attributed("a-3", source="sandbox", group="a", trainable=False)]
+    assert ids(pool(*members, groups_per_batch=1).select(1.0)) == ["a-0", "a-1", "a-2"]
+
+
+def test_guided_attempts_must_be_fresher_than_others() -> None:
+    plain = group("a", MIXED)[:3]
+    guided = [attributed("a-3", source="sandbox", group="a", experience_ids=("e",))]
+    made = pool(*plain, *guided, groups_per_batch=1)
+    made.newest = 2
+    assert ids(made.select(1.0)) == ["a-0", "a-1", "a-2"]
+    assert made.counts["stale"] == 1
+
+
+def test_the_freshest_groups_go_first() -> None:
+    made = pool(*group("old", MIXED), *group("new", MIXED, min_version=2), newest=2, groups_per_batch=1)
+    assert ids(made.select(1.0))[0] == "new-0"
+
+
+def test_what_is_too_old_is_dropped_wherever_it_waits() -> None:
+    made = pool(*group("a", MIXED), attributed("p"), groups_per_batch=1)
+    made.newest = 5
+    assert made.select(1.0) is None
+    assert (made.counts["stale"], made.waiting) == (5, 0)
+
+
+def test_production_joins_groups_up_to_its_share() -> None:
+    items = [attributed(f"p{number}", ended=float(number)) for number in range(9)]
+    made = pool(*group("a", MIXED), *group("b", MIXED), *items, production_share=0.2)
+    selected = made.select(1.0)
+    assert ids(selected)[8:] == ["p8", "p7"]
+    assert selected.production == 2
+    assert made.waiting == 7
+
+
+def test_without_a_sandbox_production_makes_the_batch() -> None:
+    made = traffic(*(attributed(f"p{number}") for number in range(3)))
+    assert made.select(1.0) is None
+    made.add(attributed("p3", min_version=0), 1.0)
+    selected = made.select(1.0)
+    assert (len(selected.items), selected.groups, selected.production) == (4, 0, 4)
+
+
+def test_one_tenant_alone_may_fill_a_batch_but_not_crowd_others_out() -> None:
+    assert len(ids(traffic(*(attributed(f"p{n}") for n in range(4))).select(1.0))) == 4
+    loud = [attributed(f"p{n}", ended=50.0 + n) for n in range(6)]
+    quiet = [attributed(f"q{n}", tenant="quiet") for n in range(2)]
+    assert ids(traffic(*loud, *quiet).select(1.0)) == ["p5", "p4", "q0", "q1"]
+
+
+def test_a_tenant_that_is_alone_with_its_backlog_is_not_held_up_by_others() -> None:
+    loud = [attributed(f"p{n}") for n in range(8)]
+    selected = traffic(*loud, attributed("q", tenant="quiet")).select(1.0)
+    assert len(ids(selected)) == 3
+
+
+def test_what_production_cannot_be_trained_on_has_a_reason() -> None:
+    made = traffic(
+        attributed("a", outcome=None),
+        attributed("b", trainable=False, why_not="temperature"),
+        attributed("c", min_version=-1),
+        attributed("d", source="probe"),
+        attributed("e", source="sandbox"),
+    )
+    reasons = {drop.id: drop.reason for drop in made.take_drops()}
+    assert reasons == {"a": "no outcome", "b": "untrainable", "c": "unknown version", "d": "probe", "e": "no group"}
+    assert made.waiting == 0
+
+
+def test_a_share_of_production_is_kept_for_the_gate() -> None:
+    made = traffic(*(attributed(f"p{number}") for number in range(400)), holdout_share=0.125)
+    assert 20 < made.counts["held out"] < 90
+    assert made.waiting == 400 - made.counts["held out"]
+
+
+def test_the_pool_is_bounded() -> None:
+    made = traffic(*(attributed(f"p{number}") for number in range(6)), production_per_batch=9, pool_production=4)
+    assert (made.waiting, made.counts["pool full"]) == (4, 2)
+    made = pool(*(item for name in "abc" for item in group(name, MIXED)), groups_per_batch=9, pool_groups=2)
+    assert (made.waiting, made.counts["pool full"]) == (8, 4)
+
+
+runs = st.builds(
+    attributed,
+    st.text("abcdefgh0123", min_size=1, max_size=4),
+    source=st.sampled_from(["production", "sandbox", "probe"]),
+    group=st.sampled_from(["", "g1", "g2"]),
+    tenant=st.sampled_from(["one", "two"]),
+    outcome=st.sampled_from([None, 0.0, 1.0]),
+    trainable=st.booleans(),
+    min_version=st.integers(-1, 6),
+    experience_ids=st.sampled_from([(), ("e",)]),
+)
+
+
+@given(
+    items=st.lists(runs, max_size=40, unique_by=lambda item: item.id), by_groups=st.booleans(), newest=st.integers(0, 6)
+)
+def test_every_trajectory_is_used_dropped_or_waiting_and_only_once(items, by_groups: bool, newest: int) -> None:
+    made = pool(*items, newest=newest, groups_per_batch=1 if by_groups else 0, production_per_batch=2)
+    used: list[str] = []
+    for now in (1.0, 2.0, 1000.0):
+        if selected := made.select(now):
+            used += ids(selected)
+            assert all(newest - item.attributed.trajectory.min_version <= 4 for item in selected.items)
+    dropped = [drop.id for drop in made.take_drops()]
+    assert len(set(used)) == len(used)
+    assert len(set(dropped)) == len(dropped)
+    assert not set(used) & set(dropped)
+    assert len(used) + len(dropped) + made.waiting == len(items)
+
+
+def test_settings_refuse_what_they_do_not_know() -> None:
+    with_typo = msgspec.json.encode({"group_sise": 4})
+    try:
+        msgspec.json.decode(with_typo, type=CuratorSettings)
+    except msgspec.ValidationError as error:
+        assert "group_sise" in str(error)
+    else:
+        raise AssertionError("accepted")

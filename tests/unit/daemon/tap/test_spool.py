@@ -1,0 +1,274 @@
+"""The spool gives back what was offered, in order, whatever happened to its tail, and never gets in the way."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daemon.tap.segments import Position, frame, read_cursor, segment_numbers, segment_path
+from daemon.tap.spool import SpoolLimits, SpoolWriter
+from daemon.tap.spool_reader import SpoolReader
+
+QUICK = {"tick_seconds": 0.001, "sync_seconds": 0.001, "retry_seconds": 0.01}
+
+
+def key(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+def write(directory: Path, *payloads: bytes, **limits: object) -> SpoolWriter:
+    """A writer that has written `payloads` and is closed."""
+    writer = SpoolWriter(directory, SpoolLimits(**{**QUICK, **limits}))
+    for number, payload in enumerate(payloads):
+        assert writer.offer(key(number), payload)
+    writer.start()
+    writer.close()
+    return writer
+
+
+def until(condition, seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "not in time"
+        time.sleep(0.002)
+
+
+def payloads(reader: SpoolReader, limit: int = 1000) -> list[bytes]:
+    return [record.payload for record in reader.read(limit)]
+
+
+def test_records_come_back_in_order(tmp_path: Path) -> None:
+    write(tmp_path / "spool", b"one", b"two", b"three")
+    records = SpoolReader(tmp_path / "spool").read()
+    assert [(record.id, record.payload) for record in records] == [
+        (key(0), b"one"),
+        (key(1), b"two"),
+        (key(2), b"three"),
+    ]
+
+
+def test_a_reader_goes_on_where_it_committed(tmp_path: Path) -> None:
+    write(tmp_path, b"one", b"two", b"three")
+    first = SpoolReader(tmp_path)
+    first.commit(first.read(limit=2)[-1].after)
+    assert payloads(SpoolReader(tmp_path)) == [b"three"]
+
+
+def test_what_was_read_and_not_committed_comes_again(tmp_path: Path) -> None:
+    write(tmp_path, b"one", b"two")
+    assert payloads(SpoolReader(tmp_path)) == payloads(SpoolReader(tmp_path)) == [b"one", b"two"]
+
+
+def test_a_reader_sees_what_is_written_later(tmp_path: Path) -> None:
+    reader = SpoolReader(tmp_path)
+    assert not reader.ready()
+    assert reader.read() == []
+    write(tmp_path, b"one")
+    assert reader.ready()
+    assert payloads(reader) == [b"one"]
+    write(tmp_path, b"two")
+    assert reader.ready()
+    assert payloads(reader) == [b"two"]
+    assert not reader.ready()
+
+
+def test_segments_roll_at_their_size(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, SpoolLimits(**QUICK, segment_bytes=100))
+    writer.start()
+    for number in range(6):
+        writer.offer(key(number), b"x" * 80)
+        until(lambda n=number: writer.written == n + 1)
+    writer.close()
+    assert len(segment_numbers(tmp_path)) > 1
+    assert len(payloads(SpoolReader(tmp_path))) == 6
+
+
+def test_a_new_writer_never_appends_to_an_old_segment(tmp_path: Path) -> None:
+    write(tmp_path, b"one")
+    write(tmp_path, b"two")
+    assert segment_numbers(tmp_path) == [0, 1]
+
+
+def test_segment_numbers_go_on_behind_the_cursor_when_segments_were_removed(tmp_path: Path) -> None:
+    tmp_path.joinpath("cursor").write_text('{"segment": 7, "offset": 99}')
+    write(tmp_path, b"one")
+    assert payloads(SpoolReader(tmp_path)) == [b"one"]
+
+
+def test_an_unreadable_cursor_means_reading_from_the_beginning(tmp_path: Path) -> None:
+    write(tmp_path, b"one")
+    tmp_path.joinpath("cursor").write_bytes(b"\x00\x00")
+    assert read_cursor(tmp_path) == Position()
+    assert payloads(SpoolReader(tmp_path)) == [b"one"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    records=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=8),
+    cut=st.integers(min_value=0, max_value=200),
+    junk=st.one_of(st.just(b""), st.just(b"\0" * 64), st.binary(max_size=64)),
+)
+def test_a_torn_tail_costs_only_the_records_in_it(
+    tmp_path_factory, records: list[bytes], cut: int, junk: bytes
+) -> None:
+    directory = tmp_path_factory.mktemp("spool")
+    path = segment_path(directory, 0)
+    data = b"".join(frame(key(number), record) for number, record in enumerate(records))
+    kept = max(0, len(data) - cut)
+    path.write_bytes(data[:kept] + junk)
+    whole, end = [], 0
+    for number, record in enumerate(records):
+        end += len(frame(key(number), record))
+        if end <= kept:
+            whole.append(record)
+    reader = SpoolReader(directory)
+    assert payloads(reader)[: len(whole)] == whole
+    write(directory, b"after the crash")
+    assert payloads(reader)[-1:] == [b"after the crash"]
+
+
+def test_a_flipped_bit_costs_one_record(tmp_path: Path) -> None:
+    write(tmp_path, b"one", b"two", b"three")
+    path = segment_path(tmp_path, 0)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"two")] ^= 1
+    path.write_bytes(data)
+    reader = SpoolReader(tmp_path)
+    assert payloads(reader) == [b"one", b"three"]
+    assert reader.torn == 1
+
+
+def test_a_torn_tail_does_not_keep_the_reader_busy(tmp_path: Path) -> None:
+    write(tmp_path, b"one")
+    with segment_path(tmp_path, 0).open("ab") as file:
+        file.write(b"\x05\x00\x00")
+    reader = SpoolReader(tmp_path)
+    assert payloads(reader) == [b"one"]
+    assert payloads(reader) == []
+    assert not reader.ready()
+
+
+def test_memory_is_bounded_and_what_is_shed_is_counted(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, SpoolLimits(**QUICK, memory_bytes=100))
+    assert writer.offer(key(0), b"x" * 60)
+    assert not writer.offer(key(1), b"x" * 60)
+    assert (writer.waiting, writer.waiting_bytes, writer.shed) == (1, 84, 1)
+
+
+def test_the_disk_quota_sheds_and_lets_in_again_once_there_is_room(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, SpoolLimits(**QUICK, disk_bytes=1000, segment_bytes=100))
+    writer.start()
+    for number in range(30):
+        writer.offer(key(number), b"x" * 80)
+        time.sleep(0.002)
+    until(lambda: not writer.taking)
+    assert writer.written < 30
+    assert writer.shed == 30 - writer.written
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.seg")) <= 1000
+    for path in tmp_path.glob("*.seg"):
+        path.unlink()
+    until(lambda: writer.taking)
+    assert writer.offer(key(99), b"again")
+    writer.close()
+    assert payloads(SpoolReader(tmp_path))[-1] == b"again"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_cannot_be_written_is_retried(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    writer = SpoolWriter(tmp_path / "spool", SpoolLimits(**QUICK))
+    writer.start()
+    assert writer.offer(key(0), b"one")
+    until(lambda: not writer.healthy)
+    tmp_path.chmod(0o700)
+    until(lambda: writer.written == 1)
+    writer.close()
+
+
+def test_a_broken_spool_keeps_records_in_memory_until_it_works_again(tmp_path: Path) -> None:
+    place = tmp_path / "spool"
+    place.write_text("a file where the directory should be")
+    writer = SpoolWriter(place, SpoolLimits(**QUICK))
+    writer.start()
+    assert writer.offer(key(0), b"one")
+    until(lambda: not writer.taking)
+    assert writer.offer(key(1), b"two"), "memory still takes it"
+    place.unlink()
+    until(lambda: writer.written == 2 and writer.taking)
+    writer.close()
+    assert payloads(SpoolReader(place)) == [b"one", b"two"]
+
+
+def test_what_cannot_be_written_at_the_end_is_counted(tmp_path: Path) -> None:
+    place = tmp_path / "spool"
+    place.write_text("a file where the directory should be")
+    writer = SpoolWriter(place, SpoolLimits(**QUICK))
+    writer.offer(key(0), b"one")
+    writer.start()
+    writer.close()
+    assert writer.shed == 1
+
+
+def test_a_directory_that_was_removed_under_the_writer_is_made_again(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path / "spool", SpoolLimits(**QUICK))
+    writer.start()
+    writer.offer(key(0), b"one")
+    until(lambda: writer.written == 1)
+    shutil.rmtree(tmp_path / "spool")
+    writer.offer(key(1), b"two")
+    writer.close()
+    assert payloads(SpoolReader(tmp_path / "spool")) == [b"two"]
+
+
+def test_a_second_writer_waits_for_the_first(tmp_path: Path) -> None:
+    first = SpoolWriter(tmp_path, SpoolLimits(**QUICK))
+    first.start()
+    first.offer(key(0), b"one")
+    until(lambda: first.written == 1)
+    second = SpoolWriter(tmp_path, SpoolLimits(**QUICK))
+    second.start()
+    second.offer(key(1), b"two")
+    until(lambda: not second.healthy)
+    assert segment_numbers(tmp_path) == [0]
+    first.close()
+    until(lambda: second.written == 1)
+    second.close()
+    assert payloads(SpoolReader(tmp_path)) == [b"one", b"two"]
+
+
+def test_published_segments_are_kept_for_a_while_and_then_removed(tmp_path: Path) -> None:
+    for text in (b"one", b"two", b"three"):
+        write(tmp_path, text)
+    now = time.time()
+    reader = SpoolReader(tmp_path, keep_seconds=300, clock=lambda: now)
+    reader.commit(reader.read()[-1].after)
+    assert reader.sweep() == 0
+    later = SpoolReader(tmp_path, keep_seconds=300, clock=lambda: now + 301)
+    assert later.sweep() == 2
+    assert segment_numbers(tmp_path) == [2]
+
+
+def test_nothing_unpublished_is_ever_removed(tmp_path: Path) -> None:
+    write(tmp_path, b"one")
+    write(tmp_path, b"two")
+    reader = SpoolReader(tmp_path, keep_seconds=0, clock=lambda: time.time() + 1000)
+    reader.read()
+    assert reader.sweep() == 0
+
+
+def test_the_spool_is_for_its_owner_alone(tmp_path: Path) -> None:
+    write(tmp_path / "spool", b"one")
+    assert (tmp_path / "spool").stat().st_mode & 0o077 == 0
+    assert segment_path(tmp_path / "spool", 0).stat().st_mode & 0o077 == 0
+
+
+def test_lag_counts_what_is_not_read(tmp_path: Path) -> None:
+    write(tmp_path, b"one", b"two")
+    reader = SpoolReader(tmp_path)
+    assert reader.lag_bytes() == 2 * 27
+    reader.read(limit=1)
+    assert reader.lag_bytes() == 27

@@ -1,0 +1,184 @@
+"""Packing, stripping, staleness, what is left out, and the file."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.messages import pack_array
+from learner.batch import BuildSettings, TrajectoryBatch, build, strip
+from learner.credit import CreditSettings, assign
+from learner.errors import BatchFileInvalid
+from tests.unit.learner.maker import VOCABULARY, item, row
+
+LIMITS = BuildSettings(
+    vocabulary=VOCABULARY,
+    max_tokens=64,
+    chain=(0, 1, 2, 3),
+    newest=3,
+    max_staleness=2,
+    max_staleness_guided=1,
+    clip_low=0.2,
+    clip_high=0.28,
+    clip_boosted=0.6,
+)
+GOOD = row([5, 6, 7, 8], [-1, -1, 0, 0], version=3)
+
+
+def built(*items, limits=LIMITS):
+    credits = assign(items, CreditSettings(alpha=0.0), {})
+    return build(items, credits, limits, order="o")
+
+
+def pair(first, **kwargs):
+    """A successful trajectory with `first` as its row and a failed one, both of a group: advantages +1 and -1."""
+    return [item(1.0, "++", id="a", group="g", rows=[first], **kwargs), item(0.0, id="b", group="g", rows=[GOOD])]
+
+
+def test_rows_are_packed_with_their_steps_advantages():
+    batch = built(*pair(row([5, 6, 7, 8, 9], [-1, 0, -1, 1, 1], version=2))).batch
+    assert batch is not None
+    assert batch.ids.tolist() == [5, 6, 7, 8, 9, 5, 6, 7, 8]
+    assert batch.lengths.tolist() == [5, 4]
+    assert batch.mask.tolist() == [0, 1, 0, 1, 1, 0, 0, 1, 1]
+    assert batch.advantages.tolist() == [0, 1, 0, 1, 1, 0, 0, -1, -1]
+    assert batch.behaviour.tolist() == [0, -1, 0, -1, -1, 0, 0, -1, -1]
+    assert batch.trajectories == ("a", "b")
+    assert batch.trajectory.tolist() == [0, 1]
+    assert (batch.base_version, batch.order, batch.rows, batch.tokens) == (3, "o", 2, 5)
+    batch.check()
+
+
+def test_a_trajectory_may_have_several_rows():
+    two = item(
+        1.0, "++", id="a", group="g", rows=[row([5, 6], [-1, 0], version=3), row([5, 6, 7], [-1, -1, 1], version=3)]
+    )
+    batch = built(two, item(0.0, id="b", group="g", rows=[GOOD])).batch
+    assert batch.trajectory.tolist() == [0, 0, 1]
+
+
+def test_experience_is_cut_out_of_every_column():
+    guided = row([5, 9, 9, 6, 7, 8], [-1, -1, -1, -1, 0, 1], version=3, hint=(1, 3))
+    batch = built(*pair(guided, experience=["lesson"])).batch
+    assert batch.ids.tolist()[:4] == [5, 6, 7, 8]
+    assert batch.steps.tolist()[:4] == [-1, -1, 0, 1]
+    assert batch.mask.tolist()[:4] == [0, 0, 1, 1]
+    assert batch.guided.tolist() == [1, 0]
+
+
+def test_only_guided_tokens_with_positive_advantage_are_boosted():
+    guided = row([5, 9, 6, 7], [-1, -1, -1, 0], version=3, hint=(1, 2))
+    items = [
+        item(1.0, id="a", group="g", rows=[guided], experience=["x"]),
+        item(0.0, id="b", group="g", rows=[guided], experience=["x"]),
+        item(1.0, id="c", group="g", rows=[GOOD]),
+        item(0.0, id="d", group="g", rows=[GOOD]),
+    ]
+    batch = built(*items).batch
+    assert batch.clip_high[batch.mask > 0].tolist() == pytest.approx([0.6, 0.28, 0.28, 0.28, 0.28, 0.28])
+    assert np.all(batch.clip_low == np.float32(0.2))
+
+
+@given(ids=st.lists(st.integers(0, 9), min_size=2, max_size=30), cut=st.data())
+def test_what_was_put_in_is_what_is_cut_out(ids, cut):
+    start = cut.draw(st.integers(0, len(ids)))
+    hint = cut.draw(st.lists(st.integers(0, 9), max_size=8))
+    guided = np.array([*ids[:start], *hint, *ids[start:]])
+    assert strip(guided, (start, start + len(hint))).tolist() == ids
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (msgspec.structs.replace(GOOD, step=pack_array([0], "<i2")), "ragged"),
+        (msgspec.structs.replace(GOOD, ids=b"abc"), "ragged"),
+        (row([5], [0], version=3), "empty"),
+        (row([], []), "empty"),
+        (row([5, 6], [-1, -1]), "all_masked"),
+        (row([5, 6], [0, -1], version=3), "all_masked"),  # the first token has no context
+        (row([5, VOCABULARY], [-1, 0], version=3), "vocabulary"),
+        (row([5, -1], [-1, 0], version=3), "vocabulary"),
+        (row([5, 6], [-1, 0], logprobs=[0, np.nan], version=3), "bad_logprobs"),
+        (row([5, 6], [-1, 0], logprobs=[0, -np.inf], version=3), "bad_logprobs"),
+        (row([5, 6], [-1, 0], logprobs=[0, 0.5], version=3), "bad_logprobs"),
+        (row([5, 6], [-1, 2], version=3), "step_outside"),
+        (row([5, 6], [-1, 0], version=4), "future_version"),
+        (row([5, 6], [-1, 0], version=-1), "unknown_version"),
+        (row([5, 6], [-1, 0], version=0), "stale"),
+        (row([5, 6], [-1, 0], version=3, temperature=0.0), "temperature"),
+        (row([5] * 65, [-1] * 64 + [0], version=3), "too_long"),
+        (row([5, 6], [-1, 0], version=3, hint=(1, 9)), "hint_span"),
+        (row([5, 6, 7], [-1, 0, 0], version=3, hint=(1, 2)), "hint_span"),  # would cut what was sampled
+    ],
+)
+def test_a_row_that_cannot_be_trained_on_is_dropped_and_counted(bad, reason):
+    result = built(*pair(bad))
+    assert result.dropped == {reason: 1}
+    assert result.batch.trajectories == ("b",)
+
+
+def test_a_guided_trajectory_whose_span_is_unknown_is_dropped():
+    assert built(*pair(GOOD, experience=["lesson"])).dropped == {"hint_span": 1}
+
+
+def test_nothing_left_is_no_batch():
+    result = built(item(1.0, id="a", group="g"), item(0.0, id="b", group="g"))
+    assert result.batch is None
+    assert result.dropped == {"empty": 2}
+
+
+def test_stale_tokens_are_masked_one_by_one():
+    mixed = row([5, 6, 7], [-1, 0, 1], versions=[-1, 0, 3])
+    result = built(*pair(mixed))
+    assert result.batch.mask.tolist()[:3] == [0, 0, 1]
+    assert result.statistics["stale_tokens"] == 1
+
+
+def test_guided_rows_must_be_fresher():
+    guided = row([5, 9, 6], [-1, -1, 0], version=1, hint=(1, 2))
+    assert built(*pair(guided, experience=["lesson"])).dropped == {"stale": 1}
+
+
+def test_staleness_is_counted_along_the_line_that_led_here():
+    # 1 -> 2 -> 3 were rolled back: 4 came from 0, which is one update away; 3 is no ancestor
+    limits = msgspec.structs.replace(LIMITS, chain=(0, 4), newest=4)
+    kept, left = row([5, 6], [-1, 0], version=0), row([5, 6], [-1, 0], version=3)
+    items = [item(1.0, id="a", group="g", rows=[kept]), item(0.0, id="b", group="g", rows=[left])]
+    result = built(*items, limits=limits)
+    assert result.batch.trajectories == ("a",)
+    assert result.dropped == {"stale": 1}
+
+
+def test_a_file_comes_back_as_it_went(tmp_path):
+    batch = built(*pair(GOOD)).batch
+    batch.save(tmp_path / "b.safetensors")
+    again = TrajectoryBatch.load(tmp_path / "b.safetensors")
+    for field in batch.__struct_fields__:
+        assert np.array_equal(getattr(again, field), getattr(batch, field)), field
+    assert [path.name for path in tmp_path.iterdir()] == ["b.safetensors"]
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    path = tmp_path / "b.safetensors"
+    built(*pair(GOOD)).batch.save(path)
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(BatchFileInvalid):
+        TrajectoryBatch.load(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "named"),
+    [
+        ("advantages", np.array([0, 0, np.nan, 1, 0, 0, 1, 1], np.float32), "advantages"),
+        ("ids", np.array([1, 2, 3], np.int32), "ids"),
+        ("temperature", np.array([1, 0], np.float32), "temperature"),
+        ("mask", np.ones(8, np.uint8), "mask"),
+        ("lengths", np.array([7, 1], np.int64), "lengths"),
+    ],
+)
+def test_a_file_that_contradicts_itself_is_refused(tmp_path, field, value, named):
+    batch = msgspec.structs.replace(built(*pair(GOOD)).batch, **{field: value})
+    batch.save(tmp_path / "b.safetensors")
+    with pytest.raises(BatchFileInvalid, match=named):
+        TrajectoryBatch.load(tmp_path / "b.safetensors")

@@ -1,0 +1,236 @@
+"""Versions and the learner's memory: whole or absent, paired, resumed after a kill between any two steps."""
+
+import json
+import os
+import shutil
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from learner.checkpoints import Checkpoints
+from learner.credit import Running
+from learner.errors import CheckpointInvalid, StateEmpty
+from learner.versions import Versions, signature
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nobody catches it."""
+
+
+def weights(value):
+    def write(directory: Path) -> None:
+        save_file({"w": np.full((2, 3), value, np.float32)}, directory / "model.safetensors")
+
+    return write
+
+
+def optimizer(value):
+    def write(directory: Path) -> None:
+        save_file({"m": np.full(4, value, np.float32)}, directory / "optimizer.safetensors")
+
+    return write
+
+
+@pytest.fixture
+def base(tmp_path):
+    """A warm start's directory."""
+    directory = tmp_path / "warm"
+    directory.mkdir()
+    weights(0.0)(directory)
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (directory / name).write_text(json.dumps({"name": name}))
+    (directory / "notes.txt").write_text("stays behind")
+    return directory
+
+
+@pytest.fixture
+def state(tmp_path):
+    return tmp_path / "state"
+
+
+def opened(state, base=None, **kwargs):
+    checkpoints = Checkpoints(state, **kwargs)
+    checkpoints.open(base, now=1.0)
+    return checkpoints
+
+
+def step(checkpoints, value, record=None):
+    return checkpoints.commit(
+        record or f"order{value}",
+        save=weights(value),
+        save_state=optimizer(value),
+        running={"c": Running(value / 10, 0.5)},
+        metrics={"loss": 0.5},
+        now=2.0,
+    )
+
+
+def test_a_warm_start_becomes_version_0(state, base):
+    checkpoints = opened(state, base)
+    directory = state / "versions" / "v000000"
+    assert {path.name for path in directory.iterdir()} == {
+        "config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
+    manifest = json.loads((directory / "manifest.json").read_text())
+    assert (manifest["version"], manifest["parent"]) == (0, -1)
+    assert manifest["tensors"] == {"w": ["F32", [2, 3]]}
+    assert checkpoints.cursor.chain == (0,)
+    assert checkpoints.memory is None
+
+
+def test_nothing_to_begin_with_is_said(state):
+    with pytest.raises(StateEmpty):
+        opened(state)
+
+
+def test_a_warm_start_without_weights_is_refused(state, base):
+    (base / "model.safetensors").unlink()
+    with pytest.raises(CheckpointInvalid, match=r"model\.safetensors"):
+        opened(state, base)
+
+
+def test_a_sharded_warm_start_keeps_its_shards(state, base):
+    (base / "model.safetensors").rename(base / "model-00001-of-00002.safetensors")
+    save_file({"v": np.zeros(2, np.float32)}, base / "model-00002-of-00002.safetensors")
+    (base / "model.safetensors.index.json").write_text("{}")
+    manifest = opened(state, base).versions.read(0, verify=True)
+    assert set(manifest.tensors) == {"v", "w"}
+
+
+def test_a_commit_announces_what_is_on_disk(state, base):
+    checkpoints = opened(state, base)
+    candidate = step(checkpoints, 1, "order")
+    directory = state / "versions" / "v000001"
+    assert (candidate.version, candidate.parent, candidate.batch_ids) == (1, 0, ("order",))
+    assert Path(candidate.path) == directory
+    assert candidate.manifest == sha256((directory / "manifest.json").read_bytes()).hexdigest()
+    for entry in candidate.files:
+        assert sha256((directory / entry.name).read_bytes()).hexdigest() == entry.sha256
+    assert {"model.safetensors", "config.json", "tokenizer.json"} <= {entry.name for entry in candidate.files}
+    assert checkpoints.versions.candidate(1) == candidate
+
+
+def test_another_process_resumes_where_this_one_stopped(state, base):
+    first = opened(state, base)
+    step(first, 1)
+    step(first, 2)
+    first.done("skipped one", {"c": Running(0.9, 0.9)})
+    again = opened(state)
+    assert again.cursor == first.cursor
+    assert again.cursor.finished("order1") == 1
+    assert again.cursor.finished("skipped one") == 2
+    assert again.cursor.finished("unheard of") is None
+    assert again.cursor.running == {"c": Running(0.9, 0.9)}
+    assert again.memory == state / "learner" / "v000002"
+    assert again.cursor.updates == 2
+
+
+@pytest.mark.parametrize("call", ["rename", "replace", "fsync", "rmtree", "copyfile"])
+@pytest.mark.parametrize("at", [0, 1, 2, 3, 4, 6, 9])
+def test_a_kill_between_any_two_steps_leaves_the_old_or_the_new(state, base, monkeypatch, call, at):
+    checkpoints = opened(state, base, keep=2)
+    for value in (1, 2, 3):
+        step(checkpoints, value)
+    calls = 0
+    original = {"rename": Path.rename, "replace": os.replace, "fsync": os.fsync, "rmtree": shutil.rmtree,
+                "copyfile": shutil.copyfile}[call]  # fmt: skip
+
+    def killed(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls > at:
+            raise Killed
+        return original(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path if call == "rename" else shutil if call in ("rmtree", "copyfile") else os, call, killed)
+        try:
+            step(checkpoints, 4)
+            checkpoints.done("empty", {})
+        except Killed:
+            pass
+    again = opened(state, keep=2)
+    version = again.cursor.version
+    assert version in (3, 4)
+    assert (again.cursor.finished("order4") is not None) == (version == 4)
+    again.versions.read(version, verify=True)
+    assert not [path for path in (state / "versions").iterdir() if path.name.startswith(".")]
+    # The order comes again, and the world is as if nothing had happened.
+    if version == 3:
+        assert step(again, 4).version == 4
+    assert opened(state).cursor.chain == (0, 1, 2, 3, 4)
+
+
+def test_a_full_disk_leaves_the_old_version_and_no_debris(state, base):
+    checkpoints = opened(state, base)
+
+    def full(directory):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="space"):
+        checkpoints.commit("o", save=full, save_state=optimizer(1), running={}, metrics={}, now=0.0)
+    assert sorted(path.name for path in (state / "versions").iterdir()) == ["v000000"]
+    assert checkpoints.cursor.version == 0
+    assert step(checkpoints, 1).version == 1
+
+
+def test_a_damaged_newest_version_is_passed_over_and_its_number_not_used_again(state, base):
+    step(opened(state, base), 1)
+    (state / "versions" / "v000001" / "model.safetensors").write_bytes(b"half")
+    again = opened(state)
+    assert again.cursor.version == 0
+    assert step(again, 2).version == 2
+    assert again.cursor.chain == (0, 2)
+
+
+def test_a_damaged_optimizer_spoils_its_version(state, base):
+    step(opened(state, base), 1)
+    (state / "learner" / "v000001" / "optimizer.safetensors").write_bytes(b"half")
+    assert opened(state).cursor.version == 0
+
+
+def test_manifests_are_signed_and_checked(state, base):
+    key = b"k" * 32
+    step(opened(state, base, key=key), 1)
+    assert opened(state, key=key).cursor.version == 1
+    manifest = Versions(state / "versions", key=key).read(1)
+    assert manifest.signature == signature(manifest, key)
+    with pytest.raises(CheckpointInvalid, match="signature"):
+        opened(state, key=b"x" * 32)
+
+
+def test_old_versions_go_but_not_the_first_nor_pinned_ones(state, base):
+    checkpoints = opened(state, base, keep=2)
+    (state / "versions" / "pinned").write_text("v000002\n3\n")
+    for value in range(1, 7):
+        step(checkpoints, value)
+    assert checkpoints.versions.numbers() == [0, 2, 3, 5, 6]
+    assert sorted(path.name for path in (state / "learner").iterdir()) == ["v000005", "v000006"]
+
+
+def test_pins_that_cannot_be_read_protect_everything(state, base):
+    checkpoints = opened(state, base, keep=2)
+    (state / "versions" / "pinned").write_text("three?")
+    for value in range(1, 5):
+        step(checkpoints, value)
+    assert checkpoints.versions.numbers() == [0, 1, 2, 3, 4]
+
+
+def test_only_so_many_orders_are_remembered(state, base):
+    checkpoints = opened(state, base, remembered=3)
+    for n in range(5):
+        checkpoints.done(f"o{n}", {})
+    assert [record for record, _ in checkpoints.cursor.done] == ["o2", "o3", "o4"]
+
+
+def test_going_back_cuts_the_chain_and_counts_on(state, base):
+    checkpoints = opened(state, base)
+    for value in (1, 2, 3):
+        step(checkpoints, value)
+    candidate = checkpoints.commit("back", save=weights(1), save_state=None, running={}, metrics={}, now=3.0, parent=1)
+    assert (candidate.version, candidate.parent) == (4, 1)
+    assert checkpoints.cursor.chain == (0, 1, 4)
+    assert opened(state).memory is None

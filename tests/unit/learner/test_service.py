@@ -1,0 +1,248 @@
+"""The service on a stub bus: answers, redelivery, dead letters, outages. The trainer is a fake with one number as weight."""
+
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import anyio
+import msgspec
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+from safetensors.numpy import load_file, save_file
+from trio.testing import MockClock
+
+from actors.messages import BatchOrder, Directive, decode, encode_batch
+from actors.system.actor import DeadLetter
+from actors.system.bus import Outgoing, outgoing
+from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
+from actors.system.stub_bus import StubBus
+from learner.errors import StateEmpty
+from learner.service import run
+from learner.settings import LearnerSettings
+from learner.trainers import UpdateReport
+from tests.unit.learner.maker import VOCABULARY, item, row
+
+
+@pytest.fixture
+def anyio_backend():
+    # Jumps only when nothing happens for a while: the service's worker threads must not look like idleness.
+    return "trio", {"clock": MockClock(autojump_threshold=0.05)}
+
+
+class FakeTrainer:
+    """Adds the number of trained tokens to its weight."""
+
+    vocabulary, max_tokens = VOCABULARY, 64
+
+    def __init__(self, fail=0):
+        self.weight, self.fail = 0.0, fail
+
+    def log_probs(self, batch):
+        return np.zeros(batch.tokens, np.float32)
+
+    def update(self, batch, *, seed):
+        if self.fail:
+            self.fail -= 1
+            raise RuntimeError("out of memory")
+        self.weight += batch.tokens
+        return UpdateReport(steps=1, metrics={"steps": 1.0, "tokens": float(batch.tokens)})
+
+    def save(self, directory):
+        save_file({"w": np.array([self.weight])}, directory / "model.safetensors")
+
+    def save_state(self, directory):
+        save_file({"m": np.array([self.weight])}, directory / "optimizer.safetensors")
+
+    def restore(self, weights, state):
+        self.weight = float(load_file(weights / "model.safetensors")["w"][0])
+
+
+class Bench:
+    """A stub bus, a state directory, and what a test does with them."""
+
+    def __init__(self, directory: Path):
+        warm = directory / "warm"
+        warm.mkdir()
+        save_file({"w": np.array([0.0])}, warm / "model.safetensors")
+        self.directory, self.bus = directory, StubBus()
+        self.settings = LearnerSettings(warm_start=str(warm))
+        self.registry = CollectorRegistry()
+        self.trainer = FakeTrainer()
+
+    @asynccontextmanager
+    async def running(self):
+        self.registry = CollectorRegistry()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.serve)
+            yield
+            group.cancel_scope.cancel()
+
+    async def serve(self):
+        await run(
+            self.settings,
+            bus=self.bus,
+            clock=lambda: 7.0,
+            state=self.directory / "state",
+            registry=self.registry,
+            make_trainer=lambda weights, reference: self.trainer,
+        )
+
+    def order(self, id, version=0, **changes):
+        rows = [row([5, 6, 7], [-1, 0, 0], version=version)]
+        items = [item(float(i), id=f"{id}{i}", group=id, rows=rows) for i in range(2)]
+        data = encode_batch(items)
+        path = self.directory / id
+        path.write_bytes(data)
+        order = BatchOrder(id=id, path=str(path), sha256=sha256(data).hexdigest(), size=len(data), trajectories=())
+        return msgspec.structs.replace(order, **changes)
+
+    async def send(self, *messages):
+        subjects = {BatchOrder: WORK_TRAIN, Directive: POLICY_DIRECTIVE}
+        await self.bus.publish([outgoing(subjects[type(m)], m) for m in messages])
+
+    @property
+    def candidates(self):
+        return [decode(o.data) for o in self.bus.published if o.subject == POLICY_CANDIDATE]
+
+    async def until(self, n):
+        """Wait until `n` candidates are out and everything is acked."""
+        with anyio.fail_after(600):
+            while len(self.candidates) < n or (await self.bus.depth())["learner"].in_flight:
+                await anyio.sleep(0.5)
+        return self.candidates
+
+    def count(self, result):
+        return self.registry.get_sample_value("evolved_learner_orders_total", {"result": result}) or 0
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+@pytest.mark.anyio
+async def test_each_order_becomes_a_candidate(bench):
+    async with bench.running():
+        await bench.send(bench.order("a"), bench.order("b", version=0))
+        first, second = await bench.until(2)
+    assert [(c.version, c.parent, c.batch_ids) for c in (first, second)] == [(1, 0, ("a",)), (2, 1, ("b",))]
+    assert (await bench.bus.depth())["learner"].waiting == 0
+    assert bench.count("trained") == 2
+    assert bench.registry.get_sample_value("evolved_learner_version") == 2
+    assert bench.registry.get_sample_value("evolved_learner_tokens_total") == 8
+
+
+@pytest.mark.anyio
+async def test_an_order_that_was_not_acked_is_answered_again_and_not_trained_again(bench):
+    order = bench.order("a")
+    async with bench.running():
+        await bench.send(order)
+        await bench.until(1)
+    # Killed between publish and ack, and the broker has forgotten the candidate's id meanwhile.
+    await bench.bus.publish([Outgoing(WORK_TRAIN, "again", outgoing(WORK_TRAIN, order).data)])
+    await anyio.sleep(1000)
+    async with bench.running():
+        first, again = await bench.until(2)
+    assert first == again
+    assert bench.trainer.weight == 4
+    assert bench.count("repeated") == 1
+
+
+@pytest.mark.anyio
+async def test_a_broken_order_is_parked_and_the_next_one_trained(bench):
+    async with bench.running():
+        await bench.send(bench.order("bad", sha256="0" * 64), bench.order("good"))
+        failed, trained = await bench.until(2)
+    assert (failed.version, failed.batch_ids, failed.metrics) == (0, ("bad",), {"failed": 1.0})
+    assert trained.version == 1
+    (dead,) = [o for o in bench.bus.published if o.subject == "dead.learner"]
+    letter = msgspec.msgpack.decode(dead.data, type=DeadLetter)
+    assert letter.subject == WORK_TRAIN
+    assert decode(letter.data).id == "bad"
+    assert "digest" in letter.error
+    assert bench.count("dead") == 1
+
+
+@pytest.mark.anyio
+async def test_bytes_that_are_no_message_are_parked(bench):
+    async with bench.running():
+        await bench.bus.publish([Outgoing(WORK_TRAIN, "x", b"\xc1")])
+        await bench.send(bench.order("good"))
+        assert [c.version for c in await bench.until(1)] == [1]
+    assert bench.count("dead") == 1
+
+
+@pytest.mark.anyio
+async def test_a_missing_file_is_looked_for_again(bench):
+    order = bench.order("late")
+    path = Path(order.path)
+    content = path.read_bytes()
+    path.unlink()
+    async with bench.running():
+        await bench.send(order)
+        await anyio.sleep(1)
+        path.write_bytes(content)
+        assert (await bench.until(1))[0].version == 1
+    assert bench.registry.get_sample_value("evolved_learner_retries_total", {"cause": "file_missing"}) == 1
+
+
+@pytest.mark.anyio
+async def test_a_file_that_never_comes_is_given_up(bench):
+    async with bench.running():
+        await bench.send(bench.order("gone", path="/nowhere/gone"))
+        assert (await bench.until(1))[0].metrics == {"failed": 1.0}
+    assert bench.registry.get_sample_value("evolved_learner_retries_total", {"cause": "file_missing"}) == 2
+
+
+@pytest.mark.anyio
+async def test_a_trainer_that_fails_once_gets_another_chance(bench):
+    bench.trainer.fail = 1
+    async with bench.running():
+        await bench.send(bench.order("a"))
+        assert (await bench.until(1))[0].version == 1
+    assert bench.trainer.weight == 4
+
+
+@pytest.mark.anyio
+async def test_an_order_the_trainer_always_fails_on_is_parked(bench):
+    bench.trainer.fail = 3
+    async with bench.running():
+        await bench.send(bench.order("a"), bench.order("b"))
+        await bench.until(2)
+    assert sorted((c.batch_ids, c.metrics.get("failed", 0.0)) for c in bench.candidates) == [
+        (("a",), 1.0),
+        (("b",), 0.0),
+    ]
+    assert bench.count("dead") == 1
+
+
+@pytest.mark.anyio
+async def test_a_broker_that_goes_away_is_waited_for(bench):
+    async with bench.running():
+        await bench.send(bench.order("a"))
+        bench.bus.down = True
+        await anyio.sleep(100)
+        bench.bus.down = False
+        assert (await bench.until(1))[0].version == 1
+    assert bench.trainer.weight == 4
+
+
+@pytest.mark.anyio
+async def test_a_rollback_goes_out_as_a_candidate_with_the_old_weights(bench):
+    directive = Directive(id="d", kind="rollback", reason="", origin="", details={"version": "2", "to": "1"})
+    async with bench.running():
+        await bench.send(bench.order("a"), bench.order("b"))
+        await bench.until(2)
+        await bench.send(Directive(id="f", kind="freeze", reason="", origin=""), directive)
+        candidate = (await bench.until(3))[-1]
+    assert (candidate.version, candidate.parent) == (3, 1)
+    assert load_file(Path(candidate.path) / "model.safetensors")["w"] == 4
+    assert bench.count("rolled_back") == 1
+
+
+@pytest.mark.anyio
+async def test_without_a_warm_start_it_says_so(bench):
+    bench.settings = LearnerSettings()
+    with pytest.raises(StateEmpty):
+        await bench.serve()
