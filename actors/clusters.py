@@ -16,8 +16,8 @@ _MARKED = re.compile(r"\b(\w+):\S+")
 """`to:Oslo`, `order:A17`: the marker stays, its value goes."""
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|`[^`]*`|(?<!\w)'[^']*'(?!\w)")
 _IDENTIFIER = re.compile(r"\b\w*\d[\w.-]*")
-_CAPITALISED = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][\w'-]*")
-"""Names: words with a capital, but for the first of a sentence."""
+_CAPITALISED = re.compile(r"(?<![a-z]{3}[.!?]\s)(?<!^)\b[A-Z][\w'-]*\.?")
+"""Names and titles ("Mr."): words with a capital, but for the first of a sentence."""
 _BLANKS = re.compile(r"(?:\*[\s,]*(?:and\s+)?)+\*|\s+")
 
 

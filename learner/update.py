@@ -174,7 +174,9 @@ class Updater:
         assert self._trainer is not None
         return self._trainer
 
-    def _nothing(self, order: str, running: dict[str, Running], dropped: dict[str, int], metrics: dict[str, float]) -> Outcome:
+    def _nothing(
+        self, order: str, running: dict[str, Running], dropped: dict[str, int], metrics: dict[str, float]
+    ) -> Outcome:
         self._checkpoints.done(order, running)
         return Outcome(result="skipped", candidate=self._again(order, "skipped"), dropped=dropped, metrics=metrics)
 

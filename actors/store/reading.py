@@ -1,5 +1,6 @@
 """Questions to the store, as functions of a connection; `Store` runs them in a worker thread."""
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from actors.messages import (
     decode,
 )
 from actors.store import tables as t
+from actors.store.saving import chunks
 
 T = TypeVar("T")
 
@@ -142,6 +144,15 @@ def unused(connection: Connection, limit: int) -> list[Attributed]:
         .subquery()
     )
     return bodies(connection, select(newest.c.body).order_by(newest.c.ended, newest.c.id), Attributed)
+
+
+def settled(connection: Connection, ids: Sequence[str]) -> set[str]:
+    """Those of the trajectories `ids` that a batch used or the curator dropped."""
+    row, found = t.TrajectoryRow, set[str]()
+    for part in chunks(list(ids)):
+        done = select(row.id).where(row.id.in_(part), (row.batch_id != "") | (row.dropped != ""))
+        found.update(connection.scalars(done))
+    return found
 
 
 def recent_outcomes(connection: Connection, source: str | None, since: float, limit: int) -> list[OutcomeRow]:

@@ -112,6 +112,8 @@ class Tap:
         while True:
             try:
                 stream = await listener.accept()
+            except anyio.ClosedResourceError:
+                return
             except OSError as error:
                 # Waiting connections stay in the backlog until some of ours have ended.
                 if error.errno not in _OUT_OF_DESCRIPTORS:

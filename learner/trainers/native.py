@@ -29,8 +29,8 @@ PROBE_TOKENS = 512
 CPU_BUDGET, GPU_BUDGET = 2048, 32768
 """Tokens of a micro-batch: what stays in a core's cache, and what keeps a GPU busy."""
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-HALVINGS = 3
-"""A step is cut to an eighth at most (its KL to about a 64th) before it is undone."""
+HALVINGS = 6
+"""A step is cut to a 64th at most before it is undone; KL falls with the square of it while the step is small."""
 
 
 class NativeTrainer:

@@ -318,8 +318,7 @@ async def test_a_client_that_leaves_ends_the_engines_call(rig: Rig, engine: Engi
     async with raw(rig) as client:
         await client.send(post())
         with anyio.fail_after(5):
-            while not engine.asked:
-                await anyio.sleep(0.005)
+            await engine.called.wait()
     with anyio.fail_after(5):
         await engine.left.wait()
     (record,) = await rig.records()
@@ -475,7 +474,7 @@ async def test_agents_are_served_while_the_spool_is_broken(engine: Engine, tmp_p
         for _ in range(3):
             assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
         with anyio.fail_after(5):
-            while rig.tap.spool.taking:
+            while rig.tap.spool.taking:  # noqa: ASYNC110 - a thread's state is no event
                 await anyio.sleep(0.01)
         got = await http.post("/v1/feedback", json={"response_id": "r", "outcome": 1})
         assert (got.status_code, got.json()["error"]["code"]) == (503, "spool_unavailable")
@@ -553,7 +552,7 @@ async def test_a_drain_finishes_what_is_under_way(engine: Engine, tmp_path: Path
             await client.receive()
             stop.set()
             await anyio.sleep(0.1)
-            with pytest.raises(OSError):
+            with pytest.raises(OSError, match=r"."):
                 await anyio.connect_tcp("127.0.0.1", bound.port)
             engine.gate.set()
             assert (await read_all(client)).endswith(b"0\r\n\r\n")

@@ -35,6 +35,8 @@ class Engine:
         self.asked: list[Asked] = []
         self.script: Script = openai_like
         self.dialled = 0
+        self.called = anyio.Event()
+        """Set as soon as a request is there."""
         self.left = anyio.Event()
         """Set as soon as a caller has closed its connection."""
         self.gate = anyio.Event()
@@ -51,6 +53,7 @@ class Engine:
                     asked = Asked(head, b"")
                     asked.body = await buffered.receive_exactly(int(asked.headers.get("content-length", "0")))
                     self.asked.append(asked)
+                    self.called.set()
                     if not await self.script(self, asked, stream):
                         return
             self.left.set()

@@ -7,14 +7,14 @@ import pytest
 
 pytest.importorskip("torch")
 
-from actors.messages import BatchOrder, Directive, encode_batch  # noqa: E402
-from learner.checkpoints import Checkpoints  # noqa: E402
-from learner.errors import OrderFileMissing, OrderUnusable  # noqa: E402
-from learner.service import native_trainer  # noqa: E402
-from learner.settings import LearnerSettings  # noqa: E402
-from learner.trainers.files import load_tensors  # noqa: E402
-from learner.update import Updater  # noqa: E402
-from tests.unit.learner.maker import item, row  # noqa: E402
+from actors.messages import BatchOrder, Directive, encode_batch
+from learner.checkpoints import Checkpoints
+from learner.errors import OrderFileMissing, OrderUnusable
+from learner.service import native_trainer
+from learner.settings import LearnerSettings
+from learner.trainers.files import load_tensors
+from learner.update import Updater
+from tests.unit.learner.maker import item, row
 
 pytestmark = pytest.mark.torch
 

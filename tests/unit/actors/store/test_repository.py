@@ -1,0 +1,143 @@
+"""What actors, gate and dashboard ask the store."""
+
+import msgspec
+import pytest
+
+from actors.messages import BatchOrder, Candidate, Experience, Serving, Task, Verdict
+from actors.store import Store
+from tests.support.credited import attributed
+from tests.support.traffic import exchange
+
+pytestmark = pytest.mark.anyio
+
+
+def candidate(version: int, *batches: str) -> Candidate:
+    return Candidate(
+        id=f"v{version}", version=version, parent=version - 1, path="", files=(), manifest="", batch_ids=batches,
+        created=10.0 * version,
+    )  # fmt: skip
+
+
+def order(key: str, *members: str) -> BatchOrder:
+    return BatchOrder(id=key, path="", sha256="", size=0, trajectories=members, created=1.0)
+
+
+def serving(version: int, since: float, result: str = "swapped", engine: str = "serving") -> Serving:
+    key = f"{engine}-{version}-{since}"
+    return Serving(id=key, engine=engine, version=version, previous=0, path="", result=result, since=since)
+
+
+def verdict(version: int, decision: str) -> Verdict:
+    return Verdict(
+        id=f"verdict-{version}", version=version, path="", manifest="", incumbent=0, decision=decision, reason="r",
+        created=10.0 * version + 1,
+    )  # fmt: skip
+
+
+async def test_lineage_leads_from_a_trajectory_to_what_served_it(store: Store) -> None:
+    await store.save([attributed("t"), order("b", "t"), candidate(1, "b"), candidate(2, "other")])
+    await store.save([verdict(1, "promote"), serving(0, 5.0, "started"), serving(1, 20.0), serving(2, 30.0)])
+    await store.save([serving(3, 40.0, "refused"), serving(0, 50.0, "rolled_back")])
+    (batch,) = (await store.lineage("t")).batches
+    (line,) = batch.versions
+    assert (batch.batch_id, line.version, line.parent) == ("b", 1, 0)
+    assert [judged.decision for judged in line.verdicts] == ["promote"]
+    assert [(span.since, span.until) for span in line.served] == [(20.0, 30.0)]
+    assert [(span.version, span.since, span.until) for span in line.carried_by] == [(2, 30.0, 50.0)]
+
+
+async def test_lineage_of_what_was_never_used_is_empty(store: Store) -> None:
+    await store.save([attributed("t")])
+    lineage = await store.lineage("t")
+    assert (lineage.batches, lineage.dropped) == ((), "")
+    assert msgspec.json.encode(lineage)
+
+
+async def test_recent_attributed_is_newest_first_and_by_source_and_tenant(store: Store) -> None:
+    await store.save(
+        [
+            attributed("a", ended=1.0),
+            attributed("b", ended=2.0, source="sandbox", group="g"),
+            attributed("c", ended=3.0, tenant="other"),
+            attributed("d", ended=4.0).trajectory,
+        ]
+    )
+    assert [item.id for item in await store.recent_attributed()] == ["c", "b", "a"]
+    assert [item.id for item in await store.recent_attributed(source="production", since=2.0)] == ["c"]
+    assert [item.id for item in await store.recent_attributed(tenant="default", limit=1)] == ["b"]
+    assert [row.id for row in await store.recent_outcomes(source="production")] == ["d", "c", "a"]
+
+
+async def test_attribution_adds_to_a_trajectory_and_happens_once(store: Store) -> None:
+    item = attributed("a")
+    await store.save([item.trajectory])
+    assert await store.trajectory("a") == item.trajectory
+    await store.save([item])
+    await store.save([attributed("a", cluster="changed")])
+    assert await store.trajectory("a") == item
+    assert (await store.counts())["trajectories_production"] == 1
+
+
+async def test_unused_leaves_out_what_a_batch_has(store: Store) -> None:
+    await store.save([attributed("a"), attributed("b"), order("o", "a")])
+    assert [item.id for item in await store.unused(10)] == ["b"]
+    assert await store.settled(["a", "b", "c"]) == {"a"}
+
+
+async def test_the_outstanding_order_is_the_last_one_without_a_version(store: Store) -> None:
+    assert await store.outstanding() is None
+    await store.save([order("o", "a")])
+    found = await store.outstanding()
+    assert found is not None
+    assert found.id == "o"
+    await store.save([candidate(1, "o")])
+    assert await store.outstanding() is None
+
+
+async def test_lessons_come_in_their_latest_revision(store: Store) -> None:
+    lesson = Experience(id="e", when_to_use="w", content="first", state="candidate", revision=0)
+    better = msgspec.structs.replace(lesson, content="second", state="active", revision=1)
+    await store.save([better])
+    await store.save([lesson, msgspec.structs.replace(better, content="other")])
+    assert await store.experiences() == [better]
+    assert await store.experiences("candidate") == []
+    assert await store.experiences("active") == [better]
+
+
+async def test_last_serving_passes_over_refusals(store: Store) -> None:
+    assert await store.last_serving("serving") is None
+    await store.save([serving(1, 1.0), serving(2, 2.0, "refused"), serving(7, 9.0, engine="shadow")])
+    found = await store.last_serving("serving")
+    assert found is not None
+    assert found.version == 1
+
+
+async def test_versions_and_verdicts_come_newest_first(store: Store) -> None:
+    await store.save([candidate(1), candidate(3), candidate(2), verdict(1, "hold"), verdict(2, "promote")])
+    assert [found.version for found in await store.candidates(2)] == [3, 2]
+    assert [found.version for found in await store.verdicts()] == [2, 1]
+
+
+async def test_tasks_by_origin(store: Store) -> None:
+    await store.save(
+        [Task(id="a", goal="g", environment="travel"), Task(id="b", goal="g", environment="x", origin="heldout")]
+    )
+    assert [found.id for found in await store.tasks(origin="heldout")] == ["b"]
+
+
+async def test_response_ids_are_unique_within_a_tenant_where_there_are_any(store: Store) -> None:
+    await store.save([exchange("a", 0), exchange("a", 0, tenant="other"), exchange("b", 0, id="x1", response_id="")])
+    await store.save([exchange("c", 0, id="x2", response_id=""), exchange("d", 0, response_id="r-default-a-0")])
+    assert (await store.counts())["exchanges"] == 4
+
+
+async def test_counts_start_at_zero_and_have_all_their_keys(store: Store) -> None:
+    counts = await store.counts()
+    assert set(counts.values()) == {0}
+    assert {"exchanges", "exchanges_open", "feedback", "dead_letters", "outbox", "batches", "versions"} <= counts.keys()
+
+
+async def test_more_ids_than_one_statement_takes(store: Store) -> None:
+    ids = [f"i{number}" for number in range(1700)]
+    assert await store.commit("a", ids, [], [])
+    assert await store.processed("a", [*ids, "x"]) == set(ids)

@@ -1,0 +1,206 @@
+"""Attributed trajectories in, orders out, with the real store: one order at a time, each trajectory once."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from actors.curator import Curator, CuratorSettings
+from actors.messages import Attributed, BatchOrder, Candidate, Directive, decode_batch
+from actors.store import Store
+from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED
+from tests.support.credited import attributed, group
+from tests.support.driving import Driver
+
+pytestmark = pytest.mark.anyio
+MIXED = [0.0, 1.0, 1.0, 0.0]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+class Bench:
+    """A curator on a store, and a clock to turn."""
+
+    def __init__(self, store: Store, path: Path) -> None:
+        self.store, self.path, self.now = store, path, 100.0
+        self.settings: dict = {"groups_per_batch": 1, "group_size": 4, "holdout_share": 0.0}
+        self.driver = self.make()
+
+    def make(self) -> Driver:
+        settings = CuratorSettings(**self.settings)
+        curator = Curator(settings, store=self.store, batches=self.path / "batches", clock=lambda: self.now)
+        return Driver(curator, self.store)
+
+    async def restart(self, **settings) -> None:
+        self.settings |= settings
+        self.driver = self.make()
+        await self.driver.actor.start()
+
+    async def credit(self, *items: Attributed, commit: bool = True) -> list[BatchOrder]:
+        await self.store.save(items)  # the attributor's commit
+        return await self.driver.feed(TRAJECTORY_ATTRIBUTED, *items, commit=commit)
+
+    async def train(self, order: BatchOrder, version: int) -> list[BatchOrder]:
+        made = Candidate(
+            id=f"v{version}", version=version, parent=version - 1, path="", files=(), manifest="",
+            batch_ids=(order.id,), created=self.now,
+        )  # fmt: skip
+        return await self.driver.feed(POLICY_CANDIDATE, made)
+
+    async def direct(self, kind: str) -> list[BatchOrder]:
+        self.now += 1
+        said = Directive(id=f"{kind}-{self.now}", kind=kind, reason="", origin="test", created=self.now)
+        return await self.driver.feed(POLICY_DIRECTIVE, said)
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in (self.path / "batches").iterdir())
+
+
+def read(order: BatchOrder) -> bytes:
+    """The order's file, which nobody else on the machine may read."""
+    path = Path(order.path)
+    assert path.stat().st_mode & 0o077 == 0
+    return path.read_bytes()
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 0.0)
+    await store.open()
+    made = Bench(store, tmp_path)
+    await made.driver.actor.start()
+    yield made
+    await store.aclose()
+
+
+async def test_an_order_names_a_file_with_its_members(bench: Bench) -> None:
+    items = group("a", MIXED)
+    (order,) = await bench.credit(*items)
+    data = read(order)
+    assert [item.attributed for item in decode_batch(data)] == items
+    assert (order.sha256, order.size) == (hashlib.sha256(data).hexdigest(), len(data))
+    assert (order.groups, order.production, order.min_version) == (1, 0, 0)
+    assert [stored.id for stored in await bench.store.batches()] == [order.id]
+
+
+async def test_one_order_at_a_time_and_the_next_when_its_version_comes(bench: Bench) -> None:
+    (first,) = await bench.credit(*group("a", MIXED))
+    assert await bench.credit(*group("b", MIXED)) == []
+    (second,) = await bench.train(first, 1)
+    assert second.trajectories == ("b-0", "b-1", "b-2", "b-3")
+
+
+async def test_the_next_batch_is_drawn_fresh_when_the_version_comes(bench: Bench) -> None:
+    (first,) = await bench.credit(*group("a", MIXED))
+    await bench.credit(*group("old", MIXED), *group("new", MIXED, min_version=3))
+    (second,) = await bench.train(first, 6)
+    assert second.trajectories[0] == "new-0"
+    assert (await bench.store.counts())["dropped_stale"] == 4
+
+
+async def test_a_version_of_another_order_does_not_free_the_way(bench: Bench) -> None:
+    (first,) = await bench.credit(*group("a", MIXED))
+    await bench.credit(*group("b", MIXED))
+    assert await bench.train(BatchOrder(id="other", path="", sha256="", size=0, trajectories=()), 1) == []
+    assert bench.driver.actor.outstanding == first
+
+
+async def test_a_skipped_update_frees_the_way(bench: Bench) -> None:
+    await bench.credit(*group("a", MIXED))
+    skipped = Candidate(id="s", version=0, parent=0, path="", files=(), manifest="", metrics={"skipped": 1.0})
+    await bench.driver.feed(POLICY_CANDIDATE, skipped)
+    assert bench.driver.actor.outstanding is None
+
+
+async def test_freeze_stops_ordering_and_thaw_goes_on(bench: Bench) -> None:
+    await bench.direct("freeze")
+    assert await bench.credit(*group("a", MIXED)) == []
+    await bench.restart()
+    assert await bench.driver.tick() == []
+    (order,) = await bench.direct("thaw")
+    assert order.trajectories[0] == "a-0"
+
+
+async def test_after_a_restart_the_outstanding_order_is_known_and_the_pool_is_back(bench: Bench) -> None:
+    (first,) = await bench.credit(*group("a", MIXED))
+    await bench.credit(*group("b", MIXED)[:2])
+    await bench.restart()
+    assert bench.driver.actor.outstanding == first
+    await bench.credit(*group("b", MIXED)[2:])
+    (second,) = await bench.train(first, 1)
+    assert second.trajectories == ("b-0", "b-1", "b-2", "b-3")
+
+
+async def test_a_crash_before_the_commit_gives_the_same_order_again(bench: Bench) -> None:
+    items = group("a", MIXED)
+    await bench.credit(*items, commit=False)
+    assert len(bench.files()) == 1
+    await bench.restart()
+    (order,) = await bench.credit(*items)
+    assert bench.files() == [Path(order.path).name]
+    await bench.credit(*items)
+    assert len(await bench.store.batches()) == 1
+
+
+async def test_what_the_pool_had_from_the_store_is_not_used_again_when_the_stream_brings_it(bench: Bench) -> None:
+    items = group("a", MIXED)
+    await bench.store.save(items)
+    await bench.restart()
+    (order,) = await bench.driver.tick()
+    await bench.train(order, 1)
+    await bench.restart()
+    assert await bench.credit(*items) == []
+    assert bench.driver.actor.pool.waiting == 0
+
+
+async def test_dropped_trajectories_stay_dropped_and_counted_after_a_restart(bench: Bench) -> None:
+    await bench.credit(*group("a", [1.0] * 4), attributed("p", outcome=None))
+    await bench.restart()
+    assert bench.driver.actor.pool.waiting == 0
+    counts = await bench.store.counts()
+    assert (counts["dropped_equal_outcomes"], counts["dropped_no_outcome"]) == (4, 1)
+
+
+async def test_an_order_that_nobody_answers_is_sent_again_and_then_given_up(bench: Bench) -> None:
+    await bench.restart(order_seconds=10.0, order_attempts=2)
+    (order,) = await bench.credit(*group("a", MIXED))
+    await bench.credit(*group("b", MIXED))
+    assert await bench.driver.tick() == []
+    bench.now += 10
+    assert await bench.driver.tick() == [order]
+    bench.now += 10
+    (second,) = await bench.driver.tick()
+    assert second.trajectories[0] == "b-0"
+    curator = bench.driver.actor
+    assert (curator.counts["order_repeated"], curator.counts["order_given_up"]) == (1, 1)
+
+
+async def test_an_order_that_was_given_up_is_not_taken_up_by_a_restart(bench: Bench) -> None:
+    await bench.restart(order_seconds=10.0, order_attempts=1)
+    await bench.credit(*group("a", MIXED))
+    bench.now += 10
+    await bench.driver.tick()
+    await bench.restart()
+    assert bench.driver.actor.outstanding is None
+
+
+async def test_traffic_alone_is_ordered_with_its_production_share(bench: Bench) -> None:
+    await bench.restart(groups_per_batch=0, production_per_batch=3)
+    (order,) = await bench.credit(*(attributed(f"p{number}") for number in range(3)))
+    assert (order.groups, order.production) == (0, 3)
+    assert bench.driver.actor.counts["ordered_production"] == 3
+
+
+async def test_batch_files_are_bounded_and_torn_ones_removed(bench: Bench) -> None:
+    (bench.path / "batches").mkdir(exist_ok=True)
+    (bench.path / "batches" / ".x.batch.part").write_bytes(b"torn")
+    await bench.restart(keep_files=2)
+    for version in range(1, 5):
+        (order,) = await bench.credit(*group(f"g{version}", MIXED, min_version=version))
+        await bench.train(order, version)
+    assert len(bench.files()) == 2
+    assert Path(order.path).name in bench.files()
