@@ -23,6 +23,7 @@ from actors.turns import Turn
 
 Key = tuple[str, str, str]
 """(kind, tenant, value); kinds: x exchange, r response, t explicit id, c tool call, h conversation"""
+_LOOK_EVERY = 64
 _ECHOES = 8
 """Newest tool calls that a turn is linked by: enough to bridge calls that were lost, few enough for long runs."""
 
@@ -70,6 +71,7 @@ class Stitcher:
         self._closed: OrderedDict[Key, str] = OrderedDict()
         self._ended: dict[Key, float] = {}
         self._repeated: OrderedDict[Key, None] = OrderedDict()
+        self._looks = 0
         self.bytes = 0
         self.feedback_evicted = 0
         """Feedback that no exchange claimed in time, or that had to make room; it stays in the store."""
@@ -166,8 +168,15 @@ class Stitcher:
         return closings
 
     def close_long(self, turn: Turn) -> Closing | None:
-        """Close the trajectory of `turn` if it has as many steps as it may have."""
-        if turn.id not in self._turns:
+        """Close the trajectory of `turn` if it has as many steps as it may have.
+
+        To look is to walk the trajectory, so it is done where the conversation is that long; every so often anyway, for
+        clients that forget their past.
+        """
+        self._looks += 1
+        named = len(self._makers.get(("t", turn.tenant, turn.explicit), ())) if turn.explicit else 0
+        long = max(named, turn.depth + 1) >= self._limits.max_steps or self._looks % _LOOK_EVERY == 0
+        if not long or turn.id not in self._turns:
             return None
         members = self._component(turn.id)
         return self._close(members, "limit") if len(members) >= self._limits.max_steps else None

@@ -36,6 +36,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the conversation up to the last answer of the model; empty if there was none yet."""
     future: str
     """Digest of the conversation with this answer: the `history` of the turn that follows."""
+    depth: int
+    """Answers of the model in the conversation before this one."""
     goal: str
     tools: bytes
     """JSON of the request's tool list."""
@@ -87,6 +89,7 @@ def read_turn(exchange: Exchange) -> Turn:
         answered=exchange.hints.tool_call_ids or _answered(messages),
         history=history,
         future=state.hexdigest(),
+        depth=sum(message.get("role") == "assistant" for message in messages),
         goal=next((_text(m.get("content")) for m in messages if m.get("role") == "user"), "")[:MAX_TEXT],
         tools=msgspec.json.encode(request["tools"]) if request.get("tools") else b"",
         observation="\n".join(_text(m.get("content")) for m in since if m.get("role") in ("tool", "user"))[:MAX_TEXT],

@@ -219,9 +219,8 @@ def _claim_exchanges(connection: Connection, run: Trajectory) -> None:
         return
     for part in chunks([step.exchange_id for step in run.steps]):
         connection.execute(
-            update(t.ExchangeRow)
-            .where(t.ExchangeRow.id.in_(part), t.ExchangeRow.trajectory_id == "")
-            .values(trajectory_id=run.id)
+            # By key alone: asked for open ones too, SQLite walks the index of all that are open instead.
+            update(t.ExchangeRow).where(t.ExchangeRow.id.in_(part)).values(trajectory_id=run.id)
         )
 
 
@@ -229,12 +228,11 @@ def _join(connection: Connection, joined: Joined) -> None:
     connection.execute(update(t.FeedbackRow).where(t.FeedbackRow.id == joined.id).values(joined=joined.trajectory_id))
     if joined.outcome is None:
         return
-    found = connection.execute(
-        select(t.TrajectoryRow.outcome, t.TrajectoryRow.body).where(t.TrajectoryRow.id == joined.trajectory_id)
-    ).first()
-    if found is None or found.outcome is not None:
+    row = t.TrajectoryRow
+    body = connection.scalar(select(row.body).where(row.id == joined.trajectory_id, row.outcome.is_(None)))
+    if body is None:
         return
-    message = decode(found.body)
+    message = decode(body)
     if isinstance(message, Attributed):
         run = msgspec.structs.replace(message.trajectory, outcome=joined.outcome)
         body = encode(msgspec.structs.replace(message, trajectory=run))

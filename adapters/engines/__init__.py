@@ -31,7 +31,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: list[float]
     """Natural log-probs of `token_ids` at temperature 1, unmasked, one each."""
     versions: tuple[VersionSpan, ...]
-    """Spans over `token_ids` by the weights that sampled them, in order, without gaps; empty if the engine cannot say."""
+    """Spans over `token_ids` by the weights that sampled them, in order, without gaps; empty if the engine cannot
+    say."""
     finish_reason: str
     """One of `FinishReason`; an engine of another make may say more."""
 

@@ -1,8 +1,8 @@
 """A version directory, looked at before any engine sees it: names, shapes, types, numbers, digests.
 
-Engines forgive nothing here. vLLM keeps the old weights where a tensor is missing, serves NaN without a word, and dies of
-a wrong shape, so what is wrong must be found on disk. Reads safetensors itself, by mapping the file: bfloat16 has no numpy
-type, and a version of many gigabytes must not be copied to be checked.
+Engines forgive nothing here. vLLM keeps the old weights where a tensor is missing, serves NaN without a word, and
+dies of a wrong shape, so what is wrong must be found on disk. Reads safetensors itself, by mapping the file: bfloat16
+has no numpy type, and a version of many gigabytes must not be copied to be checked.
 """
 
 import hashlib
@@ -132,8 +132,8 @@ def validate(
     config = _json(directory / "config.json", None)
     if not allow_tied and config.get("tie_word_embeddings", False):
         raise CheckpointRefused(
-            f"{directory}: the head is tied to the embeddings, which an engine may reload wrongly without a word; write "
-            "lm_head.weight and set tie_word_embeddings to false, or load with the vLLM plug-in"
+            f"{directory}: the head is tied to the embeddings, which an engine may reload wrongly without a word; "
+            "write lm_head.weight and set tie_word_embeddings to false, or load with the vLLM plug-in"
         )
     checkpoint = open_checkpoint(directory)
     if like is not None:

@@ -107,7 +107,8 @@ class EngineClient:
         ignore_eos: bool = False,
     ) -> Generation:
         params: dict[str, Any] = {
-            "max_tokens": max_tokens, "temperature": temperature, "top_p": top_p, "logprobs": 0, "ignore_eos": ignore_eos,
+            "max_tokens": max_tokens, "temperature": temperature, "top_p": top_p,
+            "logprobs": 0, "ignore_eos": ignore_eos,
         }  # fmt: skip
         if seed is not None:
             params["seed"] = seed

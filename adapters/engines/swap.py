@@ -2,10 +2,10 @@
 
     python -m adapters.engines.swap JOB          JOB is a `SwapJob` in JSON
 
-validate -> pause (keep, cache dropped) -> load -> label -> resume -> canary, and if the canary fails, the same with the
-last good version. Resume runs in a `finally` with a deadline of its own: agents wait behind a pause, so nothing that goes
-wrong here may leave one behind. The program runs in a session of its own and writes what came of it to a file; a daemon
-that died meanwhile collects it (`collect`), and finishes the work of a program that was killed too.
+validate -> pause (keep, cache dropped) -> load -> label -> resume -> canary, and if the canary fails, the same with
+the last good version. Resume runs in a `finally` with a deadline of its own: agents wait behind a pause, so nothing
+that goes wrong here may leave one behind. The program runs in a session of its own and writes what came of it to a
+file; a daemon that died meanwhile collects it (`collect`), and finishes the work of a program that was killed too.
 
 Three files carry a swap: RESULT (the outcome, appears whole), RESULT.job (what is being done, removed with the result)
 and RESULT.lock (held by the program while it lives: one swap an engine at a time).
@@ -77,8 +77,8 @@ class SwapOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it."""
 
     result: Literal["swapped", "refused", "rolled_back", "unreachable", "failed"]
-    """refused: what served was never touched or is untouched; rolled_back: the new weights were loaded, the last good ones
-    are back; unreachable: the engine did not answer, nothing was done; failed: neither could be confirmed."""
+    """refused: what served was never touched or is untouched; rolled_back: the new weights were loaded, the last good
+    ones are back; unreachable: the engine did not answer, nothing was done; failed: neither could be confirmed."""
     version: int
     """What the engine serves now, -1 if unknown."""
     paused_seconds: float = 0.0
@@ -251,8 +251,8 @@ def _spawn(job: SwapJob, environment: dict[str, str]) -> tuple[int, "subprocess.
 async def collect(result: Path, *, wait: float = 300.0) -> SwapOutcome | None:
     """What a program of an earlier life came to; waits while it still runs. None if there is nothing to collect.
 
-    If the program was killed in mid-swap, the engine may be paused, or serve weights under the wrong label: the last good
-    version is loaded again, or at least the engine is resumed.
+    If the program was killed in mid-swap, the engine may be paused, or serve weights under the wrong label: the last
+    good version is loaded again, or at least the engine is resumed.
 
     Raises:
         SwapFailed: the program still runs after `wait` seconds.

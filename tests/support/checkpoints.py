@@ -2,11 +2,12 @@
 
     python -m tests.support.checkpoints DIR     writes DIR/a, DIR/b (random weights) and DIR/scripted
 
-All have one tokenizer and one architecture, so that any can be swapped for any other. `scripted` answers every prompt with
-the same tool call, token by token, whatever came before.
+All have one tokenizer and one architecture, so that any can be swapped for any other. `scripted` answers every prompt
+with the same tool call, token by token, whatever came before.
 """
 
 import hashlib
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -20,17 +21,11 @@ CALL = (
     "<tool_call>", '\n{"name": "', "search", '", "arguments": {"', "to", '": "', "Oslo", '"}}\n', "</tool_call>",
 )  # fmt: skip
 """What `scripted` says before it ends."""
-TEMPLATE = """\
-{%- if tools %}{{ '<|im_start|>system\\n' }}
-{%- for tool in tools %}{{ tool['function']['name'] + '(' + tool['function']['parameters']['properties'] | join(',') + ')\\n' }}
-{%- endfor %}{{ '<|im_end|>\\n' }}{%- endif %}
-{%- for message in messages %}
-{{- '<|im_start|>' + message['role'] + '\\n' + (message['content'] or '') }}
-{%- for call in message['tool_calls'] or [] %}
-{{- '<tool_call>\\n{"name": "' + call['function']['name'] + '", "arguments": ' + call['function']['arguments'] | tojson }}
-{{- '}\\n</tool_call>' }}
-{%- endfor %}{{ '<|im_end|>\\n' }}
-{%- endfor %}
+TEMPLATE = """\ {%- if tools %}{{ '<|im_start|>system\\n' }} {%- for tool in tools %}{{ tool['function']['name'] + '('
++ tool['function']['parameters']['properties'] | join(',') + ')\\n' }} {%- endfor %}{{ '<|im_end|>\\n' }}{%- endif %}
+{%- for message in messages %} {{- '<|im_start|>' + message['role'] + '\\n' + (message['content'] or '') }} {%- for
+call in message['tool_calls'] or [] %} {{- '<tool_call>\\n{"name": "' + call['function']['name'] + '", "arguments": '
++ call['function']['arguments'] | tojson }} {{- '}\\n</tool_call>' }} {%- endfor %}{{ '<|im_end|>\\n' }} {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%- endif %}"""
 HIDDEN, LAYERS, HEADS, KV_HEADS, SIZE, INNER, LENGTH = 64, 2, 2, 1, 32, 96, 1024
 
@@ -49,7 +44,8 @@ def tokenizer() -> Tokenizer:
 def config(vocabulary: int, end: int) -> dict[str, object]:
     """config.json"""
     return {
-        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": HIDDEN,
+        "num_hidden_layers": LAYERS,
         "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "intermediate_size": INNER,
         "vocab_size": vocabulary, "max_position_embeddings": LENGTH, "rope_theta": 10000.0, "rms_norm_eps": 1e-6,
         "tie_word_embeddings": False, "hidden_act": "silu", "torch_dtype": "float32", "eos_token_id": end,
@@ -92,7 +88,7 @@ def script(made: dict[str, np.ndarray], tokens: Tokenizer) -> None:
     embeddings, head = made["model.embed_tokens.weight"], made["lm_head.weight"]
     embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
     head[:] = 0.0
-    for before, after in zip(said[:-1], said[1:], strict=True):
+    for before, after in itertools.pairwise(said):
         head[after] += 6.0 * embeddings[before]
 
 
@@ -110,9 +106,13 @@ def write(directory: Path, seed: int, *, scripted: bool = False) -> Path:
     (directory / "tokenizer_config.json").write_text(
         json.dumps(
             {
-                "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>",
-                "clean_up_tokenization_spaces": False, "model_max_length": LENGTH, "chat_template": TEMPLATE,
-            }  # fmt: skip
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "eos_token": "<|im_end|>",
+                "pad_token": "<|endoftext|>",
+                "clean_up_tokenization_spaces": False,
+                "model_max_length": LENGTH,
+                "chat_template": TEMPLATE,
+            }
         )
     )
     return directory

@@ -12,7 +12,8 @@ from pathlib import Path
 import httpx
 
 URL_VARIABLE = "EVOLVED_TEST_ENGINE"
-"""Base URL of an engine that serves `a` of `CHECKPOINTS_VARIABLE` under the name `tiny`, with its admin endpoints on."""
+"""Base URL of an engine that serves `a` of `CHECKPOINTS_VARIABLE` under the name `tiny`, with its admin endpoints
+on."""
 CHECKPOINTS_VARIABLE = "EVOLVED_TEST_CHECKPOINTS"
 """Directory that `python -m tests.support.checkpoints` wrote, readable by that engine under the same path."""
 

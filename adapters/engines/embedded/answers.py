@@ -16,7 +16,8 @@ encode = msgspec.json.encode
 
 
 class Ids:
-    """Random ids in vLLM's style: 128 bits, unique, no secrets. Asking the system for each would cost a call into it."""
+    """Random ids in vLLM's style: 128 bits, unique, no secrets. Asking the system for each would cost a call into
+    it."""
 
     def __init__(self) -> None:
         self._rng = random.Random(os.urandom(32))

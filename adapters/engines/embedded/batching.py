@@ -1,11 +1,12 @@
 """Continuous batching: runs join and leave between two tokens.
 
-A run in use owns a row of the model's cache; rows are kept packed, so that a pass reads the cache in place. Each `step` is
-one pass: rows that have read their prompt bring their last token, rows that have not bring a chunk of it, at most
-`chunk_tokens` of prompt in all, so that nobody's stream stalls behind a long prompt.
+A run in use owns a row of the model's cache; rows are kept packed, so that a pass reads the cache in place. Each
+`step` is one pass: rows that have read their prompt bring their last token, rows that have not bring a chunk of it,
+at most `chunk_tokens` of prompt in all, so that nobody's stream stalls behind a long prompt.
 
 Keep mode: `drop_cache` forgets every key and value while the runs stay. The next steps read prompt and answer so far
-again, under whatever weights are there by then, and go on. Each token remembers the label of the weights that sampled it.
+again, under whatever weights are there by then, and go on. Each token remembers the label of the weights that sampled
+it.
 
 Not thread-safe: one thread owns a batch (`worker.py`).
 """

@@ -64,7 +64,7 @@ def read_config(directory: Path) -> Config:
     rope = (config.rope_parameters or config.rope_scaling or {}).get("rope_type", "default")
     if config.model_type != "qwen2" or config.hidden_act != "silu" or config.use_sliding_window or rope != "default":
         raise CheckpointRefused(
-            f"{directory} is not a plain Qwen2 (model_type {config.model_type}, rope {rope}); serve it with vLLM instead"
+            f"{directory} is not a plain Qwen2 (model_type {config.model_type}, rope {rope}); serve it with vLLM"
         )
     return config
 

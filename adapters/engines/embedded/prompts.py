@@ -1,8 +1,8 @@
 """Messages to token ids, as vLLM and transformers do it, id for id.
 
-The chat template of the checkpoint is rendered in jinja2's sandbox with transformers' settings and filters; messages are
-first brought into the form in which vLLM hands them to a template (text parts joined, arguments of tool calls parsed). The
-text is tokenized whole: pieces tokenized apart need not give the same ids.
+The chat template of the checkpoint is rendered in jinja2's sandbox with transformers' settings and filters; messages
+are first brought into the form in which vLLM hands them to a template (text parts joined, arguments of tool calls
+parsed). The text is tokenized whole: pieces tokenized apart need not give the same ids.
 """
 
 import json

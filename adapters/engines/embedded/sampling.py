@@ -1,7 +1,8 @@
 """From logits to tokens, a whole batch at once.
 
-A token costs one uniform number from the sequence's own generator, so a seed gives the same text whatever else is in the
-batch. Log-probs are those of the unscaled distribution, as vLLM reports them by default: what importance ratios need.
+A token costs one uniform number from the sequence's own generator, so a seed gives the same text whatever else is in
+the batch. Log-probs are those of the unscaled distribution, as vLLM reports them by default: what importance ratios
+need.
 """
 
 import random

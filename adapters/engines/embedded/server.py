@@ -1,7 +1,8 @@
 """HTTP: the part of vLLM's surface that evolved uses, as a starlette application.
 
-Requests are answered in the event loop; whatever computes happens in the worker's thread. The endpoints that change what
-is served exist only in dev mode, as in vLLM: they know no authentication, so bind them to loopback or a private network.
+Requests are answered in the event loop; whatever computes happens in the worker's thread. The endpoints that change
+what is served exist only in dev mode, as in vLLM: they know no authentication, so bind them to loopback or a private
+network.
 """
 
 import asyncio

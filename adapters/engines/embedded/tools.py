@@ -4,8 +4,8 @@
     {"name": "search", "arguments": {"to": "Oslo"}}
     </tool_call>
 
-Arguments leave as `json.dumps(..., ensure_ascii=False)` of what was parsed: rendered again they give the tokens that were
-sampled, if the model wrote JSON in its usual form. What is malformed stays text for the agent to see.
+Arguments leave as `json.dumps(..., ensure_ascii=False)` of what was parsed: rendered again they give the tokens that
+were sampled, if the model wrote JSON in its usual form. What is malformed stays text for the agent to see.
 """
 
 import json

@@ -1,0 +1,182 @@
+"""The embedded engine as a process: what only it promises, beyond `tests/contract/test_engine.py`."""
+
+import shutil
+import subprocess
+import sys
+
+import anyio
+import httpx
+import pytest
+from openai import AsyncOpenAI
+
+from adapters.engines.client import EngineClient
+from adapters.errors import CheckpointRefused
+from tests.support import checkpoints
+from tests.support.engines import embedded_engine
+
+pytestmark = [pytest.mark.anyio, pytest.mark.torch]
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("embedded") / "checkpoints"
+    checkpoints.write_all(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def url(directory):
+    with embedded_engine(directory / "a", "--dev-mode", "--weight-version", "5", "--max-num-seqs", "4") as url:
+        yield url
+
+
+@pytest.fixture
+async def engine(url):
+    async with EngineClient(url) as engine:
+        yield engine
+
+
+async def gauge(engine: EngineClient, name: str) -> float:
+    lines = (await engine.metrics()).splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"vllm:{name}{{"))
+
+
+async def until(engine: EngineClient, name: str, value: float) -> None:
+    with anyio.fail_after(20):
+        while await gauge(engine, name) != value:
+            await anyio.sleep(0.01)
+
+
+async def test_serves_under_the_label_it_was_started_with(engine):
+    assert await engine.version() == 5
+
+
+@pytest.mark.parametrize("how", ["shape", "missing", "unknown", "nan", "truncated", "dtype", "config"])
+async def test_looks_at_a_checkpoint_itself_before_it_touches_what_serves(engine, directory, tmp_path, how):
+    bad = tmp_path / "bad"
+    shutil.copytree(directory / "b", bad)
+    checkpoints.spoil(bad, how)
+    before = await engine.generate([1, 2, 3], max_tokens=8, temperature=0.0)
+    with pytest.raises(CheckpointRefused, match="bad"):
+        await engine.load(bad)
+    assert await engine.generate([1, 2, 3], max_tokens=8, temperature=0.0) == before
+
+
+async def test_a_directory_that_is_not_there_is_refused(engine, tmp_path):
+    with pytest.raises(CheckpointRefused):
+        await engine.load(tmp_path / "gone")
+
+
+async def test_the_openai_client_streams_a_tool_call(engine, url, directory):
+    await engine.load(directory / "scripted")
+    try:
+        client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+        tool = {"type": "function", "function": {"name": "search", "parameters": {"type": "object", "properties": {}}}}
+        whole = await client.chat.completions.create(model="tiny", messages=HELLO, tools=[tool], max_tokens=20)
+        assert whole.choices[0].message.tool_calls[0].function.arguments == '{"to": "Oslo"}'
+        stream = await client.chat.completions.create(
+            model="tiny", messages=HELLO, tools=[tool], max_tokens=20, stream=True
+        )
+        names = [
+            call.function.name
+            async for event in stream
+            for choice in event.choices
+            for call in choice.delta.tool_calls or ()
+        ]
+        assert names == ["search"]
+        await client.close()
+    finally:
+        await engine.load(directory / "a")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_frees_its_row(engine, url, stream):
+    body = {"messages": HELLO, "max_tokens": 900, "ignore_eos": True, "stream": stream, "logprobs": True}
+    await engine.pause()
+    with anyio.move_on_after(0.5):
+        async with httpx.AsyncClient(base_url=url) as http:
+            async with http.stream("POST", "/v1/chat/completions", json=body) as response:
+                await response.aread()
+    await engine.resume()
+    await until(engine, "num_requests_running", 0)
+    assert await gauge(engine, "num_requests_waiting") == 0
+
+
+async def test_more_requests_than_rows_wait_their_turn(engine):
+    made = []
+
+    async def one(seed: int) -> None:
+        made.append(await engine.generate([1, 2, 3], max_tokens=30, seed=seed, ignore_eos=True))
+
+    async with anyio.create_task_group() as group:
+        for seed in range(20):
+            group.start_soon(one, seed)
+    assert [len(answer.token_ids) for answer in made] == [30] * 20
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"{", "cannot be read"),
+        (b"[]", "cannot be read"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "top_k": 5}', "top_k=5 is not supported"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": "many"}', "max_tokens"),
+        (b'{"messages": []}', "messages must not be empty"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "n": 0}', "n`|>= 1"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "tool_choice": "required"}', "tool_choice"),
+    ],
+)
+async def test_what_is_wrong_with_a_request_is_said(url, body, says):
+    async with httpx.AsyncClient(base_url=url) as http:
+        response = await http.post("/v1/chat/completions", content=body)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["type"] == "BadRequestError"
+    assert any(part in error["message"] for part in says.split("|"))
+
+
+async def test_ids_outside_the_vocabulary_are_refused(url):
+    async with httpx.AsyncClient(base_url=url) as http:
+        response = await http.post("/inference/v1/generate", json={"token_ids": [1, 99_999]})
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "token_ids"
+
+
+async def test_modes_of_pause_that_lose_requests_are_refused(url):
+    async with httpx.AsyncClient(base_url=url) as http:
+        for mode in ("abort", "wait", ""):
+            assert (await http.post(f"/pause?mode={mode}")).status_code == 400
+        assert (await http.get("/is_paused")).json() == {"is_paused": False}
+
+
+async def test_unknown_paths_get_an_error_in_openai_form(url):
+    async with httpx.AsyncClient(base_url=url) as http:
+        response = await http.get("/v1/nothing")
+    assert response.status_code == 404
+    assert response.json()["error"]["code"] == 404
+
+
+async def test_without_dev_mode_nothing_that_changes_weights_exists(directory):
+    with embedded_engine(directory / "a") as url:
+        async with httpx.AsyncClient(base_url=url) as http:
+            for path in ("/pause?mode=keep", "/resume", "/collective_rpc", "/update_weight_version"):
+                assert (await http.post(path, json={})).status_code == 404
+            assert (await http.get("/v1/models")).status_code == 200
+
+
+def test_a_checkpoint_that_cannot_be_served_ends_the_start_with_the_reason(directory, tmp_path):
+    bad = tmp_path / "bad"
+    shutil.copytree(directory / "a", bad)
+    checkpoints.spoil(bad, "missing")
+    ended = subprocess.run(
+        [sys.executable, "-m", "adapters.engines.embedded", "--model", str(bad), "--port", "0"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert "up_proj.weight" in ended.stderr

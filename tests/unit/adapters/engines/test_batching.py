@@ -1,0 +1,258 @@
+"""The model against transformers, and the batch: who is in it changes nothing about what comes out."""
+
+import itertools
+import random
+
+import pytest
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+
+from adapters.engines.checkpoint import validate  # noqa: E402
+from adapters.engines.embedded.batching import Batch, Limits, Run  # noqa: E402
+from adapters.engines.embedded.model import Chunk, Model, build_weights, read_config  # noqa: E402
+from adapters.engines.embedded.sampling import Sampling, draw  # noqa: E402
+from tests.support import checkpoints  # noqa: E402
+
+GREEDY = Sampling(temperature=0.0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory):
+    place = tmp_path_factory.mktemp("batching")
+    return [checkpoints.write(place / name, seed) for name, seed in (("a", 1), ("b", 2))]
+
+
+@pytest.fixture(scope="module")
+def weights(directories):
+    return [build_weights(read_config(d), validate(d)) for d in directories]
+
+
+@pytest.fixture
+def make(directories, weights):
+    """Batches over the first checkpoint."""
+
+    def build(slots: int = 8, **options) -> Batch:
+        model = Model(read_config(directories[0]), weights[0], slots=slots, length=256)
+        clock = itertools.count().__next__
+        return Batch(model, "1", clock=clock, decode=lambda ids: "".join(chr(97 + i % 26) for i in ids), **options)
+
+    return build
+
+
+def run(prompt: list[int], count: int, sampling: Sampling = GREEDY, seed: int = 0, **limits) -> Run:
+    return Run(prompt, sampling, Limits(max_tokens=count, **limits), random.Random(seed))
+
+
+def prompt(seed: int, length: int) -> list[int]:
+    return random.Random(seed).choices(range(250), k=length)
+
+
+def finish(batch: Batch, *runs: Run) -> None:
+    for one in runs:
+        batch.add(one)
+    for _ in range(10_000):
+        if not batch.busy:
+            return
+        batch.step()
+    raise AssertionError("the batch never ends")
+
+
+def test_logits_are_those_of_transformers(directories, weights):
+    from transformers import Qwen2ForCausalLM
+
+    theirs = Qwen2ForCausalLM.from_pretrained(directories[0], dtype=torch.float32).eval()
+    ids = prompt(1, 100)
+    model = Model(read_config(directories[0]), weights[0], slots=3, length=128)
+    with torch.inference_mode():
+        wanted = theirs(torch.tensor([ids])).logits[0]
+        whole = model.logits(model.forward([Chunk(0, 0, ids)]))
+        # In chunks, and then token by token, beside other rows.
+        pieces = [model.forward([Chunk(1, 0, [5] * 7), Chunk(2, 0, ids[:40])])[7:]]
+        pieces.append(model.forward([Chunk(1, 7, [6]), Chunk(2, 40, ids[40:90])])[1:])
+        pieces += [model.forward([Chunk(1, 8 + i, [7]), Chunk(2, 90 + i, [ids[90 + i]])])[1:] for i in range(10)]
+        cached = model.logits(torch.cat(pieces))
+    assert (whole - wanted).abs().max() < 2e-5
+    assert (cached - wanted).abs().max() < 2e-5
+
+
+def test_who_else_is_in_the_batch_changes_nothing(make):
+    alone = [run(prompt(i, 5 + 9 * i), 20, Sampling(), seed=i) for i in range(6)]
+    for one in alone:
+        finish(make(slots=1), one)
+    together = [run(prompt(i, 5 + 9 * i), 20, Sampling(), seed=i) for i in range(6)]
+    finish(make(slots=3, chunk_tokens=8), *together)  # they wait for rows, and read their prompts in small chunks
+    for one, other in zip(alone, together, strict=True):
+        assert one.answer == other.answer
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+
+
+def test_runs_that_end_free_their_row_for_those_that_wait(make):
+    batch = make(slots=2)
+    runs = [run(prompt(i, 10), count) for i, count in enumerate((3, 9, 4, 2))]
+    finish(batch, *runs)
+    assert [one.produced for one in runs] == [3, 9, 4, 2]
+    assert {one.finish for one in runs} == {"length"}
+
+
+def test_an_end_token_ends_a_run_and_belongs_to_the_answer(make):
+    free = run(prompt(1, 10), 10)
+    finish(make(), free)
+    end = free.answer[4]
+    ended = run(prompt(1, 10), 10, ends=frozenset({end}))
+    finish(make(), ended)
+    assert ended.finish == "stop"
+    assert ended.answer == free.answer[: free.answer.index(end) + 1]
+
+
+def test_a_stop_text_ends_a_run(make):
+    free = run(prompt(1, 10), 12)
+    finish(make(), free)
+    text = "".join(chr(97 + i % 26) for i in free.answer)
+    ended = run(prompt(1, 10), 12, stop=(text[3:6],))
+    finish(make(), ended)
+    assert ended.stop_text == text[3:6]
+    assert ended.produced <= 6
+
+
+def test_a_full_context_ends_a_run(make):
+    one = run(prompt(1, 250), 100)
+    finish(make(), one)
+    assert (one.finish, len(one.ids)) == ("length", 256)
+
+
+@pytest.mark.parametrize("waiting", [True, False])
+def test_a_run_that_is_aborted_leaves_the_others_as_they_were(make, waiting):
+    batch = make(slots=2)
+    runs = [run(prompt(i, 10), 20) for i in range(3)]
+    for one in runs:
+        batch.add(one)
+    for _ in range(5):
+        batch.step()
+    gone = runs[2] if waiting else runs[0]
+    batch.abort(gone)
+    finish(batch)
+    assert gone.finish == "abort"
+    for i in {0, 1, 2} - {runs.index(gone)}:
+        alone = run(prompt(i, 10), 20)
+        finish(make(), alone)
+        assert runs[i].answer == alone.answer
+
+
+def test_after_other_weights_the_answer_goes_on_as_if_they_had_read_all_of_it(make, weights):
+    batch = make()
+    runs = [run(prompt(i, 20 + i), 30) for i in range(4)]
+    for one in runs:
+        batch.add(one)
+    for _ in range(10):
+        batch.step()
+    batch.replace_weights(weights[1])
+    batch.label = "2"
+    finish(batch)
+    for one in runs:
+        cut = one.versions[0][2]
+        assert one.versions == [("1", 0, cut), ("2", cut, 30)]
+        other = make()
+        other.replace_weights(weights[1])
+        fresh = run(one.ids[: one.prompt_tokens + cut], 30 - cut)
+        finish(other, fresh)
+        assert one.answer[cut:] == fresh.answer
+        assert one.logprobs[cut:] == pytest.approx(fresh.logprobs, abs=1e-4)
+
+
+def test_scores_of_a_prompt_are_the_log_probs_with_which_it_was_sampled(make):
+    made = run(prompt(1, 30), 20, Sampling())
+    finish(make(), made)
+    for chunk_tokens in (512, 7):
+        scored = run(made.ids, 1, prompt_logprobs=0)
+        finish(make(chunk_tokens=chunk_tokens), scored)
+        assert len(scored.prompt_scores) == len(made.ids) - 1
+        assert [value for value, _ in scored.prompt_scores[29:]] == pytest.approx(made.logprobs, abs=1e-4)
+
+
+def test_scores_are_of_one_version_if_the_weights_change_while_the_prompt_is_read(make, weights):
+    ids = prompt(1, 60)
+    batch = make(chunk_tokens=20)
+    scored = run(ids, 1, prompt_logprobs=0)
+    batch.add(scored)
+    batch.step()
+    batch.replace_weights(weights[1])
+    finish(batch)
+    other = make()
+    other.replace_weights(weights[1])
+    fresh = run(ids, 1, prompt_logprobs=0)
+    finish(other, fresh)
+    assert [value for value, _ in scored.prompt_scores] == pytest.approx([v for v, _ in fresh.prompt_scores], abs=1e-4)
+
+
+def test_the_next_turn_finds_what_the_last_one_computed(make):
+    batch = make()
+    first = run(prompt(1, 40), 10)
+    finish(batch, first)
+    turn = run(first.ids + prompt(2, 10), 10)
+    finish(batch, turn)
+    assert turn.cached_tokens == 48  # of 49 tokens that have keys and values, the full blocks of 16
+    cold = run(turn.ids[:60], 10)
+    finish(make(prefix_tokens=0), cold)
+    assert turn.answer == cold.answer
+    assert turn.logprobs == pytest.approx(cold.logprobs, abs=1e-4)
+
+
+def test_what_was_computed_is_forgotten_with_the_weights(make, weights):
+    batch = make()
+    finish(batch, run(prompt(1, 40), 10))
+    assert len(batch.prefixes)
+    batch.replace_weights(weights[1])
+    again = run(prompt(1, 40), 10)
+    finish(batch, again)
+    assert again.cached_tokens == 0
+
+
+def test_the_prefix_cache_stays_within_its_bound(make):
+    batch = make(prefix_tokens=64)
+    for seed in range(6):
+        finish(batch, run(prompt(seed, 50), 2))
+        assert len(batch.prefixes) <= 64
+
+
+def test_alternatives_are_the_most_likely_tokens(make):
+    one = run(prompt(1, 10), 5, top_logprobs=3)
+    finish(make(), one)
+    for token, logprob, top in zip(one.answer, one.logprobs, one.tops, strict=True):
+        assert len(top) == 3
+        assert top[0] == (token, pytest.approx(logprob, abs=1e-6))  # greedy: what was taken is the first
+        assert [value for _, value in top] == sorted((value for _, value in top), reverse=True)
+
+
+def test_sampling_draws_from_the_distribution():
+    logits = torch.log(torch.tensor([0.5, 0.3, 0.2, 0.0])).repeat(4000, 1)
+    rng = random.Random(1)
+    drawn = draw(logits, [Sampling()] * 4000, [rng] * 4000)
+    shares = torch.bincount(torch.tensor(drawn.tokens), minlength=4) / 4000
+    assert torch.allclose(shares, torch.tensor([0.5, 0.3, 0.2, 0.0]), atol=0.03)
+    assert drawn.tokens.count(3) == 0
+
+
+def test_top_p_cuts_the_tail_and_temperature_sharpens():
+    logits = torch.log(torch.tensor([0.5, 0.3, 0.2])).repeat(2000, 1)
+    cut = draw(logits, [Sampling(top_p=0.6)] * 2000, [random.Random(2)] * 2000)
+    assert set(cut.tokens) == {0, 1}
+    assert cut.logprobs[cut.tokens.index(1)] == pytest.approx(-1.204, abs=1e-3)  # of the unscaled distribution
+    cold = draw(logits, [Sampling(temperature=0.1)] * 2000, [random.Random(3)] * 2000)
+    assert cold.tokens.count(0) > 1950
+
+
+def test_greedy_and_sampled_rows_share_a_batch():
+    logits = torch.log(torch.tensor([0.4, 0.35, 0.25])).repeat(100, 1)
+    samplings = [GREEDY, Sampling()] * 50
+    drawn = draw(logits, samplings, [random.Random(i) for i in range(100)])
+    assert set(drawn.tokens[::2]) == {0}
+    assert len(set(drawn.tokens[1::2])) == 3

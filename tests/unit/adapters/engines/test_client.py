@@ -1,0 +1,137 @@
+"""The engine client: what it makes of answers and of failures. On real sockets where the failure is one of sockets."""
+
+import anyio
+import httpx
+import pytest
+
+from adapters.engines import VersionSpan
+from adapters.engines.client import Deadlines, EngineClient, version_number
+from adapters.errors import CheckpointRefused, EngineRejected, EngineUnavailable
+from tests.support.engine import answer, running_engine
+
+pytestmark = pytest.mark.anyio
+QUICK = Deadlines(connect=0.5, small=0.3, sample=0.3, load=0.3)
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request):
+    return request.param
+
+
+def client(status: int, body: object, asked: list[httpx.Request] | None = None) -> EngineClient:
+    """A client whose engine always answers the same."""
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        if asked is not None:
+            asked.append(request)
+        return httpx.Response(status, json=body)
+
+    return EngineClient("http://engine", name="serving", model="m", transport=httpx.MockTransport(reply))
+
+
+async def test_a_refused_connection_is_unavailable():
+    async with running_engine() as engine:
+        port = engine.port
+    async with EngineClient(f"http://127.0.0.1:{port}", name="serving") as gone:
+        with pytest.raises(EngineUnavailable, match="serving .* cannot be reached"):
+            await gone.version()
+        assert not await gone.health()
+
+
+async def test_a_deadline_holds_though_bytes_keep_coming():
+    async def drip(engine, asked, stream):
+        await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        with anyio.move_on_after(5):
+            while True:
+                await stream.send(b" ")
+                await anyio.sleep(0.05)
+        return False
+
+    async with running_engine() as engine:
+        engine.script = drip
+        async with EngineClient(f"http://127.0.0.1:{engine.port}", model="m", deadlines=QUICK) as slow:
+            with pytest.raises(EngineUnavailable, match=r"did not answer /v1/chat/completions within 0\.3 s"):
+                await slow.chat({"messages": []})
+
+
+async def test_a_connection_that_breaks_is_unavailable():
+    async def hang_up(engine, asked, stream):
+        return False
+
+    async with running_engine() as engine:
+        engine.script = hang_up
+        async with EngineClient(f"http://127.0.0.1:{engine.port}") as broken:
+            with pytest.raises(EngineUnavailable):
+                await broken.models()
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_a_gateway_without_an_engine_is_unavailable(status):
+    with pytest.raises(EngineUnavailable, match="is not ready"):
+        await client(status, {"error": "no engine"}).version()
+
+
+async def test_the_engines_own_words_are_in_the_error():
+    refusing = client(400, {"error": {"message": "max_tokens must be at least 1", "code": 400}})
+    with pytest.raises(EngineRejected, match="max_tokens must be at least 1") as error:
+        await refusing.chat({"messages": []})
+    assert error.value.status == 400
+
+
+async def test_a_load_that_is_refused_names_the_checkpoint(tmp_path):
+    refusing = client(400, {"error": {"message": "tensor x is missing"}})
+    with pytest.raises(CheckpointRefused, match="tensor x is missing"):
+        await refusing.load(tmp_path)
+    with pytest.raises(EngineRejected):
+        await client(500, {}).load(tmp_path)
+
+
+@pytest.mark.parametrize("body", [[], {}, {"weight_version": 3}])
+async def test_an_answer_of_another_shape_is_rejected(body):
+    with pytest.raises(EngineRejected, match="serving"):
+        await client(200, body).version()
+
+
+@pytest.mark.parametrize(("label", "version"), [("0", 0), ("17", 17), ("default", -1), ("-3", -1), ("", -1), ("²", -1)])
+def test_a_label_that_is_no_number_is_minus_one(label, version):
+    assert version_number(label) == version
+
+
+async def test_a_generation_has_ids_log_probs_and_spans():
+    asked: list[httpx.Request] = []
+    content = [{"logprob": -0.5}, {"logprob": -1.0}, {"logprob": 0.0}]
+    choice = {
+        "token_ids": [5, 6, 7],
+        "logprobs": {"content": content},
+        "finish_reason": "stop",
+        "weight_versions": [{"version": "3", "start": 0, "end": 2}, {"version": "4", "start": 2, "end": 3}],
+    }
+    made = await client(200, {"choices": [choice]}, asked).generate([1, 2], max_tokens=3, seed=9, stop=["x"])
+    assert made.token_ids == [5, 6, 7]
+    assert made.logprobs == [-0.5, -1.0, 0.0]
+    assert made.versions == (VersionSpan(3, 0, 2), VersionSpan(4, 2, 3))
+    assert b'"token_ids":[1,2]' in asked[0].content
+    assert b'"seed":9,"stop":["x"]' in asked[0].content
+
+
+async def test_ids_without_a_log_prob_each_are_rejected():
+    choice = {"token_ids": [5, 6], "logprobs": {"content": [{"logprob": -0.5}]}, "finish_reason": "stop"}
+    with pytest.raises(EngineRejected, match="2 tokens with 1 log-probs"):
+        await client(200, {"choices": [choice]}).generate([1], max_tokens=2)
+
+
+async def test_the_model_is_asked_for_once():
+    paths: list[bytes] = []
+
+    async def listed(engine, asked, stream):
+        paths.append(asked.line)
+        body = {"data": [{"id": "desk"}]} if asked.line.startswith(b"GET") else {"tokens": [1]}
+        await stream.send(answer(200, body))
+        return True
+
+    async with running_engine() as engine:
+        engine.script = listed
+        async with EngineClient(f"http://127.0.0.1:{engine.port}") as found:
+            assert await found.tokenize("a") == [1]
+            assert await found.tokenize("b") == [1]
+    assert [path.split()[1] for path in paths] == [b"/v1/models", b"/tokenize", b"/tokenize"]

@@ -1,0 +1,203 @@
+"""The swap's steps on an engine in memory: whatever fails, the engine is resumed and something known serves."""
+
+import json
+import shutil
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+
+from adapters.engines import Generation
+from adapters.engines.swap import CANARY_FILE, SwapJob, perform
+from adapters.errors import CheckpointRefused, EngineRejected, EngineUnavailable
+from tests.support import checkpoints
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request):
+    return request.param
+
+
+class FakeEngine:
+    """Keeps what it is told, and fails where it is told to."""
+
+    name = "fake"
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.paused = False
+        self.served, self.path = 1, "a"
+        self.fail: dict[str, list[BaseException | None]] = {}
+        self.scores = {"a": 0.0, "b": 0.0}
+        self.hang = False
+
+    async def _step(self, name: str) -> None:
+        self.done.append(name)
+        failures = self.fail.get(name)
+        failure = failures.pop(0) if failures else None
+        if failure is not None:
+            raise failure
+        await anyio.lowlevel.checkpoint()
+
+    async def version(self) -> int:
+        await self._step("version")
+        return self.served
+
+    async def pause(self) -> None:
+        self.paused = True
+        await self._step("pause")
+
+    async def load(self, path: Path) -> None:
+        await self._step(f"load {path.name}")
+        if self.hang:
+            self.hang = False
+            await anyio.sleep_forever()
+        self.path = path.name
+
+    async def label(self, version: int) -> None:
+        await self._step("label")
+        self.served = version
+
+    async def resume(self) -> None:
+        await self._step("resume")
+        self.paused = False
+
+    async def render(self, messages, tools=None):
+        return [1, 2]
+
+    async def generate(self, prompt_ids, **options) -> Generation:
+        await self._step("generate")
+        return Generation(token_ids=[1], logprobs=[self.scores[self.path]], versions=(), finish_reason="length")
+
+    async def log_probs(self, ids):
+        return np.array([np.nan, -0.5, self.scores[self.path]], dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def _made(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("swap")
+    checkpoints.write(directory / "a", 1)
+    checkpoints.write(directory / "b", 2)
+    return directory
+
+
+@pytest.fixture
+def directory(_made, tmp_path):
+    return Path(shutil.copytree(_made, tmp_path / "versions"))
+
+
+@pytest.fixture
+def engine():
+    return FakeEngine()
+
+
+def job(directory: Path, **changes) -> SwapJob:
+    fields = {
+        "engine": "http://nowhere", "path": str(directory / "b"), "version": 2, "result": "",
+        "last_good": str(directory / "a"), "last_version": 1, "deadline": 5.0,
+    }  # fmt: skip
+    return SwapJob(**{**fields, **changes})
+
+
+async def test_pauses_loads_labels_resumes_and_looks(directory, engine):
+    outcome = await perform(job(directory), engine)
+    assert (outcome.result, outcome.version) == ("swapped", 2)
+    assert engine.done == ["version", "pause", "load b", "label", "resume", "version", "generate"]
+    assert 0 < outcome.paused_seconds <= outcome.total_seconds
+
+
+@pytest.mark.parametrize("how", ["nan", "missing", "shape", "truncated", "tied"])
+async def test_a_bad_checkpoint_never_reaches_the_engine(directory, engine, how):
+    checkpoints.spoil(directory / "b", how)
+    outcome = await perform(job(directory), engine)
+    assert (outcome.result, outcome.version) == ("refused", 1)
+    assert engine.done == []
+
+
+async def test_an_engine_that_does_not_answer_is_left_alone(directory, engine):
+    engine.fail["version"] = [EngineUnavailable("nobody there")]
+    outcome = await perform(job(directory), engine)
+    assert outcome.result == "unreachable"
+    assert engine.done == ["version"]
+
+
+async def test_a_load_that_the_engine_refuses_is_resumed_with_what_it_had(directory, engine):
+    engine.fail["load b"] = [CheckpointRefused("not like this")]
+    outcome = await perform(job(directory), engine)
+    assert (outcome.result, outcome.version, outcome.reason) == ("refused", 1, "not like this")
+    assert engine.done[-1] == "resume"
+
+
+@pytest.mark.parametrize("step", ["pause", "load b", "label"])
+async def test_a_step_that_fails_brings_the_last_good_back(directory, engine, step):
+    engine.fail[step] = [EngineRejected("broken", 500)]
+    outcome = await perform(job(directory), engine)
+    assert (outcome.result, outcome.version) == ("rolled_back", 1)
+    assert "broken" in outcome.reason
+    assert (engine.path, engine.served, engine.paused) == ("a", 1, False)
+
+
+async def test_a_load_that_hangs_is_cut_at_the_deadline(directory, engine):
+    engine.hang = True
+    outcome = await perform(job(directory, deadline=0.2), engine)
+    assert outcome.result == "rolled_back"
+    assert not engine.paused
+
+
+async def test_a_resume_that_is_lost_is_tried_again(directory, engine):
+    engine.fail["resume"] = [EngineUnavailable("lost"), EngineUnavailable("lost"), None]
+    outcome = await perform(job(directory), engine)
+    assert outcome.result == "swapped"
+    assert not engine.paused
+
+
+async def test_cancelled_in_mid_load_it_still_resumes(directory, engine):
+    engine.hang = True
+    with anyio.move_on_after(0.2):
+        await perform(job(directory), engine)
+    assert not engine.paused
+
+
+async def test_no_last_good_and_a_failure_is_failed_and_resumed(directory, engine):
+    engine.fail["label"] = [EngineRejected("broken", 500)]
+    outcome = await perform(job(directory, last_good="", last_version=-1), engine)
+    assert (outcome.result, outcome.version) == ("failed", 1)
+    assert not engine.paused
+
+
+async def test_failing_again_on_the_way_back_is_failed(directory, engine):
+    engine.fail["load b"] = [EngineRejected("broken", 500)]
+    engine.fail["load a"] = [EngineRejected("broken too", 500)]
+    outcome = await perform(job(directory), engine)
+    assert outcome.result == "failed"
+    assert "broken too" in outcome.reason
+    assert not engine.paused
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), 3.0])
+async def test_a_canary_without_log_probs_brings_the_last_good_back(directory, engine, score):
+    engine.scores["b"] = score
+    outcome = await perform(job(directory), engine)
+    assert outcome.result == "rolled_back"
+    assert "canary" in outcome.reason
+    assert engine.path == "a"
+
+
+async def test_a_canary_that_disagrees_with_the_learner_brings_the_last_good_back(directory, engine):
+    (directory / "b" / CANARY_FILE).write_text(json.dumps({"ids": [1, 2, 3], "logprobs": [-0.5, -1.2]}))
+    engine.scores["b"] = -1.21
+    assert (await perform(job(directory), engine)).result == "swapped"
+    engine.scores["b"] = -1.3
+    outcome = await perform(job(directory), engine)
+    assert outcome.result == "rolled_back"
+    assert "off by 0.1000 nats" in outcome.reason
+
+
+@pytest.mark.parametrize("content", ["{", '{"ids": [1], "logprobs": []}', '{"ids": [1, 2], "logprobs": [0, 0]}'])
+async def test_a_canary_that_cannot_be_read_refuses_the_version(directory, engine, content):
+    (directory / "b" / CANARY_FILE).write_text(content)
+    assert (await perform(job(directory), engine)).result == "refused"
+    assert engine.done == []

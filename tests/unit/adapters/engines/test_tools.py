@@ -1,0 +1,85 @@
+"""Hermes tool calls, whole and in pieces."""
+
+import itertools
+
+import pytest
+
+from adapters.engines.embedded.tools import Reader, parse
+
+SEARCH = '<tool_call>\n{"name": "search", "arguments": {"to": "Ålesund", "n": 1}}\n</tool_call>'
+BOOK = '<tool_call>\n{"name": "book", "arguments": {}}\n</tool_call>'
+MALFORMED = [
+    '<tool_call>{"name": "search"}</tool_call>',
+    '<tool_call>{"name": 3, "arguments": {}}</tool_call>',
+    "<tool_call>search(Oslo)</tool_call>",
+    '<tool_call>{"name": "search", "arguments": {"to": ',
+    "<tool_call>[1]</tool_call>",
+    "<tool_call></tool_call>",
+    "<tool_call>",
+]
+
+
+def ids():
+    numbers = itertools.count()
+    return lambda: f"call-{next(numbers)}"
+
+
+def names(calls):
+    return [call["function"]["name"] for call in calls]
+
+
+def test_text_without_a_call_is_content():
+    assert parse("hello < there", ids()) == ("hello < there", [])
+
+
+def test_content_is_what_comes_before_the_first_call():
+    content, calls = parse(f"Let me look.\n{SEARCH}\n{BOOK} done", ids())
+    assert content == "Let me look.\n"
+    assert names(calls) == ["search", "book"]
+    assert [call["id"] for call in calls] == ["call-0", "call-1"]
+
+
+def test_arguments_are_json_as_the_model_wrote_it():
+    assert parse(SEARCH, ids())[1][0]["function"]["arguments"] == '{"to": "Ålesund", "n": 1}'
+
+
+def test_a_call_that_is_not_closed_counts_if_it_is_complete():
+    content, calls = parse(SEARCH.removesuffix("</tool_call>"), ids())
+    assert content is None
+    assert names(calls) == ["search"]
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_a_malformed_call_stays_content(text):
+    assert parse(f"So: {text}", ids()) == (f"So: {text}", [])
+
+
+def test_one_malformed_call_makes_all_of_it_content():
+    text = SEARCH + MALFORMED[0]
+    assert parse(text, ids()) == (text, [])
+
+
+def read(text, size):
+    reader = Reader(ids())
+    content, calls = "", []
+    for start in range(0, len(text), size):
+        more, found = reader.add(text[start : start + size])
+        content, calls = content + more, calls + found
+    more, found = reader.add("", last=True)
+    return content + more, calls + found
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+@pytest.mark.parametrize(
+    "text", ["hello < there", "a <tool", f"Look. {SEARCH}\n{BOOK}", SEARCH.removesuffix("</tool_call>"), *MALFORMED]
+)
+def test_pieces_add_up_to_the_whole(text, size):
+    content, calls = parse(text, ids())
+    assert read(text, size) == (content or "", [{"index": i, **call} for i, call in enumerate(calls)])
+
+
+def test_content_is_given_away_at_once():
+    reader = Reader(ids())
+    assert reader.add("hello ") == ("hello ", [])
+    assert reader.add("there <") == ("there ", [])
+    assert reader.add("3") == ("<3", [])
