@@ -13,6 +13,7 @@ engine refused or lost its way with is not tried again after a few attempts. Whi
 going back, and bringing an engine back to what it served, stay possible.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -44,6 +45,8 @@ class SwapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Swaps to one version that may fail on one engine before it is left alone for good."""
     engine_timeout: float = 10.0
     """Seconds an engine has to say which version it serves."""
+    keep: int = 3
+    """Versions that served last and are kept on disk to go back to, an engine."""
     swap_timeout: float = 180.0
     """Seconds a swap may take in all, validation and a rollback included."""
 
@@ -156,6 +159,7 @@ class Swapper:
         self._frozen = False
         self._collected: set[str] = set()
         self._silent: set[str] = set()
+        self._pins: set[int] = set()
         self.unsigned = 0
         """Verdicts that were not signed by the gatekeeper, or were changed since."""
 
@@ -219,7 +223,23 @@ class Swapper:
             done += events
             if any(event.result in ("refused", "rolled_back") for event in events):
                 break
+        await self._pin()
         return Result(done, [Output(POLICY_SERVING, event) for event in done])
+
+    async def _pin(self) -> None:
+        """Tell the learner, who deletes old versions, which ones must stay: what serves, what one would go back to, and
+        what was promoted and is on its way."""
+        pins: set[int] = set()
+        for name in self._engines:
+            mine = [item for item in self._servings.values() if item.engine == name]
+            good = sorted((item for item in mine if item.result in ("started", "swapped")), key=_since, reverse=True)
+            pins |= set(list(dict.fromkeys(item.version for item in good))[: self._settings.keep])
+        promoted = [verdict for verdict in self._verdicts.values() if verdict.decision == "promote"]
+        if promoted:
+            pins.add(max(promoted, key=lambda verdict: verdict.created).version)
+        if pins != self._pins:
+            await anyio.to_thread.run_sync(write_pins, self._versions, frozenset(pins))
+            self._pins = pins
 
     async def _converge(self, name: str, engine: Engine) -> list[Serving]:
         events: list[Serving] = []
@@ -323,6 +343,17 @@ class Swapper:
 
     def _directory(self, version: int) -> Path:
         return self._versions / f"v{max(version, 0):06d}"
+
+
+def write_pins(versions: Path, pins: frozenset[int]) -> None:
+    """Replace `<versions>/pinned`: the numbers that must not be deleted, one a line."""
+    versions.mkdir(parents=True, exist_ok=True)
+    aside = versions / ".pinned.new"
+    with aside.open("w") as file:
+        file.write("".join(f"{pin}\n" for pin in sorted(pins)))
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(versions / "pinned")
 
 
 def _since(serving: Serving) -> float:

@@ -1,15 +1,15 @@
 """The daemon's own HTTP surface: JSON for people and scripts, `/metrics`, and the dashboard. Loopback by default.
 
-    GET  /                      the dashboard
-    GET  /api/status            what runs, what serves, what was counted
-    GET  /api/success           success over time, swaps and gate measurements
-    GET  /api/trajectories      recent trajectories, step by step with their credit (?limit, ?source)
-    GET  /api/trajectories/ID   one, with its lineage: batch, version, verdict, served from and to
-    GET  /api/lessons           experience, with how it fared
-    GET  /api/dead              parked messages with their errors
-    POST /api/dead/ID/retry     put one back on its stream
-    POST /api/freeze, /api/thaw stop learning (serving goes on), go on
-    GET  /metrics               Prometheus
+GET  /                      the dashboard
+GET  /api/status            what runs, what serves, what was counted
+GET  /api/success           success over time, swaps and gate measurements
+GET  /api/trajectories      recent trajectories, step by step with their credit (?limit, ?source)
+GET  /api/trajectories/ID   one, with its lineage: batch, version, verdict, served from and to
+GET  /api/lessons           experience, with how it fared
+GET  /api/dead              parked messages with their errors
+POST /api/dead/ID/retry     put one back on its stream
+POST /api/freeze, /api/thaw stop learning (serving goes on), go on
+GET  /metrics               Prometheus
 """
 
 import json
@@ -116,7 +116,9 @@ class Control:
 
     async def success(self, request: Request) -> Response:
         """Success of production trajectories in buckets of equal count, oldest first, and what happened meanwhile."""
-        rows = await self._store.recent_outcomes(source="production", since=0.0, limit=int(_number(request, "limit", 2000)))
+        rows = await self._store.recent_outcomes(
+            source="production", since=0.0, limit=int(_number(request, "limit", 2000))
+        )
         known = [row for row in reversed(rows) if row.outcome is not None]
         size = max(10, len(known) // 60)
         points = []
@@ -124,7 +126,9 @@ class Control:
             bucket = known[start : start + size]
             solved = sum((row.outcome or 0.0) >= 0.5 for row in bucket)
             low, high = wilson(solved, len(bucket))
-            points.append({"time": bucket[-1].ended, "rate": solved / len(bucket), "low": low, "high": high, "n": len(bucket)})
+            points.append(
+                {"time": bucket[-1].ended, "rate": solved / len(bucket), "low": low, "high": high, "n": len(bucket)}
+            )
         servings = await self._store.servings("serving", 200)
         verdicts = await self._store.verdicts(200)
         directives = await self._store.directives(50)

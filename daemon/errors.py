@@ -1,9 +1,9 @@
 """What can go wrong when the parts are put together.
 
-    DaemonError
-    ├── ConfigError      a setting that is unknown, of the wrong type, or contradicts another
-    ├── StartFailed      a process of ours did not come up in time
-    └── ControlUnreachable   no daemon answers on the control address
+DaemonError
+├── ConfigError      a setting that is unknown, of the wrong type, or contradicts another
+├── StartFailed      a process of ours did not come up in time
+└── ControlUnreachable   no daemon answers on the control address
 """
 
 

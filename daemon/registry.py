@@ -16,7 +16,9 @@ def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
     Raises:
         ConfigError: no such adapter, or it does not take these options.
     """
-    found = {point.name.partition(".")[2]: point for point in entry_points(group=GROUP) if point.name.startswith(f"{kind}.")}
+    found = {
+        point.name.partition(".")[2]: point for point in entry_points(group=GROUP) if point.name.startswith(f"{kind}.")
+    }
     if name not in found:
         near = difflib.get_close_matches(name, found, 1, 0.5)
         hint = f"did you mean {near[0]}?" if near else f"installed: {', '.join(sorted(found)) or 'none'}"

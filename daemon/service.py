@@ -113,7 +113,11 @@ def build(config: Config, parts: Parts) -> Supervisor:
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
     key = load_key(config.state / "keys" / "gate.key")
     versions = config.state / "versions"
-    environment = adapters.build("environment", config.sandbox.environment, config.sandbox.options) if config.sandbox.environment else None
+    environment = (
+        adapters.build("environment", config.sandbox.environment, config.sandbox.options)
+        if config.sandbox.environment
+        else None
+    )
     judge = adapters.build("judge", config.judge.name, config.judge.options)
     embedder = adapters.build("embedder", config.embedder.name, config.embedder.options)
     swaps = Swaps(config.state / "swaps", engines, inline=frozenset({"shadow"}))
@@ -126,9 +130,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
             config.rollout, store=store, engine=shadow, environment=environment, retriever=navigator, clock=clock,
             rng=rng("rollout"),
         )  # fmt: skip
-        prober = Prober(
-            config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock
-        )
+        prober = Prober(config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock)
         trial: Any = SandboxTrial(
             config.gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed
         )
@@ -146,9 +148,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     act(Curator(config.curator, store=store, batches=config.state / "batches", clock=clock))
     act(navigator)
     act(
-        Experiencer(
-            config.experiencer, store=store, prober=prober, clock=clock
-        ),
+        Experiencer(config.experiencer, store=store, prober=prober, clock=clock),
         LONG,
     )
     act(
@@ -170,7 +170,9 @@ def build(config: Config, parts: Parts) -> Supervisor:
         producer = rollout
 
         async def roll(life: Life) -> None:
-            await run_producer(producer, bus, store, life, rng=rng("rollout"), settings=config.actors, metrics=parts.metrics)
+            await run_producer(
+                producer, bus, store, life, rng=rng("rollout"), settings=config.actors, metrics=parts.metrics
+            )
 
         supervisor.add("rollout", roll, LONG)
     shipper = Shipper(
@@ -228,7 +230,9 @@ def _control(config: Config, parts: Parts, supervisor: Supervisor) -> Callable[[
     async def run(life: Life) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(observe, life)
-            group.start_soon(partial(serve, control.app(config.control.allowed_hosts), config.control, ready=life.ready))
+            group.start_soon(
+                partial(serve, control.app(config.control.allowed_hosts), config.control, ready=life.ready)
+            )
             await life.draining.wait()
             group.cancel_scope.cancel()
 

@@ -5,6 +5,7 @@ resumes. The shadow engine has no users: there the same steps run in this proces
 every candidate; a shadow engine that a dead daemon left paused is resumed by the next load.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,10 +33,10 @@ class Swaps:
         client = self._engines[engine]
         job = SwapJob(
             engine=client.url,
-            path=str(path.absolute()),
+            path=os.path.abspath(path),
             version=version,
             result=str(self._result(engine)),
-            last_good=str(last_good.absolute()) if last_good else "",
+            last_good=os.path.abspath(last_good) if last_good else "",
             last_version=last_version,
         )
         outcome = await (perform(job, client) if engine in self._inline else run_swap(job))

@@ -80,9 +80,10 @@ def _known(table: Mapping[str, Any], kind: type[msgspec.Struct], source: str, pa
         if key not in fields:
             name = ".".join((*path, key))
             near = difflib.get_close_matches(key, fields, 1, 0.5)
-            meant = f"did you mean {'.'.join((*path, near[0]))}?" if near else f"known here: {', '.join(sorted(fields))}"
+            meant = (
+                f"did you mean {'.'.join((*path, near[0]))}?" if near else f"known here: {', '.join(sorted(fields))}"
+            )
             raise ConfigError(f"{source}: unknown setting {name}; {meant}")
         inner = fields[key]
         if isinstance(value, Mapping) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
             _known(value, inner, source, (*path, key))
-

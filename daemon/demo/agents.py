@@ -143,46 +143,46 @@ def _assistant(content: str | None, calls: list[ToolCall]) -> dict[str, Any]:
     return message
 
 
-async def run(settings: AgentSettings) -> None:
+async def run(settings: AgentSettings, journal: Journal) -> None:
     """Work until SIGTERM, then finish what is under way."""
     stopping = anyio.Event()
     desk = TravelDesk(drift_file=Path(settings.drift) if settings.drift else None)
-    with Path(settings.journal).open("a", encoding="utf-8") as out:
-        journal = Journal(out)
-        async with (
-            openai.AsyncOpenAI(
-                base_url=f"{settings.tap}/v1", api_key="unused", max_retries=0, timeout=settings.timeout
-            ) as client,
-            httpx.AsyncClient(base_url=settings.tap, timeout=10.0) as http,
-            anyio.create_task_group() as reports,
-        ):
+    async with (
+        openai.AsyncOpenAI(
+            base_url=f"{settings.tap}/v1", api_key="unused", max_retries=0, timeout=settings.timeout
+        ) as client,
+        httpx.AsyncClient(base_url=settings.tap, timeout=10.0) as http,
+        anyio.create_task_group() as reports,
+    ):
 
-            async def one(number: int) -> None:
-                rng = random.Random(f"{settings.seed}-agent-{number}")
-                agent = Agent(client, http, desk, settings, journal, rng)
-                count = 0
-                while not stopping.is_set():
-                    await agent.work(settings.seed * 10_000_000 + number * 100_000 + count, reports)
-                    count += 1
+        async def one(number: int) -> None:
+            rng = random.Random(f"{settings.seed}-agent-{number}")
+            agent = Agent(client, http, desk, settings, journal, rng)
+            count = 0
+            while not stopping.is_set():
+                await agent.work(settings.seed * 10_000_000 + number * 100_000 + count, reports)
+                count += 1
 
-            async def watch(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-                with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-                    task_status.started()
-                    async for _ in signals:
-                        stopping.set()
+        async def watch(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                task_status.started()
+                async for _ in signals:
+                    stopping.set()
 
-            async with anyio.create_task_group() as workers:
-                await workers.start(watch)
-                async with anyio.create_task_group() as agents:
-                    for number in range(settings.agents):
-                        agents.start_soon(one, number)
-                workers.cancel_scope.cancel()
-        journal.write("ended")
+        async with anyio.create_task_group() as workers:
+            await workers.start(watch)
+            async with anyio.create_task_group() as agents:
+                for number in range(settings.agents):
+                    agents.start_soon(one, number)
+            workers.cancel_scope.cancel()
+    journal.write("ended")
 
 
 def main() -> None:
     """Entry point: the settings are the only argument."""
-    anyio.run(run, msgspec.json.decode(sys.argv[1], type=AgentSettings), backend_options={"use_uvloop": True})
+    settings = msgspec.json.decode(sys.argv[1], type=AgentSettings)
+    with Path(settings.journal).open("a", encoding="utf-8") as out:
+        anyio.run(run, settings, Journal(out), backend_options={"use_uvloop": True})
 
 
 if __name__ == "__main__":

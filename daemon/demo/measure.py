@@ -22,7 +22,14 @@ class Success(msgspec.Struct, frozen=True):
 
 
 async def held_out(
-    engine: Engine, environment: Environment, tasks: int, *, temperature: float, families: str, seed: int, width: int = 32
+    engine: Engine,
+    environment: Environment,
+    tasks: int,
+    *,
+    temperature: float,
+    families: str,
+    seed: int,
+    width: int = 32,
 ) -> Success:
     """Play `tasks` held-out tasks, `width` at a time."""
     solved = 0

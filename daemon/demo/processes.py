@@ -1,6 +1,6 @@
 """Child processes of the demo: started with a scrubbed environment, logged to files, started again when they die.
 
-It is the stand-in for systemd on one machine: whoever is killed comes back, in any order, as often as it takes (bounded).
+The stand-in for systemd on one machine: whoever is killed comes back, in any order, a bounded number of times.
 """
 
 import os

@@ -147,7 +147,7 @@ class Scenario:
         best, version_seen, recovered = low, self._served(), 0.0
         end = changed + self._options.minutes * 60
         while time.monotonic() < end:
-            self._watch(lambda status: float(self._served() != version_seen), end - time.monotonic())
+            self._watch(lambda status, seen=version_seen: float(self._served() != seen), end - time.monotonic())
             if self._served() == version_seen:
                 break
             version_seen = self._served()
@@ -224,7 +224,9 @@ def show(report: Report, options: Options, console: Console) -> None:
     table.add_row("held-out success, greedy", str(report.before.greedy), str(report.after.greedy))
     books = report.accounts
     rows = {
-        "versions served": "v0 → " + " → ".join(f"v{number}" for number in report.versions) if report.versions else "v0",
+        "versions served": "v0 → " + " → ".join(f"v{number}" for number in report.versions)
+        if report.versions
+        else "v0",
         "updates": str(report.updates),
         "swaps under load": str(report.swaps),
         "agents' requests": str(books.requests),

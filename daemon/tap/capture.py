@@ -38,6 +38,8 @@ def check_path(path: bytes) -> None:
     Raises:
         Refused: 404, in all other cases.
     """
+    if path == CHAT:
+        return
     plain = unquote_to_bytes(path) if b"%" in path else path
     if plain == b"/health":
         return

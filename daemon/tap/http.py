@@ -31,6 +31,8 @@ class Request(msgspec.Struct):
     method: bytes
     target: bytes
     """As it stands in the request line."""
+    path: bytes
+    """The target without its query."""
     headers: list[tuple[bytes, bytes, bytes]]
     """(name in lower case, name, value)"""
     body: bytes
@@ -39,11 +41,6 @@ class Request(msgspec.Struct):
     keep_alive: bool
     received: float
     """Unix seconds when it was whole."""
-
-    @property
-    def path(self) -> bytes:
-        """The target without its query."""
-        return self.target.partition(b"?")[0]
 
     def header(self, name: bytes) -> bytes:
         """Value of the header `name` (lower case), the last one if there are several, empty if there is none."""
@@ -132,6 +129,7 @@ class RequestParser:
             Request(
                 method=self._parser.get_method(),
                 target=self._url,
+                path=self._url.partition(b"?")[0],
                 headers=self._headers,
                 body=self._body[0] if len(self._body) == 1 else b"".join(self._body),
                 old=self._parser.get_http_version() == "1.0",

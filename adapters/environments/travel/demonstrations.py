@@ -43,9 +43,9 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """Share of demonstrations with invented names and a hint."""
     hinted_queue: float = 0.2
     """The same for the queue, whose steps are many."""
-    skips_check: dict[str, float] = msgspec.field(default_factory=lambda: {"B": 0.65, "C": 0.4, "L": 0.35})
+    skips_check: dict[str, float] = msgspec.field(default_factory=lambda: {"B": 0.52, "C": 0.3, "L": 0.35})
     """Cancels without the precondition."""
-    books_blindly: dict[str, float] = msgspec.field(default_factory=lambda: {"A": 0.75, "C": 0.4, "L": 0.35})
+    books_blindly: dict[str, float] = msgspec.field(default_factory=lambda: {"A": 0.6, "C": 0.3, "L": 0.35})
     """Books a flight that it has not searched for."""
     recovers: float = 0.35
     """Does the right thing after such an error; else it gives up."""

@@ -281,3 +281,12 @@ def test_the_goal_is_what_was_decided_last():
     assert found(serving(0, 1, "started"), verdict(2, 2), serving(2, 3), back, serving(0, 6), verdict(4, 7)) == 4
     assert found(serving(0, 1, "started"), verdict(2, 2), serving(2, 3, "refused"), serving(2, 4, "refused")) == 0
     assert found(serving(2, 1, "started"), back) is None, "nothing good is left: a person must look"
+
+
+async def test_versions_that_may_be_needed_again_are_pinned_on_disk(bench):
+    await bench.tell(bench.promote(1))
+    await bench.tell(bench.promote(2))
+    assert (bench.path / "pinned").read_text().split() == ["0", "1", "2"]
+    for version in (3, 4):
+        await bench.tell(bench.promote(version))
+    assert (bench.path / "pinned").read_text().split() == ["2", "3", "4"]

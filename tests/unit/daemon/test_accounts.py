@@ -12,7 +12,6 @@ from daemon.demo.accounts import settle
 pytestmark = pytest.mark.anyio
 
 
-
 def exchange(number: int) -> Exchange:
     return Exchange(
         id=f"e{number}", endpoint="/v1/chat/completions", started=1.0, duration=0.1, status=200, request=b"{}",

@@ -1,4 +1,4 @@
-"""Settings from TOML: what is unknown is named with its nearest neighbour, what has a wrong type says which was wanted."""
+"""Settings from TOML: the unknown is named with its nearest neighbour, a wrong type with the one that was wanted."""
 
 from pathlib import Path
 
@@ -20,7 +20,9 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def test_an_unknown_key_names_the_nearest_known_one() -> None:
-    with pytest.raises(ConfigError, match=r"conf\.toml: unknown setting learner\.learnin_rate; did you mean learner\.learning_rate\?"):
+    with pytest.raises(
+        ConfigError, match=r"conf\.toml: unknown setting learner\.learnin_rate; did you mean learner\.learning_rate\?"
+    ):
         toml.convert({"learner": {"learnin_rate": 1.0}}, Outer, "conf.toml")
 
 
@@ -67,4 +69,3 @@ def test_an_assignment_is_a_table(text: str, table: dict[str, object]) -> None:
 def test_an_assignment_without_a_value_shows_an_example() -> None:
     with pytest.raises(ConfigError, match="for example"):
         toml.assignment("learner.lr")
-

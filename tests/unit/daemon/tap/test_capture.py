@@ -16,7 +16,10 @@ def request(
     body: bytes = b"{}", path: bytes = b"/v1/chat/completions", method: bytes = b"POST", **headers: str
 ) -> Request:
     lines = [(name.replace("_", "-").encode(), name.encode(), value.encode()) for name, value in headers.items()]
-    return Request(method=method, target=path, headers=lines, body=body, old=False, keep_alive=True, received=1.0)
+    bare = path.partition(b"?")[0]
+    return Request(
+        method=method, target=path, path=bare, headers=lines, body=body, old=False, keep_alive=True, received=1.0
+    )
 
 
 def capture(**settings: object) -> Capture:

@@ -106,7 +106,7 @@ def test_an_unreadable_cursor_means_reading_from_the_beginning(tmp_path: Path) -
     assert payloads(SpoolReader(tmp_path)) == [b"one"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     records=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=8),
     cut=st.integers(min_value=0, max_value=200),
