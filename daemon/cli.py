@@ -83,8 +83,8 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--drift", action="store_true", help="rename a tool in mid-run and watch it come back")
     demo.add_argument("--no-experience", action="store_true", help="without lessons in guided rollouts")
     demo.add_argument("--traffic-only", action="store_true", help="no sandbox: learn from the agents' own traffic")
-    demo.add_argument("--updates", type=int, metavar="N", help="stop after N updates (48; traffic only 120)")
-    demo.add_argument("--minutes", type=float, default=9.0, help="stop learning after this long at the latest (9)")
+    demo.add_argument("--updates", type=int, metavar="N", help="stop after N updates (24; traffic only 120)")
+    demo.add_argument("--minutes", type=float, default=7.0, help="stop learning after this long at the latest (7)")
     demo.add_argument("--tasks", type=int, default=192, help="held-out tasks per measurement (192)")
     demo.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     demo.add_argument("--dir", type=Path, metavar="DIR", help="where the run keeps its files (.run/demo-SEED)")
@@ -98,6 +98,7 @@ def parser() -> argparse.ArgumentParser:
 
     config = add("config", _config, "Check the settings and print them with their defaults.")
     config.add_argument("--json", action="store_true", help="as JSON")
+    config.add_argument("--reference", action="store_true", help="the commented reference with every default")
 
     warm = add("warmstart", _warmstart, "Make the demo's warm-start checkpoint from its seed.", config=False)
     warm.add_argument("--out", type=Path, required=True, help="directory to write")
@@ -167,7 +168,7 @@ def _demo(arguments: argparse.Namespace) -> int:
         drift=arguments.drift,
         traffic_only=arguments.traffic_only,
         experience=not arguments.no_experience,
-        updates=arguments.updates or (120 if arguments.traffic_only else 48),
+        updates=arguments.updates or (120 if arguments.traffic_only else 24),
         minutes=arguments.minutes,
         tasks=arguments.tasks,
         overrides=overrides,
@@ -205,6 +206,11 @@ def _config(arguments: argparse.Namespace) -> int:
     import msgspec
     import tomli_w
 
+    from daemon.reference import reference
+
+    if arguments.reference:
+        print(reference(), end="")
+        return 0
     settings = msgspec.to_builtins(_settings(arguments))
     print(json.dumps(settings, indent=2) if arguments.json else tomli_w.dumps(settings))
     return 0

@@ -60,7 +60,7 @@ class LearnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     was measured to erase the lesson."""
     truncate: NotNegative = 2.0
     """With `old_policy = "proximal"`: limit of the importance weights; 0 does without weights."""
-    kl_limit: NotNegative = 0.1
+    kl_limit: NotNegative = 0.05
     """Most that one update may move the policy, in nats a token (k3 on a probe of its own rows): a step beyond it is
     halved until it fits, or undone, and the rest of the update is left out. 0 for no guard."""
     max_staleness: Count = 4

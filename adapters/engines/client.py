@@ -122,11 +122,14 @@ class EngineClient:
         scores = self._field(answer, "prompt_logprobs", list)
         if len(scores) != len(ids):
             raise EngineRejected(f"{self.name} scored {len(scores)} of {len(ids)} tokens")
-        values = [
-            math.nan if entry is None else entry[str(token)]["logprob"]
-            for token, entry in zip(ids, scores, strict=True)
-        ]
-        return np.array(values, dtype=np.float32)
+        try:
+            values = [
+                math.nan if entry is None else entry[str(token)]["logprob"]
+                for token, entry in zip(ids, scores, strict=True)
+            ]
+            return np.array(values, dtype=np.float32)
+        except (KeyError, TypeError, ValueError) as error:
+            raise EngineRejected(f"{self.name} gave scores that cannot be read: {error!r}") from error
 
     async def tokenize(self, text: str) -> list[int]:
         body = {"model": await self._model_name(), "prompt": text, "add_special_tokens": False}

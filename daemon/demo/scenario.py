@@ -8,6 +8,8 @@ starts processes, measures from outside, and in the drift variant changes the de
 import json
 import os
 import platform
+import signal
+import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import version
@@ -44,9 +46,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     drift: bool = False
     traffic_only: bool = False
     experience: bool = True
-    updates: int = 48
+    updates: int = 24
     """Stop after this many updates; traffic only: after this many per 8 trajectories."""
-    minutes: float = 9.0
+    minutes: float = 7.0
     """Stop at the latest after this time at work, set-up and measuring not counted."""
     tasks: int = 192
     """Held-out tasks per measurement."""
@@ -100,6 +102,7 @@ class Scenario:
         try:
             self._view.stage("starting broker, engines, tap, daemon and learner")
             self.world.start()
+            self._view.stage(f"dashboard: {self.world.control_url}/  files: {self.world.directory}")
             self._view.stage(f"measuring the warm start on {self._options.tasks} held-out tasks")
             before = self._held_out()
             self.world.agents.start()
@@ -279,6 +282,8 @@ def figures(report: Report, options: Options) -> dict[str, Any]:
 def run(options: Options, console: Console, json_path: Path | None) -> Report:
     """`evolved demo`: run, show, and write the figures."""
     title = "evolved demo" + (", drift" if options.drift else "") + (", traffic only" if options.traffic_only else "")
+    # A demo that is told to end must not leave its processes behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with View(console, f"{title}, seed {options.seed}") as view:
         report = Scenario(options, view).run()
     show(report, options, console)

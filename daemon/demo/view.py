@@ -47,7 +47,7 @@ class View:
     def stage(self, text: str) -> None:
         """A new stage: always said, on a terminal and in a log alike."""
         self._stage = text
-        self._console.print(f"[dim]{self.seconds:6.0f} s[/dim]  {text}", highlight=False)
+        self._console.print(f"[dim]{self.seconds:6.0f} s[/dim]  {text}", highlight=False, soft_wrap=True)
 
     def update(self, done: float, status: dict[str, Any] | None, rates: Sequence[float]) -> None:
         """Progress of this stage, `done` between 0 and 1, with the daemon's `/api/status` if it answers."""
@@ -55,7 +55,7 @@ class View:
             self._live.update(self._panel(done, status, rates))
         elif time.monotonic() - self._last >= self._every:
             self._last = time.monotonic()
-            self._console.print(f"{self.seconds:6.0f} s  {100 * done:3.0f} %  {_line(status)}", highlight=False)
+            self._console.print(f"{self.seconds:6.0f} s  {100 * done:3.0f} %  {_line(status)}", highlight=False, soft_wrap=True)
 
     def _panel(self, done: float, status: dict[str, Any] | None, rates: Sequence[float]) -> Panel:
         grid = Table.grid(padding=(0, 2))

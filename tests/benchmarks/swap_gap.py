@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.swap_gap --json build/swap_gap.json
 
-An embedded engine, the shipped tap in front of it, clients that stream one answer after the other, and swaps as the daemon
-does them: the program of `adapters.engines.swap`, one start of Python each. Before the swaps the same clients stream for as
-long without any: what is left of a gap after taking that away is the swap's. Every answer is read again at the end: each
-must have all its tokens, and versions that follow each other without a hole.
+An embedded engine, the shipped tap in front of it, clients that stream one answer after the other, and swaps as the
+daemon does them: the program of `adapters.engines.swap`, one start of Python each. Before the swaps the same clients
+stream for as long without any: what is left of a gap after taking that away is the swap's. Every answer is read again
+at the end: each must have all its tokens, and versions that follow each other without a hole.
 """
 
 import asyncio
@@ -92,8 +92,9 @@ class Client:
     def __init__(self, port: int, tokens: int) -> None:
         body = json.dumps(
             {
-                "model": "bench", "messages": [{"role": "user", "content": PROMPT}], "max_tokens": tokens, "stream": True,
-                "ignore_eos": True, "logprobs": True, "return_token_ids": True, "return_weight_versions": True,
+                "model": "bench", "messages": [{"role": "user", "content": PROMPT}], "max_tokens": tokens,
+                "ignore_eos": True, "stream": True, "logprobs": True, "return_token_ids": True,
+                "return_weight_versions": True,
             }
         ).encode()  # fmt: skip
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: engine\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -205,9 +206,7 @@ async def measure(
 
 def main() -> None:
     parser = report.arguments(__doc__ or "")
-    parser.add_argument(
-        "--model", type=Path, help="checkpoint to serve (the demo's warm start, or a random one without it)"
-    )
+    parser.add_argument("--model", type=Path, help="checkpoint (the demo's warm start, or a random one)")
     parser.add_argument("--direct", action="store_true", help="without the tap")
     parser.add_argument("--clients", type=int, default=8, help="streams at the same time (8)")
     parser.add_argument("--swaps", type=int, default=20, help="(20)")

@@ -61,7 +61,8 @@ class Bench:
     def job(self, name: str, version: int, directory: Path | None = None) -> SwapJob:
         path = (directory or self.directory) / name
         return SwapJob(
-            engine=self.url, path=str(path), version=version, result="", last_good=str(self.directory / "a"), last_version=1
+            engine=self.url, path=str(path), version=version, result="", last_good=str(self.directory / "a"),
+            last_version=1,
         )  # fmt: skip
 
     async def prompt(self, text: str = "Hello, who is there?") -> list[int]:

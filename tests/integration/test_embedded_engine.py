@@ -49,7 +49,9 @@ async def gauge(engine: EngineClient, name: str) -> float:
 
 async def until(engine: EngineClient, name: str, value: float) -> None:
     with anyio.fail_after(20):
-        while await gauge(engine, name) != value:
+        while True:
+            if await gauge(engine, name) == value:
+                return
             await anyio.sleep(0.01)
 
 
@@ -100,9 +102,11 @@ async def test_a_client_that_leaves_frees_its_row(engine, url, stream):
     body = {"messages": HELLO, "max_tokens": 900, "ignore_eos": True, "stream": stream, "logprobs": True}
     await engine.pause()
     with anyio.move_on_after(0.5):
-        async with httpx.AsyncClient(base_url=url) as http:
-            async with http.stream("POST", "/v1/chat/completions", json=body) as response:
-                await response.aread()
+        async with (
+            httpx.AsyncClient(base_url=url) as http,
+            http.stream("POST", "/v1/chat/completions", json=body) as response,
+        ):
+            await response.aread()
     await engine.resume()
     await until(engine, "num_requests_running", 0)
     assert await gauge(engine, "num_requests_waiting") == 0

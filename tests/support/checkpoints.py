@@ -21,11 +21,18 @@ CALL = (
     "<tool_call>", '\n{"name": "', "search", '", "arguments": {"', "to", '": "', "Oslo", '"}}\n', "</tool_call>",
 )  # fmt: skip
 """What `scripted` says before it ends."""
-TEMPLATE = """\ {%- if tools %}{{ '<|im_start|>system\\n' }} {%- for tool in tools %}{{ tool['function']['name'] + '('
-+ tool['function']['parameters']['properties'] | join(',') + ')\\n' }} {%- endfor %}{{ '<|im_end|>\\n' }}{%- endif %}
-{%- for message in messages %} {{- '<|im_start|>' + message['role'] + '\\n' + (message['content'] or '') }} {%- for
-call in message['tool_calls'] or [] %} {{- '<tool_call>\\n{"name": "' + call['function']['name'] + '", "arguments": '
-+ call['function']['arguments'] | tojson }} {{- '}\\n</tool_call>' }} {%- endfor %}{{ '<|im_end|>\\n' }} {%- endfor %}
+TEMPLATE = """\
+{%- if tools %}{{ '<|im_start|>system\\n' }}
+{%- for tool in tools %}
+{{- tool['function']['name'] + '(' + tool['function']['parameters']['properties'] | join(',') + ')\\n' }}
+{%- endfor %}{{ '<|im_end|>\\n' }}{%- endif %}
+{%- for message in messages %}
+{{- '<|im_start|>' + message['role'] + '\\n' + (message['content'] or '') }}
+{%- for call in message['tool_calls'] or [] %}
+{{- '<tool_call>\\n{"name": "' + call['function']['name'] + '", "arguments": ' }}
+{{- call['function']['arguments'] | tojson + '}\\n</tool_call>' }}
+{%- endfor %}{{ '<|im_end|>\\n' }}
+{%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%- endif %}"""
 HIDDEN, LAYERS, HEADS, KV_HEADS, SIZE, INNER, LENGTH = 64, 2, 2, 1, 32, 96, 1024
 

@@ -11,6 +11,7 @@ it.
 Not thread-safe: one thread owns a batch (`worker.py`).
 """
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -169,7 +170,10 @@ class Batch:
         for i, (row, run) in enumerate(ready):
             if run.limits.top_logprobs:
                 run.tops.append(top(drawn.all_logprobs[i], run.limits.top_logprobs))
-            self._append(run, drawn.tokens[i], drawn.logprobs[i], now)
+            if math.isnan(drawn.logprobs[i]):
+                self._spoilt(row, run)
+            else:
+                self._append(run, drawn.tokens[i], drawn.logprobs[i], now)
             if run.finish is not None:
                 over.append(row)
                 news.append(run)
@@ -223,6 +227,12 @@ class Batch:
             self._end(run, "stop")
         elif place + 1 >= limits.max_tokens or len(run.ids) >= self.model.length:
             self._end(run, "length")
+
+    def _spoilt(self, row: int, run: Run) -> None:
+        """End a run whose numbers overflowed. Its row is wiped: a masked NaN still spoils who attends over it later."""
+        self.model.cache[:, :, row] = 0.0
+        run.computed = 0
+        self._end(run, "error")
 
     def _end(self, run: Run, reason: str) -> None:
         run.finished_at = self._clock()

@@ -109,7 +109,7 @@ class Bench:
         """Wait until `n` candidates are out in all, and what called for them is acked."""
         watch = await self.bus.subscribe("watch", (POLICY_CANDIDATE,))
         while len(self.candidates) < n:
-            await watch.ack(await watch.fetch(n, 1e6))
+            await watch.ack(await watch.fetch(n, 60.0))  # more, and a jump of the clock would expire the stream
         await anyio.sleep(1)
         return self.candidates
 

@@ -168,6 +168,23 @@ def test_after_other_weights_the_answer_goes_on_as_if_they_had_read_all_of_it(ma
         assert one.logprobs[cut:] == pytest.approx(fresh.logprobs, abs=1e-4)
 
 
+def test_numbers_that_overflow_end_their_run_and_leave_nothing_behind(make, weights):
+    import msgspec
+
+    broken = [msgspec.structs.replace(layer, qkv=layer.qkv * 3e38) for layer in weights[0].layers]
+    batch = make()
+    batch.replace_weights(msgspec.structs.replace(weights[0], layers=tuple(broken)))
+    lost = [run(prompt(i, 40), 10) for i in range(3)]
+    finish(batch, *lost)
+    assert {one.finish for one in lost} == {"error"}
+    batch.replace_weights(weights[0])
+    runs = [run(prompt(i, 20 * i + 5), 10) for i in range(3)]
+    finish(batch, *runs)
+    alone = run(prompt(0, 5), 10)
+    finish(make(), alone)
+    assert runs[0].answer == alone.answer
+
+
 def test_scores_of_a_prompt_are_the_log_probs_with_which_it_was_sampled(make):
     made = run(prompt(1, 30), 20, Sampling())
     finish(make(), made)

@@ -33,7 +33,7 @@ async def test_a_refused_connection_is_unavailable():
     async with running_engine() as engine:
         port = engine.port
     async with EngineClient(f"http://127.0.0.1:{port}", name="serving") as gone:
-        with pytest.raises(EngineUnavailable, match="serving .* cannot be reached"):
+        with pytest.raises(EngineUnavailable, match=r"serving .* cannot be reached"):
             await gone.version()
         assert not await gone.health()
 

@@ -1,0 +1,81 @@
+"""config.toml is the reference: every key, its default, and what it is for; and the settings hold together."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from daemon.config import Config, load, tap_settings
+from daemon.demo.world import PROFILE
+from daemon.errors import ConfigError
+from daemon.reference import field_texts, reference
+
+REFERENCE = Path(__file__).parents[3] / "config.toml"
+
+
+def test_the_reference_in_the_repository_is_up_to_date() -> None:
+    assert REFERENCE.read_text() == reference(), "run: evolved config --reference > config.toml"
+
+
+def test_the_reference_says_the_defaults() -> None:
+    assert load(REFERENCE) == Config()
+
+
+def test_every_key_is_in_the_reference() -> None:
+    def keys(table: dict[str, Any], path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+        found = set()
+        for key, value in table.items():
+            found.add((*path, key))
+            if isinstance(value, dict):
+                found |= keys(value, (*path, key))
+        return found
+
+    assert keys(tomllib.loads(REFERENCE.read_text())) == keys(msgspec.to_builtins(Config()))
+
+
+def test_the_defaults_are_the_papers() -> None:
+    config = Config()
+    assert (config.learner.lr, config.learner.kl_coef) == (1e-6, 0.001)
+    assert (config.learner.clip_high, config.learner.clip_boosted) == (0.28, 0.6)
+    assert (config.learner.credit.alpha, config.rollout.eta) == (0.1, 0.5)
+
+
+def test_everything_listens_on_loopback_by_default() -> None:
+    config = Config()
+    assert {config.tap.host, config.tap.admin_host, config.control.host, config.broker.host} == {"127.0.0.1"}
+
+
+def test_settings_of_the_learner_say_what_they_are_for() -> None:
+    from learner.settings import LearnerSettings
+
+    assert all(field_texts(LearnerSettings).values())
+
+
+def test_the_demos_profile_is_valid() -> None:
+    assert load(PROFILE).sandbox.environment == "travel"
+
+
+def test_assignments_lie_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text("[learner]\nlr = 1e-5\nmini_batches = 2\n")
+    config = load(path, ["learner.lr=2e-5"])
+    assert (config.learner.lr, config.learner.mini_batches) == (2e-5, 2)
+
+
+def test_an_unknown_key_deep_down_is_named_with_its_neighbour() -> None:
+    with pytest.raises(ConfigError, match=r"learner\.credit\.alfa; did you mean learner\.credit\.alpha"):
+        load(None, ["learner.credit.alfa=0.1"])
+
+
+def test_a_value_out_of_range_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"learner\.lr"):
+        load(None, ["learner.lr=-1.0"])
+
+
+def test_the_spool_lies_in_the_state_directory_unless_it_is_absolute(tmp_path: Path) -> None:
+    config = load(None, [f"state_dir={tmp_path}"])
+    assert tap_settings(config).spool_dir == str(tmp_path / "spool")
+    elsewhere = load(None, [f"state_dir={tmp_path}", "tap.spool_dir=/var/spool/x"])
+    assert tap_settings(elsewhere).spool_dir == "/var/spool/x"
