@@ -27,18 +27,14 @@ from daemon.tap.settings import TapSettings
 from learner.settings import LearnerSettings
 
 
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of config.toml."""
-
-
-class StoreSettings(_Section):
+class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The database."""
 
     url: str = ""
     """SQLAlchemy URL; empty for SQLite in `state_dir`."""
 
 
-class BusSettings(_Section):
+class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The NATS that everything streams over."""
 
     url: str = ""
@@ -49,14 +45,14 @@ class BusSettings(_Section):
     """File that holds its password."""
 
 
-class EngineSettings(_Section):
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An engine that speaks vLLM's HTTP surface."""
 
     url: str = ""
     """Base URL, without /v1. Its development endpoints must be reachable from the daemon and from nobody else."""
 
 
-class EnginesSettings(_Section):
+class EnginesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The engines."""
 
     serving: EngineSettings = EngineSettings(url="http://127.0.0.1:8000")
@@ -65,7 +61,7 @@ class EnginesSettings(_Section):
     """Takes every candidate: rollouts and the gate run on it, agents never."""
 
 
-class AdapterSettings(_Section):
+class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An adapter by its registered name."""
 
     name: str = ""
@@ -74,7 +70,7 @@ class AdapterSettings(_Section):
     """Keyword arguments for it."""
 
 
-class SandboxSettings(_Section):
+class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where shadow rollouts play."""
 
     environment: str = ""
@@ -83,7 +79,7 @@ class SandboxSettings(_Section):
     """Keyword arguments for it."""
 
 
-class GateSettings(_Section):
+class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The gate."""
 
     keeper: GatekeeperSettings = GatekeeperSettings()
@@ -94,7 +90,7 @@ class GateSettings(_Section):
     """The exam without one."""
 
 
-class Config(_Section):
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything. `state` and `spool` are where this machine keeps it."""
 
     state_dir: str = "/var/lib/evolved"

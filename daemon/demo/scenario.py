@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import anyio
 import msgspec
@@ -100,11 +101,13 @@ class Scenario:
         """
         started = time.monotonic()
         try:
-            self._view.stage("starting broker, engines, tap, daemon and learner")
-            self.world.start()
-            self._view.stage(f"dashboard: {self.world.control_url}/  files: {self.world.directory}")
+            self._view.stage("starting broker and engines")
+            self.world.start_engines()
             self._view.stage(f"measuring the warm start on {self._options.tasks} held-out tasks")
             before = self._held_out()
+            self._view.stage("starting tap, daemon and learner")
+            self.world.start()
+            self._view.stage(f"dashboard: {self.world.control_url}/  files: {self.world.directory}")
             self.world.agents.start()
             drift = self._drift(before) if self._options.drift else self._learn()
             self._view.stage("agents finish their episodes; the books are brought up to date")
@@ -279,11 +282,16 @@ def figures(report: Report, options: Options) -> dict[str, Any]:
     }
 
 
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """A demo that is told to end must not leave its processes behind; told twice, it is still at that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def run(options: Options, console: Console, json_path: Path | None) -> Report:
     """`evolved demo`: run, show, and write the figures."""
     title = "evolved demo" + (", drift" if options.drift else "") + (", traffic only" if options.traffic_only else "")
-    # A demo that is told to end must not leave its processes behind.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, _end)
     with View(console, f"{title}, seed {options.seed}") as view:
         report = Scenario(options, view).run()
     show(report, options, console)

@@ -55,7 +55,9 @@ class View:
             self._live.update(self._panel(done, status, rates))
         elif time.monotonic() - self._last >= self._every:
             self._last = time.monotonic()
-            self._console.print(f"{self.seconds:6.0f} s  {100 * done:3.0f} %  {_line(status)}", highlight=False, soft_wrap=True)
+            self._console.print(
+                f"{self.seconds:6.0f} s  {100 * done:3.0f} %  {_line(status)}", highlight=False, soft_wrap=True
+            )
 
     def _panel(self, done: float, status: dict[str, Any] | None, rates: Sequence[float]) -> Panel:
         grid = Table.grid(padding=(0, 2))

@@ -82,23 +82,34 @@ class World:
             "--threads", "1", "--dev-mode",
         )  # fmt: skip
 
-    def start(self) -> None:
-        """Start everything but the agents, and wait until it answers.
+    def start_engines(self) -> None:
+        """Start broker and engines, and wait until they answer: nothing learns yet.
 
         Raises:
             StartFailed: names the process and its log.
         """
-        for child in self.children[:-1]:
+        for child in (self.broker, self.serving, self.shadow):
             child.start()
-        for child, url in (
-            (self.serving, f"{self.serving_url}/health"),
-            (self.shadow, f"{self.shadow_url}/health"),
-            (self.tap, f"{self.tap_url}/health"),
-            (self.daemon, f"{self.control_url}/api/status"),
-        ):
-            wait_until(lambda url=url: answers(url), child, 90)
+        self._wait((self.serving, f"{self.serving_url}/health"), (self.shadow, f"{self.shadow_url}/health"))
+
+    def start(self) -> None:
+        """Start what is missing but the agents, and wait until it answers.
+
+        Raises:
+            StartFailed: names the process and its log.
+        """
+        if self.serving.pid is None:
+            self.start_engines()
+        for child in (self.tap, self.daemon, self.learner):
+            child.start()
+        self._wait((self.tap, f"{self.tap_url}/health"), (self.daemon, f"{self.control_url}/api/status"))
         versions = self.config.state / "versions"
         wait_until(lambda: (versions / "v000000" / "manifest.json").exists(), self.learner, 90)
+
+    @staticmethod
+    def _wait(*places: tuple[Child, str]) -> None:
+        for child, url in places:
+            wait_until(lambda url=url: answers(url), child, 90)
 
     def check(self) -> None:
         """Start again whatever died."""

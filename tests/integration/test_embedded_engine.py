@@ -32,7 +32,8 @@ def directory(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def url(directory):
-    with embedded_engine(directory / "a", "--dev-mode", "--weight-version", "5", "--max-num-seqs", "4") as url:
+    options = ("--dev-mode", "--weight-version", "5", "--max-num-seqs", "4", "--max-waiting", "30")
+    with embedded_engine(directory / "a", *options) as url:
         yield url
 
 
@@ -122,6 +123,25 @@ async def test_more_requests_than_rows_wait_their_turn(engine):
         for seed in range(20):
             group.start_soon(one, seed)
     assert [len(answer.token_ids) for answer in made] == [30] * 20
+
+
+async def test_requests_beyond_what_may_wait_are_turned_away_and_counted(engine, url):
+    refused = []
+
+    async def one(http: httpx.AsyncClient) -> None:
+        body = {"messages": HELLO, "max_tokens": 2, "n": 4}
+        response = await http.post("/v1/chat/completions", json=body, timeout=30)
+        if response.status_code == 503:
+            refused.append(response.json()["error"]["message"])
+            if len(refused) == 3:
+                await engine.resume()  # the others may finish
+
+    await engine.pause()
+    async with httpx.AsyncClient(base_url=url) as http, anyio.create_task_group() as group:
+        for _ in range(10):
+            group.start_soon(one, http)
+    assert len(refused) == 3
+    assert await gauge(engine, "admission_rejections_total") == 3
 
 
 @pytest.mark.parametrize(

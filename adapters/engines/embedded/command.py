@@ -33,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--weight-version", default="0", metavar="LABEL", help="label of the weights (0)")
     top.add_argument("--threads", type=int, default=1, help="threads that compute (1)")
     top.add_argument("--max-num-seqs", type=int, default=64, help="answers made at the same time (64)")
+    top.add_argument("--max-waiting", type=int, default=4096, help="answers under way or waiting; more get 503 (4096)")
     top.add_argument("--max-model-len", type=int, help="tokens of prompt and answer (the checkpoint's maximum)")
     top.add_argument("--seed", type=int, help="of requests that bring none (random)")
     top.add_argument(
@@ -45,7 +46,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve; returns the exit status (2: the checkpoint cannot be served, 3: the address cannot be had)."""
+    """Serve; returns the exit status (2: the checkpoint cannot be served).
+
+    An address that cannot be had ends the process with 1, from within uvicorn.
+    """
     arguments = parser().parse_args(argv)
     torch.set_num_threads(arguments.threads)
     try:
@@ -55,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             label=arguments.weight_version,
             slots=arguments.max_num_seqs,
             length=arguments.max_model_len,
+            most_waiting=arguments.max_waiting,
             rng=random.Random(arguments.seed),
         )
     except CheckpointRefused as error:
@@ -80,4 +85,4 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     _log.info("engine.starting", model=str(service.directory), port=arguments.port, dev_mode=arguments.dev_mode)
     server.run()
-    return 0 if server.started else 3
+    return 0

