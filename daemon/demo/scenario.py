@@ -33,8 +33,10 @@ TRAFFIC_ONLY: dict[str, Any] = {
     "sandbox": {"environment": ""},
     "curator": {"groups_per_batch": 0},
     "learner": {"lr": 5e-4, "mini_batches": 1},
+    "gate": {"keeper": {"gate_every": 1, "gate_seconds": 10.0}, "replay": {"least": 12}},
 }
-"""No sandbox, and the learning rate that the prototype bore with one trajectory a prompt."""
+"""No sandbox: the learning rate that the prototype bore with one trajectory a prompt, and a gate that keeps up, because
+only what serves brings fresh trajectories."""
 
 NO_EXPERIENCE: dict[str, Any] = {"navigator": {"enabled": False}}
 

@@ -16,7 +16,7 @@ from actors.messages import ToolCall  # noqa: E402
 from adapters.environments.travel import words  # noqa: E402
 from adapters.environments.travel.demonstrations import Demonstration, Demonstrator, Habits  # noqa: E402
 from adapters.environments.travel.drift import BASE  # noqa: E402
-from daemon.warmstart import (
+from daemon.warmstart import (  # noqa: E402
     DEMO_DRIFT,
     Attempt,
     choose,
@@ -24,7 +24,7 @@ from daemon.warmstart import (
     vocabulary_texts,
     with_selection,
     word_parts,
-)  # noqa: E402
+)
 from learner.warmstart import chat, checkpoint, model, tokenizer  # noqa: E402
 from learner.warmstart.sampler import Sampler  # noqa: E402
 from learner.warmstart.train import Progress, Settings, hidden_states, train  # noqa: E402
