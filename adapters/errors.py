@@ -1,14 +1,14 @@
 """What can go wrong outside.
 
-    AdapterError
-    ├── EngineError
-    │   ├── EngineUnavailable    no answer, or not yet: try again later
-    │   ├── EngineRejected       the engine understood and said no
-    │   ├── CheckpointRefused    a version directory that must not be loaded
-    │   └── SwapFailed           the pause-to-resume section did not end well
-    ├── EnvironmentFailed        an environment broke down (an agent's wrong call is an observation, not an error)
-    ├── JudgeUnavailable
-    └── EmbedderUnavailable
+AdapterError
+├── EngineError
+│   ├── EngineUnavailable    no answer, or not yet: try again later
+│   ├── EngineRejected       the engine understood and said no
+│   ├── CheckpointRefused    a version directory that must not be loaded
+│   └── SwapFailed           the pause-to-resume section did not end well
+├── EnvironmentFailed        an environment broke down (an agent's wrong call is an observation, not an error)
+├── JudgeUnavailable
+└── EmbedderUnavailable
 """
 
 

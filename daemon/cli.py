@@ -83,7 +83,9 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--drift", action="store_true", help="rename a tool in mid-run and watch it come back")
     demo.add_argument("--no-experience", action="store_true", help="without lessons in guided rollouts")
     demo.add_argument("--traffic-only", action="store_true", help="no sandbox: learn from the agents' own traffic")
-    demo.add_argument("--updates", type=int, metavar="N", help="stop after N updates (24; traffic only 60; drift 12 before it)")
+    demo.add_argument(
+        "--updates", type=int, metavar="N", help="stop after N updates (24; traffic only 60; drift 12 before it)"
+    )
     demo.add_argument("--minutes", type=float, default=7.0, help="stop learning after this long at the latest (7)")
     demo.add_argument("--tasks", type=int, default=192, help="held-out tasks per measurement (192)")
     demo.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")

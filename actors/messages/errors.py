@@ -1,8 +1,8 @@
 """What can go wrong with a message.
 
-    MessageError
-    ├── MalformedMessage     bytes that are no message of ours, or one with a field out of its type
-    └── UnsupportedSchema    a message of a newer schema than this process understands
+MessageError
+├── MalformedMessage     bytes that are no message of ours, or one with a field out of its type
+└── UnsupportedSchema    a message of a newer schema than this process understands
 """
 
 

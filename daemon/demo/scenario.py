@@ -111,7 +111,7 @@ class Scenario:
             self.world.start()
             self._view.stage(f"dashboard: {self.world.control_url}/  files: {self.world.directory}")
             self.world.agents.start()
-            drift = self._drift(before) if self._options.drift else self._learn()
+            drift = self._drift() if self._options.drift else self._learn()
             self._view.stage("agents finish their episodes; the books are brought up to date")
             self.world.agents.stop(30)
             self._settle()
@@ -142,31 +142,29 @@ class Scenario:
         self._last_swap()
         return {}
 
-    def _drift(self, before: Held) -> dict[str, float]:
+    def _drift(self) -> dict[str, float]:
         """Learn, rename a tool under the agents, and watch it come back."""
         self._learn()
+        was = self._sampled().rate
         self.world.post("/api/thaw", {"reason": "demo: the desk is about to change"})
-        was = self._held_out().sampled.rate
         self._view.stage(f"held-out success {100 * was:.0f} %; now the desk renames book to buy, nobody is told")
         Drift(rename={"book": "buy"}).write(self.world.drift)
         changed = time.monotonic()
-        low = self._held_out().sampled.rate
+        low = now = self._sampled().rate
         self._view.stage(f"held-out success after the rename: {100 * low:.0f} %")
-        best, version_seen, recovered = low, self._served(), 0.0
+        seen, recovered = self._served(), -1.0
         end = changed + self._options.minutes * 60
-        while time.monotonic() < end:
-            self._watch(lambda status, seen=version_seen: float(self._served() != seen), end - time.monotonic())
-            if self._served() == version_seen:
+        while recovered < 0 and time.monotonic() < end:
+            self._watch(lambda status, seen=seen: float(self._served() != seen), end - time.monotonic())
+            if self._served() == seen:
                 break
-            version_seen = self._served()
-            now = self._held_out().sampled.rate
-            best = max(best, now)
-            self._view.stage(f"v{version_seen} serves: held-out success {100 * now:.0f} %")
+            seen = self._served()
+            now = self._sampled().rate
+            self._view.stage(f"v{seen} serves: held-out success {100 * now:.0f} %")
             if now >= was - 0.10:
                 recovered = time.monotonic() - changed
-                best = now
-                break
-        return {"drift_before": was, "drift_low": low, "drift_after": best, "drift_seconds": recovered or -1.0}
+        self.world.post("/api/freeze", {"reason": "demo: learning is over"})
+        return {"drift_before": was, "drift_low": low, "drift_after": now, "drift_seconds": recovered}
 
     def _watch(self, progress: Callable[[dict[str, Any]], float], seconds: float) -> None:
         """Keep the processes alive and the person informed until `progress` is 1 or the time is up."""
@@ -213,12 +211,19 @@ class Scenario:
             time.sleep(1.0)
 
     def _held_out(self) -> Held:
-        async def measure() -> Held:
+        return Held(self._sampled(), self._measure(self._options.tasks // 2, 0.0))
+
+    def _sampled(self) -> Success:
+        return self._measure(self._options.tasks, 1.0)
+
+    def _measure(self, tasks: int, temperature: float) -> Success:
+        """Success of what serves now; the same tasks each time."""
+
+        async def measure() -> Success:
             async with EngineClient(self.world.serving_url, name="serving") as engine:
-                arguments = {"families": "ABC", "seed": self._options.seed}
-                sampled = await held_out(engine, self._desk, self._options.tasks, temperature=1.0, **arguments)
-                greedy = await held_out(engine, self._desk, self._options.tasks // 2, temperature=0.0, **arguments)
-                return Held(sampled, greedy)
+                return await held_out(
+                    engine, self._desk, tasks, temperature=temperature, families="ABC", seed=self._options.seed
+                )
 
         return anyio.run(measure)
 
