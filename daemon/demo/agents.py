@@ -36,6 +36,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """File to append to, one JSON object a line."""
     model: str = "desk"
     seed: int = 0
+    """Of streaming or not, thinking times and delays."""
+    first_task: int = 0
+    """Number of the first task; each agent counts up from its own."""
     agents: int = 4
     """How many work at once."""
     think: float = 0.05
@@ -160,7 +163,7 @@ async def run(settings: AgentSettings, journal: Journal) -> None:
             agent = Agent(client, http, desk, settings, journal, rng)
             count = 0
             while not stopping.is_set():
-                await agent.work(settings.seed * 10_000_000 + number * 100_000 + count, reports)
+                await agent.work(settings.first_task + number * 100_000 + count, reports)
                 count += 1
 
         async def watch(*, task_status: anyio.abc.TaskStatus[None]) -> None:

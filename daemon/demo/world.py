@@ -15,6 +15,8 @@ from daemon.demo.agents import AgentSettings
 from daemon.demo.processes import Child, module, wait_until
 
 PROFILE = Path(__file__).parent / "profile.toml"
+TASKS_A_SEED = 10_000_000
+"""Task numbers of one seed of the demo: agents draw from the lower half, the sandbox from the upper one."""
 WARM_START = Path(__file__).parent / "warmstart"
 
 
@@ -49,6 +51,7 @@ class World:
             "tap": {"port": tap, "upstream": f"http://127.0.0.1:{serving}", "admin_port": tap_admin},
             "control": {"port": control},
             "learner": {"metrics_port": learner, "seed": seed, "warm_start": str(WARM_START)},
+            "rollout": {"first_seed": seed * TASKS_A_SEED + TASKS_A_SEED // 2},
             "sandbox": {"options": {"drift_file": str(self.drift)}},
         }
         table = toml.merge(toml.merge(toml.read(PROFILE), here), overrides)
@@ -59,7 +62,12 @@ class World:
         self.control_url = f"http://127.0.0.1:{control}"
         self.serving_url, self.shadow_url = f"http://127.0.0.1:{serving}", f"http://127.0.0.1:{shadow}"
         settings = AgentSettings(
-            tap=self.tap_url, journal=str(self.journal), seed=seed, drift=str(self.drift), **agents
+            tap=self.tap_url,
+            journal=str(self.journal),
+            seed=seed,
+            first_task=seed * TASKS_A_SEED,
+            drift=str(self.drift),
+            **agents,
         )
         config = ["--config", str(self.config_path)]
         self.broker = self._child("broker", module("daemon.cli", "broker", *config))
