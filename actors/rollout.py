@@ -137,7 +137,10 @@ class Rollout:
             while not context.draining.is_set():
                 context.beat()
                 stalled = self._clock() - last >= self._settings.stall_seconds
-                wanted = (self._due > 0 and self._unanswered < self._settings.ahead) or stalled
+                if stalled:
+                    # Whatever went out has come to nothing; it must not count against rounds that will.
+                    self._due, self._unanswered = 1, 0
+                wanted = self._due > 0 and self._unanswered < self._settings.ahead
                 if wanted and self._flying < self._settings.ahead:
                     if await self._ready():
                         self._due = 0
@@ -185,20 +188,25 @@ class Rollout:
 
     async def _round(self, numbers: range, context: Context) -> None:
         started, before = self._clock(), self.played
+        mixed: set[int] = set()
         try:
             async with anyio.create_task_group() as group:
                 for number in numbers:
-                    group.start_soon(self._group, number, context)
+                    group.start_soon(self._group, number, context, mixed)
         finally:
             self._flying -= 1
+            if not mixed:
+                # Nothing to learn from in groups that agree with themselves: no version will answer this round.
+                self._unanswered = max(0, self._unanswered - 1)
+                self._due = 1
             self._wake.set()
         _log.info(
             "round_played", first=numbers.start, groups=len(numbers), episodes=self.played - before,
             seconds=round(self._clock() - started, 2),
         )  # fmt: skip
 
-    async def _group(self, number: int, context: Context) -> None:
-        """All attempts at one task; emitted together."""
+    async def _group(self, number: int, context: Context, mixed: set[int]) -> None:
+        """All attempts at one task; emitted together. Joins `mixed` if their outcomes differ."""
         settings = self._settings
         try:
             task = self._environment.sample(number, "train", settings.families or None)
@@ -230,6 +238,8 @@ class Rollout:
             finished.sort(key=lambda trajectory: trajectory.id)
             await context.emit(Result(finished, [Output(TRAJECTORY_CLOSED, item) for item in finished]))
             self.played += len(finished)
+            if len({trajectory.outcome for trajectory in finished}) > 1:
+                mixed.add(number)
 
     async def _lessons(self, task: Task) -> tuple[Experience, ...]:
         if self._retriever is None or self._settings.eta <= 0:

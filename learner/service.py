@@ -178,6 +178,8 @@ class LearnerService:
                     return self._told(outcome, directive=message.id)
                 _log.warning("rollback_ignored", directive=message.id)
                 self._metrics.orders.labels("ignored").inc()
+            case Directive(kind="drift"):
+                await self._in_thread(lambda: self._updater.forget_baselines(message))
             case Directive():
                 pass
             case _:

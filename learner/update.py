@@ -168,6 +168,20 @@ class Updater:
             self._checkpoints.done(order, self._checkpoints.cursor.running)
         return self._again(order, "failed")
 
+    def forget_baselines(self, directive: Directive) -> None:
+        """The world has changed: what clusters used to score says nothing about what they should score now.
+
+        With the old running means every failure after a drift would count as far below average, and the policy would
+        unlearn, step by step, even what was right in it.
+
+        Raises:
+            OSError: the disk fails.
+            LearnerError: see `open`.
+        """
+        self._ready()
+        if self._checkpoints.cursor.finished(directive.id) is None:
+            self._checkpoints.done(directive.id, {})
+
     def _ready(self) -> Trainer:
         if self._trainer is None:
             self.open()

@@ -62,9 +62,9 @@ class Layout:
         parts = max(1, min(parts, len(rows)))
         return [rows[i::parts] for i in range(parts)] if len(rows) else []
 
-    def probe(self, tokens: int) -> Ints:
-        """Rows, spread evenly over the batch, with about `tokens` trained tokens in all."""
-        rows = np.flatnonzero(self.inputs > 0).astype(np.int64)
+    def probe(self, tokens: int, among: Ints) -> Ints:
+        """Rows, spread evenly over those of `among` that train anything, with about `tokens` trained tokens in all."""
+        rows = among[self.inputs[among] > 0]
         if not len(rows):
             return rows
         wanted = max(1, min(len(rows), int(np.ceil(tokens * len(rows) / self.tokens(rows)))))

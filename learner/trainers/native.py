@@ -83,7 +83,10 @@ class NativeTrainer:
         columns = _Columns(batch, layout, self._device)
         every = np.flatnonzero(layout.inputs > 0).astype(np.int64)
         metrics = self._prepare(columns, layout, every)
-        probe = layout.probe(PROBE_TOKENS) if settings.kl_limit > 0 else every[:0]
+        # Guided rows are there to be moved a long way: a policy that never said a new tool's name has to begin. What
+        # must not move far is what it does by itself.
+        plain = np.flatnonzero(batch.guided == 0).astype(np.int64)
+        probe = layout.probe(PROBE_TOKENS, plain if len(plain) else every) if settings.kl_limit > 0 else every[:0]
         before = self._score(self._model, layout, probe) if len(probe) else None
         reference = self._score(self._reference, layout, every) if self._reference is not None else None
 
