@@ -45,6 +45,9 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Attempts a task."""
     ahead: int = 2
     """Rounds at most that no version has answered yet, and rounds at most at once."""
+    agreeing: int = 2
+    """Rounds in a row without a group whose outcomes differ that are followed by another at once: a policy that has
+    mastered the tasks, or none of them, is asked again only every `stall_seconds`."""
     stall_seconds: float = 60.0
     """Without a new version for so long, another round is played."""
     eta: float = 0.5
@@ -100,7 +103,7 @@ class Rollout:
         self._wake = anyio.Event()
         self._newest = -1
         self._next = settings.first_seed
-        self._due = self._unanswered = self._flying = 0
+        self._due = self._unanswered = self._flying = self._agreed = 0
         self._away = False
         self.lost: dict[str, int] = {}
         """Episodes that came to nothing, by reason."""
@@ -120,7 +123,7 @@ class Rollout:
         self._next = int(data) if data is not None else self._settings.first_seed
         self._slots = anyio.CapacityLimiter(self._settings.concurrency)
         self._wake = anyio.Event()
-        self._due, self._unanswered, self._flying = 1, 0, 0
+        self._due, self._unanswered, self._flying, self._agreed = 1, 0, 0, 0
 
     async def run(self, context: Context) -> None:
         try:
@@ -195,10 +198,11 @@ class Rollout:
                     group.start_soon(self._group, number, context, mixed)
         finally:
             self._flying -= 1
+            self._agreed = 0 if mixed else self._agreed + 1
             if not mixed:
                 # Nothing to learn from in groups that agree with themselves: no version will answer this round.
                 self._unanswered = max(0, self._unanswered - 1)
-                self._due = 1
+                self._due = int(self._agreed <= self._settings.agreeing)
             self._wake.set()
         _log.info(
             "round_played", first=numbers.start, groups=len(numbers), episodes=self.played - before,

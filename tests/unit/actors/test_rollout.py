@@ -79,6 +79,20 @@ async def test_without_a_version_another_round_comes_after_a_while():
     assert len(await bench.run(130)) == 36
 
 
+async def test_rounds_that_came_to_nothing_do_not_hold_back_later_ones():
+    bench = Bench(ahead=2)
+    silent = len(await bench.run(250))
+    bench.rollout, bench.context = bench.make(), FakeContext(bench.store)
+    answered = len(await bench.run(250, (241, 1), (243, 2), (245, 3)))
+    assert answered == silent + 36, "each version brings its round at once, however many rounds went unanswered"
+
+
+async def test_rounds_in_which_all_groups_agree_are_followed_at_once_a_few_times():
+    bench = Bench(agreeing=2)
+    bench.engine.skill = {0: 1.0}
+    assert len(await bench.run(30)) == 3 * 12
+
+
 async def test_rounds_at_once_are_bounded():
     bench = Bench(ahead=1, step_timeout=1000.0)
 

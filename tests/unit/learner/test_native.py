@@ -198,6 +198,25 @@ def test_the_kl_guard_shortens_a_runaway_step(warm_start):
     assert kl[1] < 0.01
 
 
+def test_the_kl_guard_looks_at_rows_without_lessons_only(warm_start):
+    batch = random_batch(rows=30)
+    led = np.arange(len(batch.guided)) % 2 == 0
+    still = msgspec.structs.replace(
+        batch, guided=led.astype(np.uint8), advantages=batch.advantages * np.repeat(led, batch.lengths)
+    )
+    free = trainer(warm_start, lr=0.03)
+    before = free.log_probs(still)
+    free.update(still, seed=0)
+    moved = free.log_probs(still) - before
+    trained = [int(mask.sum()) for mask in np.split(still.mask, np.cumsum(still.lengths)[:-1])]
+    of_led = np.repeat(led, trained)
+    kl = [float((np.exp(d) - d - 1).mean()) for d in (moved[of_led], moved[~of_led])]
+    held = trainer(warm_start, lr=0.03, kl_limit=1.15 * kl[1])
+    report = held.update(still, seed=0)
+    assert sum(kl) / 2 > 1.2 * kl[1], "the arrangement: guided rows move more"
+    assert report.metrics["steps_shrunk"] == 0
+
+
 def test_after_a_shortened_step_the_rest_of_the_update_is_left_out(warm_start):
     held = trainer(warm_start, lr=0.03, kl_limit=1e-3, mini_batches=4)
     report = held.update(random_batch(rows=30), seed=0)

@@ -143,6 +143,17 @@ def test_a_skipped_order_still_moves_the_running_baseline(bench):
     assert bench.checkpoints.cursor.running["c"].mean == 1.0
 
 
+def test_a_drift_makes_it_forget_the_baselines_once(bench):
+    bench.train("o1", [item(1.0, id="a", cluster="c")])
+    drift = Directive(id="d", kind="drift", reason="", origin="test")
+    bench.updater.forget_baselines(drift)
+    assert bench.checkpoints.cursor.running == {}
+    bench.train("o2", [item(0.0, id="b", cluster="c")])
+    bench.updater.forget_baselines(drift)
+    bench.start()
+    assert bench.checkpoints.cursor.running["c"].mean == 0.0
+
+
 def test_what_is_too_old_is_dropped_and_counted(bench):
     for n in range(5):
         bench.train(f"o{n}", group(version=n))
