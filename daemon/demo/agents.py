@@ -119,8 +119,12 @@ class Agent:
         }
         if self._rng.random() >= 0.25:
             return await self._client.chat.completions.create(**request)
-        async with self._client.chat.completions.stream(**request) as stream:
-            return await stream.get_final_completion()
+        try:
+            async with self._client.chat.completions.stream(**request) as stream:
+                return await stream.get_final_completion()
+        except openai.LengthFinishReasonError as cut:
+            # The helper makes an error of an answer that met its token limit; to an agent it is a bad answer.
+            return cut.completion
 
     async def _report(self, response_id: str, outcome: float) -> None:
         await anyio.sleep(self._rng.uniform(0.5, 1.5) * self._settings.feedback_delay)
