@@ -237,9 +237,7 @@ def show(report: Report, options: Options, console: Console) -> None:
     table.add_row("held-out success, greedy", str(report.before.greedy), str(report.after.greedy))
     books = report.accounts
     rows = {
-        "versions served": "v0 → " + " → ".join(f"v{number}" for number in report.versions)
-        if report.versions
-        else "v0",
+        "versions served": _chain(report.versions),
         "updates": str(report.updates),
         "swaps under load": str(report.swaps),
         "agents' requests": str(books.requests),
@@ -261,6 +259,12 @@ def show(report: Report, options: Options, console: Console) -> None:
         table.add_row("in the end", "", f"{100 * figures['drift_after']:.0f} %")
         table.add_row("recovered after", "", f"{seconds:.0f} s" if seconds >= 0 else "not within the time")
     console.print(table)
+
+
+def _chain(versions: tuple[int, ...]) -> str:
+    """The versions that served, the middle left out where they are many."""
+    names = ["v0", *(f"v{number}" for number in versions)]
+    return " → ".join(names if len(names) <= 8 else [*names[:4], "…", *names[-2:]])
 
 
 def figures(report: Report, options: Options) -> dict[str, Any]:
