@@ -13,7 +13,7 @@ from daemon.errors import ControlUnreachable, DaemonError
 
 EPILOG = """\
 examples:
-  evolved demo                          the whole circle on this machine, about ten minutes
+  evolved demo                          the whole circle on this machine, some minutes
   evolved tap --config config.toml      the pass-through in front of your vLLM
   evolved run --config config.toml      the daemon: actors, store, control API, dashboard
   evolved learner --config config.toml  the trainer, usually on another node
