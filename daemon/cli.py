@@ -114,44 +114,48 @@ def _settings(arguments: argparse.Namespace) -> Any:
     return load(arguments.config, arguments.set)
 
 
+def _as_service() -> None:
+    """What a process needs before it does anything: structured logs, and files for our user alone, because spool, store
+    and logs hold agents' prompts and answers."""
+    from daemon.logs import configure
+
+    os.umask(0o077)
+    configure()
+
+
 def _tap(arguments: argparse.Namespace) -> None:
     from daemon.config import tap_settings
-    from daemon.logs import configure
     from daemon.tap.server import main as serve
 
-    configure()
+    _as_service()
     serve(tap_settings(_settings(arguments)))
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from daemon.logs import configure
     from daemon.service import main as serve
 
-    configure()
+    _as_service()
     return serve(_settings(arguments))
 
 
 def _learner(arguments: argparse.Namespace) -> int:
     from daemon.learner import main as serve
-    from daemon.logs import configure
 
-    configure()
+    _as_service()
     return serve(_settings(arguments))
 
 
 def _broker(arguments: argparse.Namespace) -> int:
     from daemon.broker import main as serve
-    from daemon.logs import configure
 
-    configure()
+    _as_service()
     return serve(_settings(arguments))
 
 
 def _engine(arguments: argparse.Namespace) -> int:
     from adapters.engines.embedded import main as serve
-    from daemon.logs import configure
 
-    configure()
+    _as_service()
     return int(serve(arguments.rest) or 0)
 
 
@@ -227,6 +231,4 @@ def _warmstart(arguments: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    # A child that `python -m daemon.cli` started must not keep its parent's terminal settings.
-    os.umask(0o077)
     sys.exit(main())
