@@ -202,7 +202,8 @@ class Rollout:
             if not mixed:
                 # Nothing to learn from in groups that agree with themselves: no version will answer this round.
                 self._unanswered = max(0, self._unanswered - 1)
-                self._due = int(self._agreed <= self._settings.agreeing)
+                if self._agreed <= self._settings.agreeing:
+                    self._due = 1
             self._wake.set()
         _log.info(
             "round_played", first=numbers.start, groups=len(numbers), episodes=self.played - before,

@@ -24,7 +24,7 @@ class Bench:
     def __init__(self, *lessons: Experience, **settings) -> None:
         self.store, self.environment, self.engine = FakeStore(), FakeEnvironment(), FakeEngine(skill={0: 0.5})
         self.settings = RolloutSettings(
-            **{"groups": 3, "group_size": 4, "stall_seconds": 60.0, "system": "desk", **settings}
+            **{"groups": 3, "group_size": 4, "stall_seconds": 60.0, "agreeing": 0, "system": "desk", **settings}
         )
         self.lessons = lessons
         self.rollout = self.make()
