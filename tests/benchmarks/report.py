@@ -8,6 +8,8 @@ import importlib.metadata
 import json
 import os
 import platform
+import socket
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -78,3 +80,16 @@ def _cpu() -> str:
     except OSError:
         return platform.processor()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def await_port(port: int) -> None:
+    """Return once something listens on `port` of loopback; raises OSError after half a minute."""
+    end = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)

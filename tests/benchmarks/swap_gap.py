@@ -13,7 +13,6 @@ import contextlib
 import json
 import multiprocessing
 import shutil
-import socket
 import statistics
 import tempfile
 import time
@@ -67,23 +66,11 @@ def tapped(url: str, directory: Path) -> Iterator[str]:
     process = multiprocessing.get_context("spawn").Process(target=serve_tap, args=(settings,))
     process.start()
     try:
-        _await_port(port)
+        report.await_port(port)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.join(10)
-
-
-def _await_port(port: int) -> None:
-    end = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.05)
 
 
 class Client:

@@ -166,7 +166,7 @@ def processes(directory: Path) -> Iterator[tuple[int, int]]:
         process.start()
     try:
         for port in (engine_port, tap_port):
-            _await_port(port)
+            report.await_port(port)
         yield engine_port, tap_port
     finally:
         for process in reversed(running):
@@ -180,18 +180,6 @@ def _free(count: int) -> list[int]:
     for one in held:
         one.close()
     return ports
-
-
-def _await_port(port: int) -> None:
-    end = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.05)
 
 
 def main() -> None:
