@@ -53,6 +53,10 @@ from daemon.swaps import Swaps
 
 log = structlog.get_logger(__name__)
 
+REMEMBERED_SECONDS = 31 * 86_400.0
+"""Marks of handled records are kept for longer than any stream keeps a record (30 days): it could still come again."""
+HOUSEKEEPING_SECONDS = 3600.0
+
 LONG = Restart(stall_seconds=900.0)
 """For those whose handlers play dozens of episodes or wait for a swap."""
 
@@ -180,8 +184,21 @@ def build(config: Config, parts: Parts) -> Supervisor:
         clock=clock,
     )  # fmt: skip
     supervisor.add("shipper", shipper.run)
+    supervisor.add("housekeeping", partial(_housekeeping, parts), Restart(critical=False))
     supervisor.add("control", _control(config, parts, supervisor))
     return supervisor
+
+
+async def _housekeeping(parts: Parts, life: Life) -> None:
+    """Every hour, forget what no stream can bring back: marks and sent outputs in the store, payloads of the bus."""
+    life.ready()
+    while not life.draining.is_set():
+        forgotten = await parts.store.prune(time.time() - REMEMBERED_SECONDS)
+        swept = await parts.bus.sweep_claims(time.time())
+        log.info("housekeeping", rows=forgotten, claims=swept)
+        woken = anyio.current_time() + HOUSEKEEPING_SECONDS
+        while anyio.current_time() < woken and await life.pause(30.0):
+            life.beat()
 
 
 def _rng(seed: int, name: str) -> random.Random:

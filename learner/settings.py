@@ -18,8 +18,6 @@ class LearnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     warm_start: str = ""
     """Hugging Face checkpoint directory that becomes version 0 if there is no version yet."""
-    trainer: Literal["native"] = "native"
-    """`native`: torch in this process, CPU or one GPU."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto` takes a GPU if there is one. On a GPU weights are fp32 and computed with in bf16."""
     threads: Count = 0
