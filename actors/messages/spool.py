@@ -8,7 +8,7 @@ import msgspec
 
 from actors.messages.base import SCHEMA, Message
 from actors.messages.errors import MalformedMessage, UnsupportedSchema
-from actors.messages.traffic import Feedback, Hints
+from actors.messages.traffic import Feedback, Hints, Part, Source
 
 
 class RawExchange(Message, frozen=True, kw_only=True, tag="raw_exchange"):
@@ -44,6 +44,14 @@ class RawExchange(Message, frozen=True, kw_only=True, tag="raw_exchange"):
     """Why it is not complete: client_left, upstream_broke, timeout, response_too_large."""
     hints: Hints = Hints()
     """From the headers alone; the bodies are read later."""
+    source: Source = "tap"
+    """`mirror`: there is no response, `status` is 0."""
+    caller: str = ""
+    """Id of the agent key that the call came with, never the key."""
+    redacted: tuple[Part, ...] = ()
+    """Where something was taken out of the bodies."""
+    finds: dict[str, int] = {}
+    """How many finds of each kind were taken out."""
 
 
 SpoolRecord = RawExchange | Feedback

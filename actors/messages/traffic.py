@@ -23,8 +23,15 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_ids: tuple[str, ...] = ()
     """Tool calls of earlier responses that this request answers."""
     previous_response_id: str = ""
+    custom_id: str = ""
+    """The caller's own id of this call (`x-evolved-id` header or `metadata.evolved_id`): feedback may name it."""
     opt_out: bool = False
     """`x-evolved-opt-out`: the call is counted and stored nowhere."""
+
+
+Source = Literal["tap", "mirror", "otlp", "import"]
+"""How a call came to us. A mirror sees requests alone; spans and files carry what their writer put in."""
+Part = Literal["prompt", "response"]
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +75,13 @@ class Exchange(Message, frozen=True, kw_only=True, tag="exchange"):
     hints: Hints = Hints()
     error: str = ""
     """Why the response could not be read, if so."""
+    source: Source = "tap"
+    caller: str = ""
+    """Id of the agent key that the call came with, never the key."""
+    redacted: tuple[Part, ...] = ()
+    """Where something was taken out; that part's token ids and log-probs are gone with it."""
+    finds: dict[str, int] = {}
+    """How many finds of each kind were taken out."""
 
 
 class Feedback(Message, frozen=True, kw_only=True, tag="feedback"):
@@ -79,9 +93,14 @@ class Feedback(Message, frozen=True, kw_only=True, tag="feedback"):
     trajectory_id: str = ""
     exchange_id: str = ""
     response_id: str = ""
+    custom_id: str = ""
+    """The caller's own id of the call, as in `Hints.custom_id`."""
+    step: int | None = None
+    """Step of the trajectory, from 0; None if it is about the whole, or about the call that an id names."""
     outcome: float | None = None
     """0 is failure, 1 is success, between them is partial."""
-    kind: Literal["outcome", "rating", "comment"] = "outcome"
+    kind: Literal["outcome", "rating", "comment", "step"] = "outcome"
+    """`step`: good or bad of one step alone; says nothing of how the trajectory ended."""
     final: bool = True
     """The trajectory is over: it closes at once."""
     text: str = ""
