@@ -4,21 +4,29 @@ Nothing in here understands a response: that is the daemon's work. What it must 
 fields an agent left out, and a few headers.
 """
 
+import os
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from actors.messages import Hints, new_id
 from actors.messages.spool import RawExchange
+from daemon.tap.door import Visitor
 from daemon.tap.errors import Refused
 from daemon.tap.http import ReplyParser, Request
 
 CHAT = b"/v1/chat/completions"
+COMPLETIONS = b"/v1/completions"
 FEEDBACK = b"/v1/feedback"
 TOKEN_FIELDS = ("logprobs", "return_token_ids", "return_weight_versions")
+_WANTED = {
+    CHAT: {"logprobs": b"true", "return_token_ids": b"true", "return_weight_versions": b"true"},
+    COMPLETIONS: {"logprobs": b"0", "return_token_ids": b"true", "return_weight_versions": b"true"},
+}
+"""What an engine is asked for, by path. A completion's `logprobs` is the number of alternatives beside the sampled
+token; vLLM gives ids on these two paths only."""
 _REFUSED = (b"/v1/load_lora_adapter", b"/v1/unload_lora_adapter")
 """vLLM's admin plane where it reaches into /v1."""
-_NO = (b"", b"0", b"false", b"no")
 
 
 class _Asked(msgspec.Struct):
@@ -50,86 +58,126 @@ def check_path(path: bytes) -> None:
         raise Refused(404, "unknown_path", f"unknown path {shown!r}: /v1/* and /health are served here")
 
 
-def with_tokens(body: bytes) -> bytes:
+def with_tokens(body: bytes, path: bytes = CHAT) -> tuple[bytes, tuple[str, ...]]:
     """`body` with `logprobs`, `return_token_ids` and `return_weight_versions` asked for where it does not name them.
 
     All that the client wrote stays byte for byte. A body that is no JSON object comes back as it is: the engine's own
     error is the one to show.
+
+    Returns:
+        The body for the engine, and the names of the fields that were added.
     """
     try:
         asked = _asked.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return body
-    missing = [name for name in TOKEN_FIELDS if getattr(asked, name) is msgspec.UNSET]
+        return body, ()
+    missing = tuple([name for name in TOKEN_FIELDS if getattr(asked, name) is msgspec.UNSET])
     start, end = body.find(b"{"), body.rfind(b"}")
     if not missing or start < 0:
-        return body
-    added = ",".join(f'"{name}":true' for name in missing).encode()
+        return body, ()
+    wanted = _WANTED[path]
+    added = b",".join([b'"%b":%b' % (name.encode(), wanted[name]) for name in missing])
     comma = b"," if body[start + 1 : end].strip() else b""
-    return body[:end] + comma + added + body[end:]
+    return b"".join((body[:end], comma, added, body[end:])), missing
 
 
-class Plan(msgspec.Struct, frozen=True):
+class Plan(msgspec.Struct, frozen=True, gc=False):
     """How one request is treated."""
 
     body: bytes
     """What goes to the engine."""
     keep: bool
     """A record is to be written."""
-    tokens_requested: bool = False
-    opted_out: bool = False
+    added: tuple[str, ...] = ()
+    """Fields asked for by the tap, to be hidden from the agent."""
+    drop: frozenset[bytes] = frozenset()
+    """Headers that do not travel on, in lower case."""
+    rewritable: bool = False
+    """The answer comes in a form that can be rewritten on its way."""
+
+
+class RecordIds:
+    """Record ids that no other process makes: a random half and a running number. Cheaper than a system call each."""
+
+    def __init__(self) -> None:
+        self._random, self._number = os.urandom(8).hex(), 0
+
+    def next(self) -> str:
+        """128 bits, hex."""
+        self._number += 1
+        return f"{self._random}{self._number:016x}"
+
+
+_PLAIN = frozenset({b"accept-encoding"})
+"""A compressed answer could not be rewritten."""
+_KEY = frozenset({b"x-evolved-key"})
+_AUTHORIZED = frozenset({b"x-evolved-key", b"authorization"})
 
 
 class Capture:
     """Decides what of a call is kept, and makes the record."""
 
-    def __init__(self, *, engine: str, tokens: bool, headers: frozenset[bytes]) -> None:
+    def __init__(self, *, tokens: bool, minting: bool, headers: frozenset[bytes]) -> None:
         """
         Args:
-            engine: name of the upstream, for the records.
             tokens: ask for token ids.
+            minting: answers' tool-call ids are rewritten.
             headers: names, in lower case, of the request headers to keep.
         """
-        self._engine, self._tokens, self._headers = engine, tokens, headers
+        self._tokens, self._minting, self._headers = tokens, minting, headers
 
-    def plan(self, request: Request) -> Plan:
+    def holds(self, target: bytes) -> bool:
+        """Whether calls to `target` have to be whole before they go on."""
+        return self._tokens and target.partition(b"?")[0] in _WANTED
+
+    def plan(self, request: Request, visitor: Visitor) -> Plan:
         """What to do with `request`. LLM calls are posts under /v1; all else passes without leaving a trace."""
-        path = request.path
-        if request.method != b"POST" or not path.startswith(b"/v1/"):
-            return Plan(request.body, keep=False)
-        if opted_out(request):
-            return Plan(request.body, keep=False, opted_out=True)
-        if self._tokens and path == CHAT and not request.header(b"content-encoding"):
-            body = with_tokens(request.body)
-            return Plan(body, keep=True, tokens_requested=body is not request.body)
-        return Plan(request.body, keep=True)
+        path, body = request.path, request.body
+        drop = _AUTHORIZED if visitor.strip_authorization else _KEY
+        if request.method != b"POST" or not path.startswith(b"/v1/") or not visitor.keep:
+            return Plan(body, False, (), drop)
+        rewritable = path in _WANTED and not request.old
+        wanted = self._tokens and rewritable and request.upload is None
+        added: tuple[str, ...] = ()
+        if wanted and not request.header(b"content-encoding"):
+            body, added = with_tokens(body, path)
+        rewriting = added or (rewritable and self._minting)
+        return Plan(body, True, added, drop | _PLAIN if rewriting else drop, bool(rewriting))
 
     def record(
-        self, request: Request, plan: Plan, reply: ReplyParser, *, status: int, times: tuple[float, float], problem: str
+        self,
+        request: Request,
+        visitor: Visitor,
+        plan: Plan,
+        reply: ReplyParser,
+        *,
+        record_id: str,
+        engine: str,
+        body: bytes | None,
+        status: int,
+        times: tuple[float, float],
+        problem: str,
     ) -> RawExchange:
         """The record of a call that has ended.
 
         Args:
+            engine: who answered.
+            body: of the request; None if it was too large to be kept.
             status: what the client saw.
             times: unix seconds of the first byte from the engine (0 if none came) and of the end.
             problem: empty if all went well.
         """
-        if reply.overflow and not problem:
-            problem = "response_too_large"
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1")
-            for name, _, value in request.headers
-            if name in self._headers
-        }
+        if not problem and (reply.overflow or body is None):
+            problem = "response_too_large" if reply.overflow else "request_too_large"
         return RawExchange(
-            id=new_id(),
-            tenant=tenant(request),
-            engine=self._engine,
+            id=record_id,
+            tenant=visitor.tenant,
+            engine=engine,
             method=request.method.decode("latin-1"),
             path=request.path.decode("latin-1"),
-            headers=headers,
-            request=request.body,
-            tokens_requested=plan.tokens_requested,
+            headers=self._kept(request),
+            request=body or b"",
+            tokens_requested=bool(plan.added),
             status=status,
             response=b"".join(reply.body),
             content_type=reply.content_type.decode("latin-1"),
@@ -139,19 +187,56 @@ class Capture:
             finished=times[1],
             complete=not problem,
             problem=problem,
-            hints=Hints(trajectory_id=_text(request, b"x-evolved-trajectory")),
+            hints=_hints(request),
+            caller=visitor.caller,
         )
+
+    def mirrored(self, request: Request, visitor: Visitor) -> RawExchange:
+        """The record of a request whose answer nobody shows us."""
+        return RawExchange(
+            id=new_id(),
+            tenant=visitor.tenant,
+            method=request.method.decode("latin-1"),
+            path=request.path.decode("latin-1"),
+            headers=self._kept(request),
+            request=request.body,
+            status=0,
+            received=request.received,
+            finished=request.received,
+            problem="mirrored",
+            hints=_hints(request),
+            source="mirror",
+            caller=visitor.caller,
+        )
+
+    def _kept(self, request: Request) -> dict[str, str]:
+        return {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, _, value in request.headers
+            if name in self._headers
+        }
+
+
+_NO_HINTS = Hints()
+
+
+def _hints(request: Request) -> Hints:
+    trajectory = custom = b""
+    for name, _, value in request.headers:
+        if name.startswith(b"x-evolved-"):
+            if name == b"x-evolved-trajectory":
+                trajectory = value
+            elif name == b"x-evolved-id":
+                custom = value
+    if not trajectory and not custom:
+        return _NO_HINTS
+    return Hints(trajectory_id=_text(trajectory), custom_id=_text(custom))
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace").strip()[:256]
 
 
 def tenant(request: Request) -> str:
     """On whose behalf: the `x-evolved-tenant` header, or the one tenant that there is."""
-    return _text(request, b"x-evolved-tenant") or "default"
-
-
-def opted_out(request: Request) -> bool:
-    """Whether `x-evolved-opt-out` is there and says anything but no."""
-    return request.header(b"x-evolved-opt-out").strip().lower() not in _NO
-
-
-def _text(request: Request, name: bytes) -> str:
-    return request.header(name).decode("utf-8", "replace").strip()[:256]
+    return _text(request.header(b"x-evolved-tenant")) or "default"

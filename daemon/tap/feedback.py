@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from actors.messages import Feedback, derived_id, encode
+from actors.messages import Feedback, derived_id
 from daemon.tap.capture import tenant
 from daemon.tap.errors import Refused
 from daemon.tap.http import Request, response_bytes
@@ -76,7 +76,7 @@ class FeedbackDesk:
         except Refused:
             self._counts.feedback["rejected"] += 1
             raise
-        if not (self._spool.taking and self._spool.offer(bytes.fromhex(feedback.id), encode(feedback))):
+        if not (self._spool.taking and self._spool.offer(feedback)):
             self._counts.feedback["unavailable"] += 1
             raise Refused(503, "spool_unavailable", "feedback cannot be written down now; send it again later")
         self._counts.feedback["accepted"] += 1

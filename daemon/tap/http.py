@@ -23,10 +23,39 @@ HOP_BY_HOP = frozenset(
 _SLACK = 65_536
 _MAX_REPLY_HEAD = 262_144
 _OURS = HOP_BY_HOP | {b"host", b"content-length"}
+_FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding", b"expect"})
+_NONE: frozenset[bytes] = frozenset()
 
 
-class Request(msgspec.Struct):
-    """One whole request."""
+class Upload:
+    """The body of a request that is too large to wait for: passed on as it comes."""
+
+    __slots__ = ("done", "length", "listener", "pieces", "refusal")
+
+    def __init__(self, length: int | None) -> None:
+        self.length = length
+        """Bytes as announced; None if the client sends it in chunks."""
+        self.pieces: list[bytes] = []
+        """Not yet taken by the listener."""
+        self.done = False
+        self.refusal: Refused | None = None
+        """It broke a limit in the middle."""
+        self.listener: Callable[[], None] | None = None
+        """Called whenever there is something new."""
+
+    def take(self) -> bytes:
+        """What has come since the last call."""
+        pieces, self.pieces = self.pieces, []
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def tell(self) -> None:
+        """Something is new."""
+        if self.listener is not None:
+            self.listener()
+
+
+class Request(msgspec.Struct, gc=False):
+    """One request: whole, or its head with the body still coming as an `upload`."""
 
     method: bytes
     target: bytes
@@ -40,21 +69,42 @@ class Request(msgspec.Struct):
     """HTTP/1.0: no chunked response may come back."""
     keep_alive: bool
     received: float
-    """Unix seconds when it was whole."""
+    """Unix seconds when it could be passed on."""
+    upload: Upload | None = None
+    """Where the body comes from, if `body` does not hold it."""
+    connection: bytes = b""
+    """What the Connection headers say, joined by commas."""
+    framed: bool = False
+    """It says how long its body is."""
 
     def header(self, name: bytes) -> bytes:
         """Value of the header `name` (lower case), the last one if there are several, empty if there is none."""
-        return next((value for lower, _, value in reversed(self.headers) if lower == name), b"")
+        for lower, _, value in reversed(self.headers):
+            if lower == name:
+                return value
+        return b""
 
 
 class RequestParser:
-    """Bytes of one client connection in, whole requests out.
+    """Bytes of one client connection in, requests out.
 
     Methods named `on_` are httptools' callbacks.
     """
 
-    def __init__(self, *, max_header_bytes: int, max_body_bytes: int, clock: Callable[[], float]) -> None:
-        self._max_head, self._max_body, self._clock = max_header_bytes, max_body_bytes, clock
+    def __init__(
+        self,
+        *,
+        max_header_bytes: int,
+        max_body_bytes: int,
+        hold: Callable[[bytes], int],
+        clock: Callable[[], float],
+    ) -> None:
+        """
+        Args:
+            hold: for a path (with its query) the size up to which a body is waited for as a whole.
+            clock: unix seconds.
+        """
+        self._max_head, self._max_body, self._hold, self._clock = max_header_bytes, max_body_bytes, hold, clock
         self._parser = httptools.HttpRequestParser(self)
         self.requests: deque[Request] = deque()
         self.partial = False
@@ -63,11 +113,17 @@ class RequestParser:
         """The client waits for `100 Continue` before it sends the body."""
         self._refusal: Refused | None = None
         self._head_done = False
+        self._upload: Upload | None = None
         self.on_message_begin()
         self.partial = False
 
+    @property
+    def uploading(self) -> bool:
+        """The body that comes in now belongs to a request that has been handed out."""
+        return self._upload is not None
+
     def feed(self, data: bytes) -> None:
-        """Take bytes; whole requests appear in `requests`.
+        """Take bytes; requests appear in `requests`.
 
         Raises:
             Refused: the connection cannot be understood any further; what is in `requests` still counts.
@@ -81,16 +137,24 @@ class RequestParser:
                 self.requests.pop()
             raise Refused(400, "upgrade_refused", "this server does not switch protocols; leave out Upgrade") from error
         except httptools.HttpParserError as error:
-            raise self._refusal or Refused(400, "malformed_http", f"malformed HTTP request: {error}") from error
+            refusal = self._refusal or Refused(400, "malformed_http", f"malformed HTTP request: {error}")
+            self._fail_upload(refusal)
+            raise refusal from error
         if self.partial:
             self._count_raw(len(data))
+        if self._upload is not None:
+            self._upload.tell()
         if self._refusal is not None:
+            self._fail_upload(self._refusal)
             raise self._refusal
 
     def on_message_begin(self) -> None:
         self.partial, self._head_done, self.expects = True, False, False
         self._url = b""
         self._headers: list[tuple[bytes, bytes, bytes]] = []
+        self._connection = b""
+        self._length = -1
+        self._chunked = False
         self._body: list[bytes] = []
         self._head_bytes = self._body_bytes = self._raw_bytes = 0
 
@@ -102,42 +166,87 @@ class RequestParser:
         # Trailers come the same way, and must not pass for headers.
         if self._head_done:
             return
-        self._headers.append((name.lower(), name, value))
-        self._count_head(len(name) + len(value))
+        lower = name.lower()
+        self._headers.append((lower, name, value))
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > self._max_head:
+            self._count_head(0)
+        if lower in _FRAMING:
+            self._frame(lower, value)
+
+    def _frame(self, name: bytes, value: bytes) -> None:
+        if name == b"content-length":
+            # llhttp has made sure that it is one, and a number.
+            self._length = int(value) if value.isdigit() else -1
+        elif name == b"connection":
+            self._connection = b"%b,%b" % (self._connection, value) if self._connection else value
+        elif name == b"expect":
+            self.expects = value.lower() == b"100-continue"
+        else:
+            self._chunked = True
 
     def on_headers_complete(self) -> None:
         self._head_done = True
-        for name, _, value in self._headers:
-            if name == b"expect":
-                self.expects = value.lower() == b"100-continue"
-            elif name == b"content-length" and value.isdigit() and int(value) > self._max_body:
-                self._too_large()
+        if self._chunked and self._parser.get_http_version() == "1.0":
+            # HTTP/1.0 has no chunks: whoever is before us may have seen another end of this request (RFC 9112, 6.1).
+            self._refusal = Refused(400, "malformed_http", "Transfer-Encoding in an HTTP/1.0 request")
+        if self._length > self._max_body:
+            self._too_large()
+        elif self._length > self._hold(self._url) and self._refusal is None:
+            self._open(self._length)
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
         if self._body_bytes > self._max_body:
             self._body.clear()
             self._too_large()
-        elif self._refusal is None:
+        elif self._refusal is not None:
+            return
+        elif self._upload is not None:
+            self._upload.pieces.append(body)
+        else:
             self._body.append(body)
+            if self._body_bytes > self._hold(self._url):
+                self._open(None)
 
     def on_message_complete(self) -> None:
         self.partial = self.expects = False
         if self._refusal is not None:
             return
-        self.requests.append(
-            Request(
-                method=self._parser.get_method(),
-                target=self._url,
-                path=self._url.partition(b"?")[0],
-                headers=self._headers,
-                body=self._body[0] if len(self._body) == 1 else b"".join(self._body),
-                old=self._parser.get_http_version() == "1.0",
-                # Must be asked inside this callback: afterwards the answer is always no.
-                keep_alive=self._parser.should_keep_alive(),
-                received=self._clock(),
-            )
+        upload = self._upload
+        if upload is not None:
+            self._upload, upload.done = None, True
+            upload.tell()
+            return
+        self.requests.append(self._request(self._body[0] if len(self._body) == 1 else b"".join(self._body), None))
+
+    def _request(self, body: bytes, upload: Upload | None) -> Request:
+        parser, url = self._parser, self._url
+        return Request(
+            parser.get_method(),
+            url,
+            url.partition(b"?")[0],
+            self._headers,
+            body,
+            parser.get_http_version() == "1.0",
+            # Must be asked inside a callback: afterwards the answer is always no. For an upload it cannot be asked yet.
+            parser.should_keep_alive() if upload is None else b"close" not in self._connection.lower(),
+            self._clock(),
+            upload,
+            self._connection,
+            self._length >= 0 or self._chunked,
         )
+
+    def _open(self, length: int | None) -> None:
+        self._upload = Upload(length)
+        self._upload.pieces, self._body = self._body, []
+        self.requests.append(self._request(b"", self._upload))
+
+    def _fail_upload(self, refusal: Refused) -> None:
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.refusal = refusal
+            upload.tell()
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size
@@ -159,31 +268,46 @@ class RequestParser:
 
 
 class ReplyParser:
-    """One response of the engine, read along while its bytes go to the client as they are."""
+    """The responses of one engine connection, one after the other, read along while their bytes go to the client."""
 
-    def __init__(self, *, head_only: bool, max_capture_bytes: int) -> None:
-        """
+    __slots__ = (
+        "_head_bytes", "_head_only", "_max_capture", "_parser", "_size", "_sized", "_surplus", "body",
+        "content_encoding", "content_type", "done", "fresh", "head_done", "headers", "keep_alive", "overflow", "reason",
+        "started", "status",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._surplus = False
+        self.begin(head_only=False, max_capture_bytes=0)
+
+    def begin(self, *, head_only: bool, max_capture_bytes: int, collect: bool = False) -> None:
+        """The next response.
+
         Args:
             head_only: it answers a HEAD request and has no body, whatever its length says.
             max_capture_bytes: a longer body is not kept.
+            collect: gather the body's pieces in `fresh` for whoever rewrites them.
         """
         self._head_only, self._max_capture = head_only, max_capture_bytes
-        self._parser = httptools.HttpResponseParser(self)
         self.status = 0
+        self.reason = b""
+        self.headers: list[tuple[bytes, bytes]] = []
         self.started = False
         """A byte has come."""
+        self.head_done = False
+        """The final response's headers are whole (100 and 103 only announce it)."""
         self.done = False
         self.keep_alive = False
         """Whether the engine's connection can be used again."""
         self.content_type = b""
         self.content_encoding = b""
         self.body: list[bytes] = []
+        self.fresh: list[bytes] | None = [] if collect else None
         self.overflow = False
         """The body was longer than `max_capture_bytes`; `body` is empty."""
         self._size = self._head_bytes = 0
         self._sized = False
-        self._head_done = False
-        self._surplus = False
 
     def feed(self, data: bytes) -> None:
         """Read along.
@@ -196,16 +320,16 @@ class ReplyParser:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise UpstreamBroke(f"no HTTP response: {error}") from error
-        if not self._head_done:
+        if not self.head_done:
             self._head_bytes += len(data)
-        if self._head_bytes > _MAX_REPLY_HEAD:
-            raise UpstreamBroke(f"response headers above {_MAX_REPLY_HEAD} bytes")
+            if self._head_bytes > _MAX_REPLY_HEAD:
+                raise UpstreamBroke(f"response headers above {_MAX_REPLY_HEAD} bytes")
         if self._surplus:
             raise UpstreamBroke("data after the end of the response")
 
     def eof(self) -> bool:
         """The engine closed: whether that is how this response ends."""
-        if self._head_done and not self._sized and self.status >= 200:
+        if self.head_done and not self._sized and self.status >= 200:
             self.done = True
         return self.done
 
@@ -213,24 +337,30 @@ class ReplyParser:
         if self.done:
             self._surplus = True
 
+    def on_status(self, reason: bytes) -> None:
+        self.reason += reason
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._head_done:
+        if self.head_done:
             return
+        self.headers.append((name, value))
         name = name.lower()
         if name == b"content-type":
             self.content_type = value
         elif name == b"content-encoding":
             self.content_encoding = value
-        elif name in (b"content-length", b"transfer-encoding"):
+        elif name == b"content-length" or name == b"transfer-encoding":
             self._sized = True
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
-        self._head_done = True
+        self.head_done = True
         if self._head_only and self.status >= 200:
             self._finish()
 
     def on_body(self, body: bytes) -> None:
+        if self.fresh is not None:
+            self.fresh.append(body)
         self._size += len(body)
         if self._size > self._max_capture:
             self.overflow = True
@@ -241,26 +371,44 @@ class ReplyParser:
     def on_message_complete(self) -> None:
         if self.status < 200:
             # 100 and 103 announce the response, they are not it.
-            self._head_done = self._sized = False
+            self.head_done = self._sized = False
+            self.headers, self.reason = [], b""
         elif not self.done:
             self._finish()
 
     def _finish(self) -> None:
-        self.done, self.keep_alive = True, self._parser.should_keep_alive()
+        # llhttp does not know of HEAD: it would take the next response for this one's body.
+        self.done, self.keep_alive = True, self._parser.should_keep_alive() and not self._head_only
 
 
-def request_bytes(request: Request, host: bytes, body: bytes) -> bytes:
-    """`request` as it goes to the engine, with `body`: end-to-end headers as they came, the rest ours."""
-    connection = b",".join([value for name, _, value in request.headers if name == b"connection"])
-    dropped = _OURS.union(token.strip().lower() for token in connection.split(b",")) if connection else _OURS
+def request_bytes(request: Request, host: bytes, body: bytes, *, drop: frozenset[bytes] = _NONE) -> bytes:
+    """`request` as it goes to the engine, with `body`: end-to-end headers as they came, the rest ours.
+
+    Args:
+        host: for the Host header.
+        drop: names, in lower case, of headers that do not travel on.
+    """
+    dropped = _OURS | drop if drop else _OURS
+    if request.connection:
+        # The headers that it names end here as well.
+        dropped = dropped.union([token.strip().lower() for token in request.connection.split(b",")])
     version = b"1.0" if request.old else b"1.1"
-    lines = [b"%s %s HTTP/%s\r\nHost: %s\r\n" % (request.method, request.target, version, host)]
-    lines += [b"%s: %s\r\n" % (name, value) for lower, name, value in request.headers if lower not in dropped]
-    if body or request.header(b"content-length") or request.header(b"transfer-encoding"):
-        lines.append(b"Content-Length: %d\r\n" % len(body))
-    lines.append(b"\r\n")
-    lines.append(body)
-    return b"".join(lines)
+    lines = [b"%b: %b\r\n" % (name, value) for lower, name, value in request.headers if lower not in dropped]
+    upload = request.upload
+    if upload is not None and upload.length is None:
+        framing = b"Transfer-Encoding: chunked\r\n"
+    elif body or request.framed:
+        framing = b"Content-Length: %d\r\n" % (len(body) if upload is None else upload.length)
+    else:
+        framing = b""
+    return b"%b %b HTTP/%b\r\nHost: %b\r\n%b%b\r\n%b" % (
+        request.method, request.target, version, host, b"".join(lines), framing, body
+    )  # fmt: skip
+
+
+def chunk(data: bytes) -> bytes:
+    """`data` as one chunk of a chunked body; not empty, which would be its end."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def response_bytes(

@@ -1,12 +1,17 @@
 """The tap's figures: plain integers in the path, Prometheus only when somebody asks."""
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from daemon.tap.spool import SpoolWriter
+from daemon.tap.scribe import Scribe
+from daemon.tap.upstream import Upstream
+
+BUCKETS_US = (20, 40, 60, 80, 100, 150, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 50_000)
+"""Upper bounds of the overhead histogram, microseconds."""
 
 
 class Counts:
@@ -18,8 +23,9 @@ class Counts:
         self.errors: Counter[str] = Counter()
         """By reason: what did not end as it should."""
         self.captured = 0
-        """Records offered to the spool and taken."""
-        self.opted_out = 0
+        """Records offered to the scribe and taken."""
+        self.not_kept: Counter[str] = Counter()
+        """By reason: calls of which nothing was kept, by the agent's or the operator's will."""
         self.feedback: Counter[str] = Counter()
         """By result: accepted, rejected, unavailable."""
         self.stale = 0
@@ -28,26 +34,47 @@ class Counts:
         """Open now."""
         self.in_flight = 0
         """Calls under way now."""
+        self.overhead = [0] * (len(BUCKETS_US) + 1)
+        """Calls by our own time on them, one a bucket."""
+        self.overhead_ns = 0
+        """The sum of that."""
+
+    def observe(self, nanoseconds: int) -> None:
+        """A call had so much work of ours in it."""
+        self.overhead_ns += nanoseconds
+        self.overhead[bisect_left(BUCKETS_US, nanoseconds / 1000)] += 1
 
 
 class TapCollector:
-    """Reads `Counts` and the spool at the moment of a scrape."""
+    """Reads `Counts`, the scribe and the engines at the moment of a scrape."""
 
-    def __init__(self, counts: Counts, spool: SpoolWriter, idle_upstream: Callable[[], int]) -> None:
-        self._counts, self._spool, self._idle_upstream = counts, spool, idle_upstream
+    def __init__(
+        self,
+        counts: Counts,
+        scribe: Scribe,
+        upstreams: Sequence[Upstream],
+        spool_age: Callable[[], float],
+    ) -> None:
+        """
+        Args:
+            spool_age: seconds since the oldest record that nobody has published yet was written.
+        """
+        self._counts, self._scribe, self._upstreams, self._spool_age = counts, scribe, upstreams, spool_age
 
     def register(self, registry: CollectorRegistry) -> None:
         """Make these figures part of `registry`."""
         registry.register(self)  # type: ignore[arg-type]
 
     def collect(self) -> Iterator[Metric]:
-        counts, spool = self._counts, self._spool
+        counts, scribe = self._counts, self._scribe
         requests = CounterMetricFamily("evolved_tap_requests", "Requests answered.", labels=["route", "status"])
         for (route, status), number in counts.requests.items():
             requests.add_metric([route, str(status)], number)
         yield requests
+        yield self._overhead()
         for name, text, label, by in (
             ("errors", "What did not end as it should.", "reason", counts.errors),
+            ("not_kept", "Calls of which nothing was kept, by will.", "reason", counts.not_kept),
             ("feedback", "Posts to /v1/feedback.", "result", counts.feedback),
         ):
             family = CounterMetricFamily(f"evolved_tap_{name}", text, labels=[label])
@@ -55,24 +82,52 @@ class TapCollector:
                 family.add_metric([key], number)
             yield family
         shed = CounterMetricFamily("evolved_tap_spool_shed", "Records not written.", labels=["reason"])
-        shed.add_metric(["memory"], spool.shed_memory)
-        shed.add_metric(["disk"], spool.shed_disk)
+        shed.add_metric(["memory"], scribe.shed_memory)
+        shed.add_metric(["disk"], scribe.shed_disk)
+        shed.add_metric(["poison"], scribe.shed_poison)
         yield shed
         for name, text, value in (
-            ("captured", "Records that the spool took.", counts.captured),
-            ("opted_out", "Calls that asked not to be kept.", counts.opted_out),
+            ("captured", "Records that the scribe took.", counts.captured),
             ("upstream_stale", "Requests sent again after a stale connection.", counts.stale),
-            ("spool_written", "Records on disk.", spool.written),
-            ("spool_failures", "Failed writes.", spool.errors),
+            ("spool_written", "Records on disk.", scribe.written),
+            ("spool_failures", "Failed writes.", scribe.errors),
+            ("redacted", "Records in which something was taken out.", scribe.redacted),
+            ("scribe_restarts", "Scribes that ended before the tap.", scribe.restarts),
         ):
             yield CounterMetricFamily(f"evolved_tap_{name}", text, value=value)
         for name, text, value in (
             ("connections", "Open agent connections.", counts.connections),
             ("in_flight", "Calls under way.", counts.in_flight),
-            ("upstream_idle", "Idle engine connections.", self._idle_upstream()),
-            ("spool_waiting", "Records in memory.", spool.waiting),
-            ("spool_waiting_bytes", "Bytes in memory.", spool.waiting_bytes),
-            ("spool_disk_bytes", "Bytes of all segments.", spool.disk_bytes),
-            ("spool_healthy", "1 if the last write went well.", float(spool.healthy)),
+            ("spool_waiting", "Records in memory.", scribe.waiting),
+            ("spool_waiting_bytes", "Bytes in memory.", scribe.waiting_bytes),
+            ("spool_disk_bytes", "Bytes of all segments.", scribe.progress.disk_bytes),
+            ("spool_age_seconds", "Age of the oldest record that is not published.", self._spool_age()),
+            ("spool_healthy", "1 if the last write went well.", float(scribe.progress.healthy)),
         ):
             yield GaugeMetricFamily(f"evolved_tap_{name}", text, value=value)
+        yield from self._engines()
+
+    def _overhead(self) -> Metric:
+        """As TensorZero defines it: time in the gateway less time waiting for the engine.
+
+        What the event loop makes a call wait for others is not in it.
+        """
+        total, buckets = 0, []
+        for bound, number in zip((*BUCKETS_US, None), self._counts.overhead, strict=True):
+            total += number
+            buckets.append(("+Inf" if bound is None else str(bound / 1e6), total))
+        family = HistogramMetricFamily("evolved_tap_overhead_seconds", "The tap's own time on a call.")
+        family.add_metric([], buckets, self._counts.overhead_ns / 1e9)
+        return family
+
+    def _engines(self) -> Iterator[Metric]:
+        for name, text, read in (
+            ("idle", "Idle connections.", lambda one: one.idle),
+            ("healthy", "1 if it answers.", lambda one: float(one.healthy)),
+            ("weight", "Share of new trajectories.", lambda one: one.weight),
+            ("in_flight", "Calls under way.", lambda one: one.in_flight),
+        ):
+            family = GaugeMetricFamily(f"evolved_tap_upstream_{name}", text, labels=["engine"])
+            for upstream in self._upstreams:
+                family.add_metric([upstream.name], read(upstream))
+            yield family

@@ -4,31 +4,48 @@ SIGTERM: no new connections, idle ones are closed, calls under way are finished,
 listen on one port (SO_REUSEPORT), so a new one can take over before the old one goes; each needs its own spool.
 """
 
+import asyncio
 import contextlib
-import errno
+import gc
+import os
+import random
 import signal
+import socket
 import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
 import structlog
-from anyio.abc import ByteStream, SocketAttribute, SocketListener, SocketStream, TaskGroup, TaskStatus
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+import uvloop
+from anyio.abc import TaskStatus
+from prometheus_client import CollectorRegistry
 
+from daemon.tap.admin import AdminRoute
+from daemon.tap.agent import Agent, Route
+from daemon.tap.call import Plant
 from daemon.tap.capture import Capture
-from daemon.tap.connection import Answer, Connection
-from daemon.tap.deadlines import Watch
-from daemon.tap.errors import Refused
+from daemon.tap.door import Door
+from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.feedback import FeedbackDesk
-from daemon.tap.http import Request, RequestParser, refusal_bytes, response_bytes
+from daemon.tap.http import RequestParser
 from daemon.tap.metrics import Counts, TapCollector
-from daemon.tap.relay import Relay
-from daemon.tap.settings import TapSettings, captured_headers, upstream_address
-from daemon.tap.spool import SpoolLimits, SpoolWriter
-from daemon.tap.upstream import Upstream, discard
+from daemon.tap.mint import Mint
+from daemon.tap.router import Router
+from daemon.tap.routes import EngineRoute, MirrorRoute
+from daemon.tap.scribe import Scribe
+from daemon.tap.scribe_wire import Order
+from daemon.tap.settings import TapSettings, agents_tls, captured_headers, engines_tls, upstreams_of
+from daemon.tap.spool_reader import spool_age
+from daemon.tap.upstream import Upstream
 
-_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_BACKLOG = 1024
+_GARBAGE = 20_000
+"""Objects made between two looks for cyclic garbage; calls leave next to none."""
+_SCRIBE_SHARE = 8
+"""The scribe may hold this part of the memory that the tap may: what it cannot write, it leaves to the tap."""
 
 log = structlog.get_logger(__name__)
 
@@ -38,148 +55,196 @@ class Bound(msgspec.Struct, frozen=True):
 
     port: int
     admin_port: int
+    mirror_port: int | None = None
 
 
 class Tap:
-    """Puts the parts together and keeps the connections."""
+    """Puts the parts together and keeps the connections. Runs on asyncio."""
 
-    def __init__(self, settings: TapSettings) -> None:
+    def __init__(self, settings: TapSettings, redaction: dict[str, Any] | None = None) -> None:
         """
+        Args:
+            redaction: fields of `adapters.redaction.RedactionSettings`; its defaults if there are none.
+
         Raises:
             InvalidTapSettings: a setting that cannot work.
         """
         self._settings = settings
         self.counts = Counts()
-        self.spool = SpoolWriter(
-            Path(settings.spool_dir),
-            SpoolLimits(
-                segment_bytes=settings.spool_segment_bytes,
-                memory_bytes=settings.spool_memory_bytes,
-                disk_bytes=settings.spool_disk_bytes,
-                sync_seconds=settings.spool_sync_seconds,
-                tick_seconds=settings.spool_tick_seconds,
-            ),
+        order = Order(
+            directory=str(Path(settings.spool_dir).absolute()),
+            segment_bytes=settings.spool_segment_bytes,
+            memory_bytes=max(1, settings.spool_memory_bytes // _SCRIBE_SHARE),
+            disk_bytes=settings.spool_disk_bytes,
+            sync_seconds=settings.spool_sync_seconds,
+            tick_seconds=settings.spool_tick_seconds,
+            redaction=redaction or {},
         )
-        shortest = min(settings.connect_seconds, settings.idle_seconds, settings.first_byte_seconds, 2.0)
-        self._interval = shortest / 4
-        self._watch = Watch(interval=self._interval)
-        host, port = upstream_address(settings)
-        self._upstream = Upstream(host, port, idle_seconds=settings.upstream_idle_seconds)
-        capture = Capture(engine=settings.engine, tokens=settings.capture_tokens, headers=captured_headers(settings))
+        self.spool = Scribe(
+            order,
+            memory_bytes=settings.spool_memory_bytes,
+            tick_seconds=settings.spool_tick_seconds,
+            silence_seconds=settings.scribe_seconds,
+            rng=random.Random(),
+        )
+        self._tls = agents_tls(settings)
+        upstreams = [
+            Upstream(
+                one.name,
+                address,
+                weight=one.weight,
+                idle_seconds=settings.upstream_idle_seconds,
+                tls=engines_tls(settings) if address.tls else None,
+                clock=time.monotonic,
+            )
+            for one, address in upstreams_of(settings)
+        ]
+        self._router = Router(upstreams, remembered=settings.remembered_routes)
+        door = Door(settings.door, clock=time.time)
+        capture = Capture(
+            tokens=settings.capture_tokens, minting=settings.mint_tool_call_ids, headers=captured_headers(settings)
+        )
+        mint = Mint(lambda: os.urandom(12).hex()) if settings.mint_tool_call_ids else None
+        plant = Plant(settings, self._router, capture, self.spool, self.counts, mint)
         desk = FeedbackDesk(self.spool, self.counts, max_bytes=settings.max_feedback_bytes, clock=time.time)
-        self._relay = Relay(settings, self._upstream, capture, desk, self.spool, self.counts, self._watch)
-        self._connections: set[Connection] = set()
-        self._registry = CollectorRegistry()
-        TapCollector(self.counts, self.spool, lambda: self._upstream.idle).register(self._registry)
+        self._capture, self._door = capture, door
+        self._public = EngineRoute(plant, door, desk)
+        self._mirror = MirrorRoute(plant, door)
+        self._agents: set[Agent] = set()
+        self._admins: set[Agent] = set()
+        registry = CollectorRegistry()
+        spool = Path(settings.spool_dir)
+        TapCollector(self.counts, self.spool, upstreams, lambda: spool_age(spool, time.time())).register(registry)
+        self._admin = AdminRoute(registry, self._router, door, settings.admin_host)
 
-    async def run(self, stop: anyio.Event, task_status: TaskStatus[Bound]) -> None:
+    async def run(self, stop: anyio.Event, task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`, then drain.
 
         Raises:
             OSError: a port is taken.
         """
-        settings = self._settings
-        self.spool.start()
-        try:
-            async with anyio.create_task_group() as group:
-                public = await _listen(settings.host, settings.port)
-                admin = await _listen(settings.admin_host, settings.admin_port)
-                group.start_soon(self._watch.run)
-                group.start_soon(self._sweep)
-                for one in admin:
-                    group.start_soon(self._accept, one, self._admin, group)
-                async with anyio.create_task_group() as accepting:
-                    for one in public:
-                        accepting.start_soon(self._accept, one, self._relay.answer, group)
-                    bound = Bound(_port(public), _port(admin))
-                    log.info("tap_listening", host=settings.host, port=bound.port, upstream=settings.upstream)
-                    task_status.started(bound)
-                    await stop.wait()
-                    accepting.cancel_scope.cancel()
-                for one in public:
-                    await one.aclose()
+        written = asyncio.Event()
+        async with asyncio.TaskGroup() as group, self._listening() as (listeners, bound):
+            scribe = group.create_task(self.spool.run(written))
+            helpers = [group.create_task(self._watch()), group.create_task(self._sweep())]
+            helpers.append(group.create_task(self._router.watch(self._settings.health_seconds)))
+            try:
+                log.info("tap_listening", host=self._settings.host, port=bound.port, upstream=self._names())
+                task_status.started(bound)
+                await stop.wait()
+                for listener in listeners:
+                    listener.close()
                 await self._drain()
-                for one in admin:
-                    await one.aclose()
-                group.cancel_scope.cancel()
-            await self._upstream.aclose()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self.spool.close)
+            finally:
+                for helper in helpers:
+                    helper.cancel()
+                for agent in (*self._agents, *self._admins):
+                    agent.cut()
+                for upstream in self._router.upstreams:
+                    upstream.close()
+                written.set()
+            await scribe
         log.info("tap_ended", written=self.spool.written, shed=self.spool.shed)
 
-    async def _accept(self, listener: SocketListener, answer: Answer, group: TaskGroup) -> None:
-        while True:
-            try:
-                stream = await listener.accept()
-            except anyio.ClosedResourceError:
-                return
-            except OSError as error:
-                # Waiting connections stay in the backlog until some of ours have ended.
-                if error.errno not in _OUT_OF_DESCRIPTORS:
-                    raise
-                self.counts.errors["out_of_descriptors"] += 1
-                await anyio.sleep(0.1)
-                continue
-            group.start_soon(self._serve, stream, answer)
-
-    async def _serve(self, stream: SocketStream, answer: Answer) -> None:
-        settings = self._settings
-        if self.counts.connections >= settings.max_connections:
-            self.counts.errors["too_many_connections"] += 1
-            with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await stream.send(refusal_bytes(Refused(503, "too_many_connections", "try again later"), close=True))
-            await discard(stream)
-            return
-        parser = RequestParser(
-            max_header_bytes=settings.max_header_bytes, max_body_bytes=settings.max_body_bytes, clock=time.time
-        )
-        connection = Connection(
-            stream, answer, parser, self._watch, self.counts,
-            request_seconds=settings.request_seconds, keep_alive_seconds=settings.keep_alive_seconds,
-        )  # fmt: skip
-        self._connections.add(connection)
-        self.counts.connections += 1
+    @contextlib.asynccontextmanager
+    async def _listening(self) -> AsyncIterator[tuple[list[asyncio.Server], Bound]]:
+        settings, loop = self._settings, asyncio.get_running_loop()
+        servers: list[asyncio.Server] = []
+        agents = self._maker(self._public, self._agents, self.counts)
         try:
-            await connection.serve()
-        except Exception:
-            # One connection's fault must not end the others.
-            self.counts.errors["internal"] += 1
-            log.exception("connection_failed")
+            public = _bind(settings.host, settings.port)
+            for one in public:
+                servers.append(await loop.create_server(agents, sock=one, ssl=self._tls, backlog=_BACKLOG))
+            if settings.unix_socket:
+                servers.append(await self._listen_unix(settings.unix_socket, agents))
+            mirror: list[socket.socket] = []
+            if settings.mirror_port is not None:
+                mirror = _bind(settings.host, settings.mirror_port)
+                maker = self._maker(self._mirror, self._agents, self.counts)
+                servers += [await loop.create_server(maker, sock=one, backlog=_BACKLOG) for one in mirror]
+            admin = _bind(settings.admin_host, settings.admin_port)
+            maker = self._maker(self._admin, self._admins, Counts())
+            pages = [await loop.create_server(maker, sock=one) for one in admin]
+            try:
+                yield servers, Bound(_port(public), _port(admin), _port(mirror) if mirror else None)
+            finally:
+                for page in pages:
+                    page.close()
         finally:
-            self.counts.connections -= 1
-            self._connections.discard(connection)
+            for server in servers:
+                server.close()
+            if settings.unix_socket:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(settings.unix_socket)
 
-    async def _drain(self) -> None:
-        log.info("tap_draining", connections=self.counts.connections, in_flight=self.counts.in_flight)
-        for connection in tuple(self._connections):
-            connection.finish()
-        with anyio.move_on_after(self._settings.drain_seconds):
-            while self._connections:  # noqa: ASYNC110 - at the end of the process, for seconds
-                await anyio.sleep(0.05)
-        if self._connections:
-            self.counts.errors["cut_off"] += len(self._connections)
-            log.warning("drain_deadline_passed", connections=len(self._connections))
+    async def _listen_unix(self, path: str, agents: Callable[[], Agent]) -> asyncio.Server:
+        # One that a killed tap left behind would be in the way; a file that is no socket is not ours to remove.
+        with contextlib.suppress(FileNotFoundError):
+            if not Path(path).is_socket():
+                raise InvalidTapSettings(f"tap.unix_socket {path!r}: something else is there; give another path")
+            os.unlink(path)
+        return await asyncio.get_running_loop().create_unix_server(agents, path, backlog=_BACKLOG)
+
+    def _maker(self, route: Route, agents: set[Agent], counts: Counts) -> Callable[[], Agent]:
+        settings, capture = self._settings, self._capture
+
+        def hold(target: bytes) -> int:
+            return settings.hold_chat_bytes if capture.holds(target) else settings.hold_bytes
+
+        def make() -> Agent:
+            parser = RequestParser(
+                max_header_bytes=settings.max_header_bytes,
+                max_body_bytes=settings.max_body_bytes,
+                hold=hold,
+                clock=time.time,
+            )
+            return Agent(
+                route, parser, agents, counts,
+                request_seconds=settings.request_seconds,
+                keep_alive_seconds=settings.keep_alive_seconds,
+                max_connections=settings.max_connections,
+            )  # fmt: skip
+
+        return make
+
+    async def _watch(self) -> None:
+        """Deadlines of all connections with one task: a timer for every piece of a stream would cost most of all."""
+        settings = self._settings
+        shortest = min(settings.connect_seconds, settings.idle_seconds, settings.first_byte_seconds, 2.0)
+        while True:
+            await asyncio.sleep(shortest / 4)
+            now = time.monotonic()
+            for agent in [one for one in (*self._agents, *self._admins) if one.due <= now]:
+                agent.late()
 
     async def _sweep(self) -> None:
         while True:
-            await anyio.sleep(1.0)
-            await self._upstream.sweep()
+            await asyncio.sleep(1.0)
+            for upstream in self._router.upstreams:
+                upstream.sweep()
+            self._door.reload()
 
-    async def _admin(self, request: Request, client: ByteStream, closing: bool) -> bool:
-        """The tap's own page: metrics, and whether it lives (the engine's health is at /health of the other port)."""
-        if request.path == b"/metrics":
-            data = response_bytes(200, generate_latest(self._registry), content_type=CONTENT_TYPE_LATEST, close=closing)
-        elif request.path == b"/healthz":
-            data = response_bytes(200, b'{"status":"ok"}', close=closing)
-        else:
-            data = refusal_bytes(Refused(404, "unknown_path", "here are /metrics and /healthz"), close=closing)
-        await client.send(data)
-        return True
+    async def _drain(self) -> None:
+        log.info("tap_draining", connections=len(self._agents), in_flight=self.counts.in_flight)
+        for agent in tuple(self._agents):
+            agent.finish()
+        end = time.monotonic() + self._settings.drain_seconds
+        while self._agents and time.monotonic() < end:  # noqa: ASYNC110 - at the end of the process, for seconds
+            await asyncio.sleep(0.05)
+        if self._agents:
+            self.counts.errors["cut_off"] += len(self._agents)
+            log.warning("drain_deadline_passed", connections=len(self._agents))
+
+    def _names(self) -> list[str]:
+        return [f"{one.name}={one.authority.decode()}" for one in self._router.upstreams]
 
 
 async def serve(
-    settings: TapSettings, *, stop: anyio.Event, task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED
+    settings: TapSettings,
+    redaction: dict[str, Any] | None = None,
+    *,
+    stop: anyio.Event,
+    task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run a tap until `stop` is set, then drain; `task_status` gets where it listens.
 
@@ -187,34 +252,47 @@ async def serve(
         InvalidTapSettings: a setting that cannot work.
         OSError: a port is taken.
     """
-    await Tap(settings).run(stop, task_status)
+    await Tap(settings, redaction).run(stop, task_status)
 
 
-async def _until_signal(settings: TapSettings) -> None:
+async def _until_signal(settings: TapSettings, redaction: dict[str, Any] | None) -> None:
     stop = anyio.Event()
-    async with anyio.create_task_group() as group:
-
-        async def obey(*, task_status: TaskStatus[None]) -> None:
-            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-                task_status.started()
-                async for _ in signals:
-                    stop.set()
-
-        await group.start(obey)
-        await serve(settings, stop=stop)
-        group.cancel_scope.cancel()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await serve(settings, redaction, stop=stop)
 
 
-def main(settings: TapSettings) -> None:
+def main(settings: TapSettings, redaction: dict[str, Any] | None = None) -> None:
     """Run until SIGTERM or SIGINT."""
-    anyio.run(_until_signal, settings, backend_options={"use_uvloop": True})
+    # What is there now stays: looking through it over and over is what makes the slowest calls slow.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE)
+    uvloop.run(_until_signal(settings, redaction))
 
 
-async def _listen(host: str, port: int) -> list[SocketListener]:
-    """One listener for each address that `host` has."""
-    both = await anyio.create_tcp_listener(local_host=host, local_port=port, reuse_port=True, backlog=1024)
-    return [listener for listener in both.listeners if isinstance(listener, SocketListener)]
+def _bind(host: str, port: int) -> list[socket.socket]:
+    """One socket for each address that `host` has, all on one port."""
+    bound: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            one = socket.socket(family, kind, protocol)
+            bound.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind((address[0], port, *address[2:]))
+            port = port or int(one.getsockname()[1])
+            one.setblocking(False)
+    except OSError:
+        for one in bound:
+            one.close()
+        raise
+    return bound
 
 
-def _port(listeners: list[SocketListener]) -> int:
-    return int(listeners[0].extra(SocketAttribute.local_port))  # noqa: S610 - no Django here
+def _port(sockets: list[socket.socket]) -> int:
+    return int(sockets[0].getsockname()[1])

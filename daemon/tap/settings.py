@@ -1,15 +1,32 @@
 """Settings of the tap, with the defaults for production."""
 
+import ssl
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
+from daemon.tap.door import DoorSettings
 from daemon.tap.errors import InvalidTapSettings
 
 NEVER_CAPTURED = frozenset(
-    {"authorization", "proxy-authorization", "cookie", "set-cookie", "api-key", "x-api-key", "x-goog-api-key"}
-)
+    {
+        "authorization", "proxy-authorization", "cookie", "set-cookie", "api-key", "x-api-key", "x-goog-api-key",
+        "x-evolved-key",
+    }
+)  # fmt: skip
 """Headers that carry keys. No setting brings them into a record."""
+
+
+class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of several engines behind the tap."""
+
+    url: str
+    """http://HOST:PORT or https://HOST[:PORT], without /v1."""
+    name: str
+    """The engine's name in records."""
+    weight: float = 1.0
+    """Its share of new trajectories, relative to the others'; 0 takes none."""
 
 
 class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -19,10 +36,27 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Address that agents connect to."""
     port: int = 8080
     """0 takes a free one."""
+    unix_socket: str = ""
+    """Path of a unix socket to listen on as well; its directory decides who may connect."""
+    tls_cert: str = ""
+    """PEM file with the certificate chain shown to agents; empty: plain HTTP. The unix socket stays plain."""
+    tls_key: str = ""
+    """PEM file with its key."""
+    mirror_port: int | None = None
+    """Takes copies of requests from a proxy that mirrors them (see ops/nginx, ops/envoy) and answers 204 at once;
+    none: no such port. 0 takes a free one."""
     upstream: str = "http://127.0.0.1:8000"
-    """The engine, without /v1."""
+    """The engine, without /v1; https:// for TLS."""
     engine: str = "serving"
     """The engine's name in records."""
+    upstreams: tuple[UpstreamSettings, ...] = ()
+    """Several engines instead of the one above. The calls of a trajectory stay with one of them."""
+    upstream_ca: str = ""
+    """PEM file of the authorities that https upstreams are checked against; empty: the system's."""
+    health_seconds: float = 5.0
+    """How often each of several engines is asked for /health."""
+    remembered_routes: int = 100_000
+    """With several engines: how many ids are remembered that tell which engine a trajectory is with."""
     spool_dir: str = "spool"
     """Directory of the write-ahead spool; one tap process each."""
     admin_host: str = "127.0.0.1"
@@ -30,7 +64,10 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     admin_port: int = 8081
     """0 takes a free one."""
     capture_tokens: bool = True
-    """Ask the engine for log-probs, token ids and weight versions where the agent did not."""
+    """Ask the engine for log-probs, token ids and weight versions where the agent did not, and hide them from it."""
+    mint_tool_call_ids: bool = False
+    """Replace the tool-call ids of streams and answers by unique ones, for engines that repeat theirs (`call_0`). Leave
+    it off for models whose chat template prints the ids."""
     capture_headers: tuple[str, ...] = (
         "content-type", "user-agent", "x-request-id", "traceparent", "x-evolved-trajectory", "x-evolved-tenant",
     )  # fmt: skip
@@ -51,13 +88,20 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How long an idle connection to the engine is kept; uvicorn, and so vLLM, closes after 5."""
     drain_seconds: float = 30.0
     """After SIGTERM, what is still running then is cut off."""
+    retry_stale: bool = True
+    """Send a request once more when a connection from the pool turns out to be closed before a byte of the answer came.
+    An engine that acted on it and then closed would see it twice."""
 
     max_connections: int = 4096
     max_header_bytes: int = 65_536
     max_body_bytes: int = 64 << 20
-    """Of a request; it is held in memory as a whole."""
+    """Of a request."""
+    hold_bytes: int = 262_144
+    """A larger request body is passed on as it comes instead of being held until it is whole."""
+    hold_chat_bytes: int = 8 << 20
+    """The same for calls whose token ids are asked for: that takes the whole body. Larger ones pass without ids."""
     max_capture_bytes: int = 16 << 20
-    """Of a response in a record. A larger one passes all the same; its record comes without it."""
+    """Of a request or a response in a record. A larger one passes all the same; its record comes without it."""
     max_feedback_bytes: int = 262_144
 
     spool_segment_bytes: int = 64 << 20
@@ -68,25 +112,90 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     spool_sync_seconds: float = 0.1
     """At most this often to stable storage: a power failure loses no more than that."""
     spool_tick_seconds: float = 0.02
-    """How often waiting records are written: a kill -9 of the tap loses no more than that."""
+    """How often waiting records are handed on and written: a kill -9 of the tap loses no more than that."""
+    scribe_seconds: float = 20.0
+    """How long the scribe may be silent over a record before it is killed and started again."""
+
+    door: DoorSettings = DoorSettings()
+    """Who may come in, and what is kept of them."""
 
 
-def upstream_address(settings: TapSettings) -> tuple[str, int]:
-    """Host and port of the engine.
+class Address(msgspec.Struct, frozen=True):
+    """Where an engine listens."""
+
+    host: str
+    port: int
+    tls: bool = False
+
+
+def upstreams_of(settings: TapSettings) -> list[tuple[UpstreamSettings, Address]]:
+    """The engines behind the tap.
 
     Raises:
-        InvalidTapSettings: the URL cannot be used.
+        InvalidTapSettings: a URL, name or weight that cannot be used.
     """
+    if not settings.upstreams:
+        only = UpstreamSettings(url=settings.upstream, name=settings.engine)
+        return [(only, _address("tap.upstream", settings.upstream))]
+    found = [(one, _address(f"tap.upstreams {one.name!r}", one.url)) for one in settings.upstreams]
+    names = [one.name for one in settings.upstreams]
+    twice = next((name for name in names if names.count(name) > 1 or not name), None)
+    if twice is not None:
+        raise InvalidTapSettings(f"tap.upstreams: the name {twice!r} must be there, once; give each engine its own")
+    if any(one.weight < 0 for one in settings.upstreams) or not any(one.weight for one in settings.upstreams):
+        raise InvalidTapSettings("tap.upstreams: weights must not be negative, and one must be above 0")
+    return found
+
+
+def _address(setting: str, text: str) -> Address:
     try:
-        url = urlsplit(settings.upstream)
-        port = url.port or 80
+        url = urlsplit(text)
+        port = url.port
     except ValueError as error:
-        raise InvalidTapSettings(f"tap.upstream {settings.upstream!r}: {error}") from error
-    if url.scheme != "http" or not url.hostname or url.path.strip("/") or url.query or url.username:
+        raise InvalidTapSettings(f"{setting} {text!r}: {error}") from error
+    if url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/") or url.query or url.username:
         raise InvalidTapSettings(
-            f"tap.upstream {settings.upstream!r}: write http://HOST:PORT, without a path and without credentials"
+            f"{setting} {text!r}: write http://HOST:PORT or https://HOST, without a path and without credentials"
         )
-    return url.hostname, port
+    tls = url.scheme == "https"
+    return Address(url.hostname, port or (443 if tls else 80), tls)
+
+
+def agents_tls(settings: TapSettings) -> ssl.SSLContext | None:
+    """TLS towards agents, if a certificate is set.
+
+    Raises:
+        InvalidTapSettings: the files cannot be used.
+    """
+    if not settings.tls_cert and not settings.tls_key:
+        return None
+    if not settings.tls_cert or not settings.tls_key:
+        raise InvalidTapSettings("tap.tls_cert and tap.tls_key belong together; set both or none")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidTapSettings(f"tap.tls_cert {settings.tls_cert!r}: {error}; give PEM files that match") from error
+    return context
+
+
+def engines_tls(settings: TapSettings) -> ssl.SSLContext:
+    """TLS towards https upstreams: certificate and host name are checked.
+
+    Raises:
+        InvalidTapSettings: the authorities' file cannot be used.
+    """
+    path = settings.upstream_ca
+    if path and not Path(path).is_file():
+        raise InvalidTapSettings(f"tap.upstream_ca {path!r}: no such file; give a PEM file of authorities")
+    try:
+        context = ssl.create_default_context(cafile=path or None)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidTapSettings(f"tap.upstream_ca {path!r}: {error}; give a PEM file of authorities") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
 
 
 def captured_headers(settings: TapSettings) -> frozenset[bytes]:

@@ -1,4 +1,4 @@
-"""The tap's side of the spool: records from the event loop into segments on disk, in a thread of its own.
+"""The scribe's side of the spool: records into segments on disk, in a thread of its own.
 
 What the tap copied lies there until the shipper has published it (`spool_reader`); broker and daemon may be away for as
 long as the quota lasts.
@@ -43,10 +43,10 @@ class SpoolLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpoolWriter:
-    """Takes records from the event loop and writes them in a thread of its own.
+    """Takes records and writes them in a thread of its own.
 
-    `offer` does no I/O, never blocks and never raises. A disk that fails or is full is retried for as long as the
-    process lives; what does not fit meanwhile is shed and counted.
+    `offer` does no I/O, does not block unless it is told to be patient, and never raises. A disk that fails or is full
+    is retried for as long as the process lives; what does not fit meanwhile is shed and counted.
     """
 
     def __init__(self, directory: Path, limits: SpoolLimits) -> None:
@@ -107,14 +107,24 @@ class SpoolWriter:
         """Start the thread."""
         self._thread.start()
 
-    def offer(self, record_id: bytes, payload: bytes) -> bool:
+    @property
+    def full(self) -> bool:
+        """Whether the quota is reached."""
+        return self._full
+
+    def offer(self, record_id: bytes, payload: bytes, *, patient: bool = False) -> bool:
         """Take a record; False if it was shed.
 
         Args:
             record_id: 16 bytes.
             payload: at most `MAX_PAYLOAD` bytes.
+            patient: wait for room in memory instead of shedding; not for an event loop.
         """
         size = len(payload) + HEADER.size
+        while patient and 0 < self._limits.memory_bytes - size < self.waiting_bytes and not self._closing.is_set():
+            if self._full:
+                break
+            self._closing.wait(self._limits.tick_seconds)
         if self._full:
             self.shed_disk += 1
             return False

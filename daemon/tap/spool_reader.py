@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from actors.messages import MessageError
+from actors.messages.spool import RawExchange, decode_spooled
 from daemon.tap.segments import HEADER, MAX_PAYLOAD, Position, read_cursor, segment_numbers, segment_path
 
 
@@ -137,3 +139,12 @@ class SpoolReader:
             return segment_path(self._directory, number).stat().st_size
         except FileNotFoundError:
             return 0
+
+
+def spool_age(directory: Path, now: float) -> float:
+    """Seconds since the oldest record that is not published was made; 0 if all are published or it cannot be read."""
+    with contextlib.suppress(OSError, MessageError):
+        for record in SpoolReader(directory).read(1):
+            made = decode_spooled(record.payload)
+            return max(0.0, now - (made.finished if isinstance(made, RawExchange) else made.received))
+    return 0.0

@@ -1,76 +1,188 @@
-"""Connections to the engine: kept alive and used again, the most recent first."""
+"""One engine: connections to it, kept alive and used again, the most recent first.
 
-import time
+A connection that the engine closes while it is idle leaves the pool at once, because its protocol is told; what remains
+is the moment between the engine's close and our notice, which `daemon.tap.call` makes up for.
+"""
+
+import asyncio
+import ssl
 from collections.abc import Callable
-
-import anyio
-from anyio.abc import ByteStream
+from typing import Protocol, cast
 
 from daemon.tap.errors import UpstreamUnreachable
+from daemon.tap.http import ReplyParser
+from daemon.tap.settings import Address
+
+
+class Caller(Protocol):
+    """Who uses a connection at the moment."""
+
+    def on_reply(self, data: bytes) -> None:
+        """Bytes from the engine."""
+        ...
+
+    def on_engine_lost(self, error: Exception | None) -> None:
+        """The engine closed."""
+        ...
+
+    def on_engine_full(self, full: bool) -> None:
+        """The engine takes no more of the request for now, or again."""
+        ...
+
+
+class EngineConnection(asyncio.Protocol):
+    """A connection to an engine: in the pool, or in the hands of one call."""
+
+    __slots__ = ("_upstream", "caller", "idle_since", "reply", "transport", "used")
+
+    def __init__(self, upstream: "Upstream") -> None:
+        self._upstream = upstream
+        self.transport: asyncio.Transport
+        self.caller: Caller | None = None
+        self.idle_since = 0.0
+        self.used = False
+        """It has carried a response before."""
+        self.reply = ReplyParser()
+        """Reads the response under way."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.caller is not None:
+            self.caller.on_reply(data)
+        else:
+            # Nobody asked for anything: whatever it is, it must not become the next call's answer.
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        caller, self.caller = self.caller, None
+        if caller is not None:
+            caller.on_engine_lost(exc)
+        else:
+            self._upstream.forget(self)
+
+    def pause_writing(self) -> None:
+        if self.caller is not None:
+            self.caller.on_engine_full(True)
+
+    def resume_writing(self) -> None:
+        if self.caller is not None:
+            self.caller.on_engine_full(False)
+
+    def give_back(self) -> None:
+        """Between two requests: can be used again."""
+        self.caller = None
+        self.used = True
+        self.transport.resume_reading()
+        self._upstream.keep(self)
+
+    def drop(self) -> None:
+        """Close at once: an engine notices, and stops generating."""
+        self.caller = None
+        self.transport.abort()
 
 
 class Upstream:
-    """One engine. Holds only idle connections; whoever takes one gives it back or closes it."""
+    """One engine, its pool and its health."""
 
     def __init__(
-        self, host: str, port: int, *, idle_seconds: float, clock: Callable[[], float] = time.monotonic
+        self,
+        name: str,
+        address: Address,
+        *,
+        weight: float,
+        idle_seconds: float,
+        tls: ssl.SSLContext | None,
+        clock: Callable[[], float],
     ) -> None:
         """
         Args:
-            host: name or address.
-            port: TCP port.
+            name: the engine's name in records.
+            weight: its share of new trajectories, relative to the others'.
             idle_seconds: a connection idle for longer is closed: the engine is about to close it too, and a request
                 that meets that moment has to be sent twice.
+            tls: for https.
             clock: seconds, monotonic.
         """
-        self._host, self._port, self._idle_seconds, self._clock = host, port, idle_seconds, clock
-        self._idle: list[tuple[float, ByteStream]] = []
-        bare = f"[{host}]" if ":" in host else host
-        self.authority = f"{bare}:{port}".encode()
+        self.name, self.address, self.weight = name, address, weight
+        self._idle_seconds, self._tls, self._clock = idle_seconds, tls, clock
+        self._idle: list[EngineConnection] = []
+        bare = f"[{address.host}]" if ":" in address.host else address.host
+        usual = address.port == (443 if tls else 80)
+        self.authority = (bare if usual else f"{bare}:{address.port}").encode()
         """For the Host header."""
+        self.healthy = True
+        self.said_down = False
+        """Its absence has been logged."""
+        self.credit = 0.0
+        """For the weighted round robin."""
+        self.in_flight = 0
 
     @property
     def idle(self) -> int:
         """Connections in the pool."""
         return len(self._idle)
 
-    def take(self) -> ByteStream | None:
+    def take(self) -> EngineConnection | None:
         """The connection used last, unless it has been idle for too long."""
-        if self._idle and self._clock() - self._idle[-1][0] < self._idle_seconds:
-            return self._idle.pop()[1]
+        while self._idle:
+            if self._clock() - self._idle[-1].idle_since >= self._idle_seconds:
+                return None
+            found = self._idle.pop()
+            if not found.transport.is_closing():
+                return found
         return None
 
-    async def dial(self) -> ByteStream:
+    async def dial(self) -> EngineConnection:
         """A new connection.
 
         Raises:
-            UpstreamUnreachable: refused, unreachable, or the name does not resolve.
+            UpstreamUnreachable: refused, unreachable, the name does not resolve, or its certificate is not valid.
         """
+        where = self.address
         try:
-            return await anyio.connect_tcp(self._host, self._port)
-        except OSError as error:
-            raise UpstreamUnreachable(f"{self._host}:{self._port}: {error}") from error
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: EngineConnection(self), where.host, where.port, ssl=self._tls
+            )
+        except (OSError, ssl.SSLError) as error:
+            raise UpstreamUnreachable(f"{where.host}:{where.port}: {error}") from error
+        return connection
 
-    def give(self, stream: ByteStream) -> None:
-        """`stream` is between two requests and can be used again."""
-        self._idle.append((self._clock(), stream))
+    async def probe(self) -> bool:
+        """Whether GET /health is answered with 200.
 
-    async def sweep(self) -> None:
+        Raises:
+            OSError, asyncio.IncompleteReadError: no connection, or none that speaks HTTP.
+        """
+        reader, writer = await asyncio.open_connection(self.address.host, self.address.port, ssl=self._tls)
+        try:
+            writer.write(b"GET /health HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n" % self.authority)
+            line = await reader.readuntil(b"\r\n")
+            return line.split(b" ", 2)[1:2] == [b"200"]
+        finally:
+            writer.close()
+
+    def keep(self, connection: EngineConnection) -> None:
+        """Into the pool."""
+        connection.idle_since = self._clock()
+        self._idle.append(connection)
+
+    def forget(self, connection: EngineConnection) -> None:
+        """Out of the pool."""
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def sweep(self) -> None:
         """Close what has been idle for too long."""
         limit = self._clock() - self._idle_seconds
-        late = [stream for since, stream in self._idle if since <= limit]
-        self._idle = [(since, stream) for since, stream in self._idle if since > limit]
-        for stream in late:
-            await discard(stream)
+        late = [one for one in self._idle if one.idle_since <= limit]
+        self._idle = [one for one in self._idle if one.idle_since > limit]
+        for one in late:
+            one.transport.close()
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Close all idle connections."""
-        streams, self._idle = [stream for _, stream in self._idle], []
-        for stream in streams:
-            await discard(stream)
-
-
-async def discard(stream: ByteStream) -> None:
-    """Close at once, even while being cancelled: an engine notices, and stops generating."""
-    with anyio.CancelScope(shield=True):
-        await anyio.aclose_forcefully(stream)
+        connections, self._idle = self._idle, []
+        for one in connections:
+            one.transport.abort()

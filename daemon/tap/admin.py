@@ -1,0 +1,87 @@
+"""The tap's own page: metrics, whether it lives, and the engines' shares.
+
+GET  /metrics              Prometheus
+GET  /healthz              200 while it serves (the engine's health is at /health of the other port)
+GET  /upstreams            engines, health, weights
+PUT  /upstreams/NAME       {"weight": 0.1}: its share of new trajectories, until the tap ends
+"""
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from daemon.tap.agent import Agent
+from daemon.tap.call import Call
+from daemon.tap.door import Door
+from daemon.tap.errors import Refused
+from daemon.tap.http import Request, response_bytes
+from daemon.tap.router import Router
+
+_UPSTREAMS = b"/upstreams"
+
+
+class _Share(msgspec.Struct, forbid_unknown_fields=True):
+    weight: float
+
+
+class AdminRoute:
+    """Answers on the admin port."""
+
+    def __init__(self, registry: CollectorRegistry, router: Router, door: Door, host: str) -> None:
+        self._registry, self._router, self._door, self._host = registry, router, door, host
+
+    def answer(self, request: Request, agent: Agent) -> Call | None:
+        path = request.path
+        if path == b"/healthz":
+            data = response_bytes(200, b'{"status":"ok"}', close=agent.closing)
+        elif path == b"/metrics":
+            data = response_bytes(200, generate_latest(self._registry), content_type=CONTENT_TYPE_LATEST)
+        elif path == _UPSTREAMS:
+            data = self._shown()
+        elif path.startswith(_UPSTREAMS + b"/"):
+            self._share(path.removeprefix(_UPSTREAMS + b"/").decode("utf-8", "replace"), request)
+            data = self._shown()
+        else:
+            raise Refused(404, "unknown_path", "here are /metrics, /healthz and /upstreams")
+        agent.reply(data)
+        return None
+
+    def _shown(self) -> bytes:
+        return response_bytes(
+            200,
+            msgspec.json.encode(
+                [
+                    {
+                        "name": one.name,
+                        "address": one.authority.decode(),
+                        "weight": one.weight,
+                        "healthy": one.healthy,
+                        "in_flight": one.in_flight,
+                        "idle": one.idle,
+                    }
+                    for one in self._router.upstreams
+                ]
+            ),
+        )
+
+    def _share(self, name: str, request: Request) -> None:
+        """Set an engine's weight.
+
+        Raises:
+            Refused: 404, 405 or 422, with what to send instead.
+        """
+        upstream = self._router.named(name)
+        if upstream is None:
+            known = ", ".join(one.name for one in self._router.upstreams)
+            raise Refused(404, "unknown_upstream", f"no engine is called {name[:100]!r}; there are {known}")
+        if request.method != b"PUT":
+            raise Refused(405, "method_not_allowed", "a weight is put", allow="PUT")
+        try:
+            weight = msgspec.json.decode(request.body, type=_Share).weight
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Refused(422, "invalid_weight", f'{error}; send {{"weight": 0.1}}', param="weight") from error
+        others = any(one.weight > 0 for one in self._router.upstreams if one is not upstream)
+        if not 0 <= weight < 1e9 or not (weight or others):
+            raise Refused(
+                422, "invalid_weight", "a weight is 0 or more, and one engine must be above 0", param="weight"
+            )
+        upstream.weight = weight

@@ -1,0 +1,247 @@
+"""One agent's connection: requests in, one after the other to whoever answers them.
+
+It reads all the time, so that it notices at once when the agent leaves; requests that come early wait in order. There
+is no task and no timer of its own: bytes call it, and `late` is called when what it waits for is overdue.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import structlog
+
+from daemon.tap.call import Call
+from daemon.tap.errors import Refused
+from daemon.tap.http import Request, RequestParser, refusal_bytes
+from daemon.tap.metrics import Counts
+
+_PIPELINED = 16
+"""Requests read ahead; more wait in the socket."""
+_LINGER_SECONDS = 2.0
+_WRITE_BUFFER = 262_144
+"""Bytes that wait for an agent before its engine is slowed down."""
+
+log = structlog.get_logger(__name__)
+
+
+class Route(Protocol):
+    """Who answers the requests of a listener."""
+
+    def answer(self, request: Request, agent: "Agent") -> Call | None:
+        """Answer by `agent.reply`, at once or later, or give the call that will.
+
+        Raises:
+            Refused: what the agent is told instead.
+        """
+        ...
+
+
+class Agent(asyncio.Protocol):
+    """Serves one connection to its end."""
+
+    def __init__(
+        self,
+        route: Route,
+        parser: RequestParser,
+        agents: set["Agent"],
+        counts: Counts,
+        *,
+        request_seconds: float,
+        keep_alive_seconds: float,
+        max_connections: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Args:
+            route: who answers a request.
+            agents: all open connections, this one among them for as long as it is open.
+            request_seconds: from the first byte of a request to its last.
+            keep_alive_seconds: how long to wait for the next one.
+            clock: seconds, monotonic.
+        """
+        self._route, self._parser, self._agents, self._counts = route, parser, agents, counts
+        self._request_seconds, self._keep_alive_seconds = request_seconds, keep_alive_seconds
+        self._max_connections, self._clock = max_connections, clock
+        self._transport: asyncio.Transport
+        self._call: Call | None = None
+        self._waiting = False
+        """A request is being answered by something that is no call."""
+        self._request: Request | None = None
+        """The one that is being answered."""
+        self._refusal: Refused | None = None
+        self._deaf = False
+        """What comes in now is thrown away."""
+        self._lingering = False
+        """The last word has been said."""
+        self._paused = False
+        self.closing = False
+        """The next answer is the last one."""
+        self.due = math.inf
+        self.phase = ""
+        """What is waited for until `due`."""
+
+    # Bytes and the socket's state.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_WRITE_BUFFER)
+        if len(self._agents) >= self._max_connections:
+            self._counts.errors["too_many_connections"] += 1
+            self._refuse(Refused(503, "too_many_connections", "try again later"))
+            return
+        self._agents.add(self)
+        self._counts.connections += 1
+        self._await_request()
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        parser = self._parser
+        fresh = not parser.partial
+        try:
+            parser.feed(data)
+        except Refused as refusal:
+            self._refusal, self._deaf = refusal, True
+        if self._request is None:
+            self._next()
+            if self._request is None and parser.partial and fresh:
+                self.within(self._request_seconds, "request")
+        if parser.expects and not parser.requests and (self._request is None or parser.uploading) and not self._deaf:
+            parser.expects = False
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if len(parser.requests) >= _PIPELINED and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        # Half-closed counts as gone, as it does with nginx: there is no telling the two apart.
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deaf = True
+        if self in self._agents:
+            self._agents.remove(self)
+            self._counts.connections -= 1
+        if self._request is not None and self._call is None:
+            self._counts.errors["client_left"] += 1
+        if self._call is not None:
+            self._call.abandon()
+
+    def pause_writing(self) -> None:
+        if self._call is not None:
+            self._call.client_full(True)
+
+    def resume_writing(self) -> None:
+        if self._call is not None:
+            self._call.client_full(False)
+
+    # What a call does with it.
+
+    def send(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def within(self, seconds: float, phase: str) -> None:
+        self.due, self.phase = self._clock() + seconds, phase
+
+    def hear(self, listen: bool) -> None:
+        if not self._paused and not self._transport.is_closing():
+            (self._transport.resume_reading if listen else self._transport.pause_reading)()
+
+    def call_ended(self, go_on: bool) -> None:
+        self._call = None
+        self._answered(go_on)
+
+    def reply(self, data: bytes) -> None:
+        """The whole answer to the request, from ourselves."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+            self._answered(True)
+
+    # Its own life.
+
+    def late(self) -> None:
+        """What was waited for is overdue."""
+        self.due = math.inf
+        if self._call is not None:
+            self._call.late(self.phase)
+        else:
+            self._transport.abort()
+
+    def finish(self) -> None:
+        """Answer what has arrived, then close."""
+        self.closing = True
+        if self._request is None and not self._lingering:
+            self._next()
+
+    def cut(self) -> None:
+        """Close now."""
+        self._transport.abort()
+
+    def _answered(self, go_on: bool) -> None:
+        request, self._request = self._request, None
+        if self._transport.is_closing():
+            return
+        if not go_on or request is None or not request.keep_alive:
+            self._linger()
+            return
+        if self._paused:
+            self._paused = False
+        # Backpressure of this call must not outlive it.
+        self._transport.resume_reading()
+        self._await_request()
+        self._next()
+
+    def _next(self) -> None:
+        """Begin with the next request, if there is one."""
+        parser = self._parser
+        if parser.requests:
+            self._begin(parser.requests.popleft())
+        elif self._refusal is not None:
+            self._counts.requests["refused", self._refusal.status] += 1
+            self._refuse(self._refusal)
+        elif self.closing and not parser.partial:
+            self._transport.close()
+
+    def _begin(self, request: Request) -> None:
+        self._request = request
+        self.due = math.inf
+        try:
+            call = self._route.answer(request, self)
+        except Refused as refusal:
+            self._counts.requests["refused", refusal.status] += 1
+            # The body of a refused upload is still coming: there is no next request to be found behind it.
+            go_on = request.upload is None or request.upload.done
+            close = self.closing or not go_on
+            self._transport.write(refusal_bytes(refusal, close=close, head_only=request.method == b"HEAD"))
+            self._answered(go_on)
+            return
+        except Exception:
+            # One connection's fault must not end the others.
+            self._counts.errors["internal"] += 1
+            log.exception("connection_failed")
+            self._transport.abort()
+            return
+        if call is not None:
+            self._call = call
+            call.begin()
+
+    def _await_request(self) -> None:
+        self.within(self._request_seconds if self._parser.partial else self._keep_alive_seconds, "request")
+
+    def _refuse(self, refusal: Refused) -> None:
+        self._transport.write(refusal_bytes(refusal, close=True))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close without losing what was just sent: closing a socket with unread bytes resets it."""
+        self._deaf = self._lingering = True
+        self._request = None
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+            self._transport.resume_reading()
+            self.within(_LINGER_SECONDS, "close")
+        else:
+            # TLS has no half-close.
+            self._transport.close()

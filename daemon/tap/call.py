@@ -1,0 +1,398 @@
+"""One call: to the engine, back to the agent byte for byte, and a copy to the spool when it is over.
+
+    agent bytes -> Agent -> Call -> EngineConnection -> engine
+    agent      <-  Agent <- Call [veil] <- ReplyParser <- engine bytes
+
+A response goes on piece by piece as it comes in, so a stream stays a stream. The copy is made after the last byte has
+gone out. When the agent leaves, the engine's connection is closed, which ends the generation. Whoever reads slowly
+slows down the other side: nothing but the socket buffers and one piece lies in between.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from daemon.tap.capture import Capture, Plan, RecordIds
+from daemon.tap.door import Visitor
+from daemon.tap.errors import Refused, UpstreamBroke, UpstreamUnreachable
+from daemon.tap.http import ReplyParser, Request, chunk, refusal_bytes, request_bytes
+from daemon.tap.metrics import Counts
+from daemon.tap.mint import Mint
+from daemon.tap.router import Router
+from daemon.tap.scribe import Scribe
+from daemon.tap.settings import TapSettings
+from daemon.tap.upstream import EngineConnection, Upstream
+from daemon.tap.veil import Veil
+
+log = structlog.get_logger(__name__)
+
+
+class Client(Protocol):
+    """The agent's side, as a call sees it."""
+
+    def send(self, data: bytes) -> None:
+        """Bytes for the agent."""
+        ...
+
+    def within(self, seconds: float, phase: str) -> None:
+        """`phase` begins and may take `seconds`."""
+        ...
+
+    def call_ended(self, go_on: bool) -> None:
+        """The answer is out; `go_on` if the connection can take the next request."""
+        ...
+
+    def hear(self, listen: bool) -> None:
+        """Read on, or not for now: the engine takes no more of the request."""
+        ...
+
+
+class Plant:
+    """What all calls share."""
+
+    def __init__(
+        self, settings: TapSettings, router: Router, capture: Capture, scribe: Scribe, counts: Counts, mint: Mint | None
+    ) -> None:
+        """
+        Args:
+            mint: makes tool-call ids unique, if the engine's are not.
+        """
+        self.settings, self.router, self.capture, self.scribe, self.counts = settings, router, capture, scribe, counts
+        self.mint = mint
+        self.clock: Callable[[], float] = time.time
+        self.nothing = ReplyParser()
+        """The reply of a call that has not reached an engine."""
+        self.record_ids = RecordIds()
+
+
+class Call:
+    """One request that the engine answers."""
+
+    __slots__ = (
+        "_busy", "_client", "_closing", "_copy", "_copy_size", "_dial", "_engine", "_first_byte", "_head", "_over",
+        "_plan", "_plant", "_reached", "_reply", "_request", "_retried", "_sent", "_tried", "_upstream", "_veil",
+        "_veiled_stream", "_visitor",
+    )  # fmt: skip
+
+    def __init__(self, plant: Plant, client: Client, request: Request, visitor: Visitor, closing: bool) -> None:
+        """
+        Args:
+            closing: this is the last answer on the agent's connection, and the agent should be told.
+        """
+        self._plant, self._client, self._request, self._visitor = plant, client, request, visitor
+        self._closing = closing
+        self._plan: Plan = plant.capture.plan(request, visitor)
+        self._engine: EngineConnection | None = None
+        self._dial: asyncio.Task[None] | None = None
+        self._upstream: Upstream = plant.router.choose(request)
+        self._tried: list[Upstream] = []
+        self._retried = self._over = self._sent = self._reached = False
+        self._first_byte = 0.0
+        self._busy = 0
+        """Nanoseconds of our own work on it."""
+        mint = plant.mint.rewrite if plant.mint is not None and self._plan.rewritable else None
+        self._veil = Veil(self._plan.added, mint=mint) if self._plan.added or mint is not None else None
+        self._veiled_stream = False
+        self._head: list[bytes] = []
+        """Bytes of the response until its head is whole, if there is a veil."""
+        self._copy: list[bytes] | None = []
+        """What has gone by of an upload."""
+        self._copy_size = 0
+        self._reply: ReplyParser = plant.nothing
+
+    @property
+    def upstream(self) -> Upstream:
+        """The engine that answers."""
+        return self._upstream
+
+    def begin(self) -> None:
+        """Send the request to the engine."""
+        self._plant.counts.in_flight += 1
+        self._upstream.in_flight += 1
+        # An upload cannot be sent a second time, so it does not go over a connection that may be stale.
+        engine = self._upstream.take() if self._request.upload is None else None
+        if engine is not None:
+            self._converse(engine)
+        else:
+            self._call_up()
+
+    def _call_up(self) -> None:
+        self._client.within(self._plant.settings.connect_seconds, "connect")
+        self._dial = asyncio.get_running_loop().create_task(self._dialled())
+
+    async def _dialled(self) -> None:
+        """Connect, to another healthy engine if this one is away: nothing has been sent yet."""
+        while True:
+            try:
+                engine = await self._upstream.dial()
+            except UpstreamUnreachable as error:
+                self._tell(True)
+                self._tried.append(self._upstream)
+                other = self._plant.router.other(self._tried)
+                if other is None:
+                    self._dial = None
+                    self._fail("upstream_down", str(error))
+                    return
+                self._plant.counts.errors["rerouted"] += 1
+                self._upstream.in_flight -= 1
+                self._upstream = other
+                other.in_flight += 1
+                continue
+            self._dial = None
+            if self._over:
+                engine.drop()
+            else:
+                self._converse(engine)
+            return
+
+    def _converse(self, engine: EngineConnection) -> None:
+        began = time.perf_counter_ns()
+        self._engine, engine.caller, self._reply = engine, self, engine.reply
+        self._reached = True
+        engine.reply.begin(
+            head_only=self._request.method == b"HEAD",
+            max_capture_bytes=self._plant.settings.max_capture_bytes if self._plan.keep else 0,
+            collect=self._veil is not None,
+        )
+        request, upload = self._request, self._request.upload
+        self._client.within(self._plant.settings.first_byte_seconds, "first byte of the response")
+        engine.transport.write(request_bytes(request, self._upstream.authority, self._plan.body, drop=self._plan.drop))
+        if upload is not None:
+            upload.listener = self._pass_up
+            self._pass_up()
+        self._busy += time.perf_counter_ns() - began
+
+    def _pass_up(self) -> None:
+        """Send on what has come of the body."""
+        upload = self._request.upload
+        if upload is None or self._over or self._engine is None:
+            return
+        data = upload.take()
+        if data:
+            self._engine.transport.write(data if upload.length is not None else chunk(data))
+            self._keep_copy(data)
+        if upload.refusal is not None:
+            self._fail("client_broke", str(upload.refusal))
+        elif upload.done:
+            upload.listener = None
+            if upload.length is None:
+                self._engine.transport.write(b"0\r\n\r\n")
+
+    def _keep_copy(self, data: bytes) -> None:
+        if self._copy is not None:
+            self._copy_size += len(data)
+            self._copy.append(data)
+            if self._copy_size > self._plant.settings.max_capture_bytes or not self._plan.keep:
+                self._copy = None
+
+    # The engine's side.
+
+    def on_reply(self, data: bytes) -> None:
+        began = time.perf_counter_ns()
+        reply = self._reply
+        if not reply.started:
+            self._first_byte = self._plant.clock()
+        try:
+            reply.feed(data)
+            if self._veil is not None:
+                data = self._veiled(data, self._veil)
+        except UpstreamBroke as error:
+            self._fail("upstream_broke", str(error))
+            return
+        self._client.within(self._plant.settings.idle_seconds, "the rest of the response")
+        if data:
+            self._pass_on(data)
+        self._busy += time.perf_counter_ns() - began
+        if reply.done:
+            self._complete()
+
+    def on_engine_lost(self, error: Exception | None) -> None:
+        engine, self._engine = self._engine, None
+        if self._reply.eof():
+            if self._veil is not None:
+                rest = self._closing_veil(self._veil)
+                if rest:
+                    self._pass_on(rest)
+            self._complete()
+            return
+        stale = engine is not None and engine.used and not self._reply.started and not self._retried
+        if stale and self._plant.settings.retry_stale and self._request.upload is None:
+            # The engine may have closed a connection of the pool a moment ago. Only that is tried again, once.
+            self._retried = True
+            self._plant.counts.stale += 1
+            self._call_up()
+            return
+        detail = f"its connection broke: {error}" if error else "it closed before the response was whole"
+        self._fail("upstream_broke", detail)
+
+    def on_engine_full(self, full: bool) -> None:
+        if self._request.upload is not None:
+            self._client.hear(not full)
+
+    # The agent's side.
+
+    def abandon(self) -> None:
+        """The agent has left."""
+        self._end("client_left", "")
+
+    def late(self, phase: str) -> None:
+        """`phase` took too long."""
+        self._fail("timeout", phase)
+
+    def client_full(self, full: bool) -> None:
+        """The agent takes no more for now, or again."""
+        if self._engine is not None:
+            transport = self._engine.transport
+            (transport.pause_reading if full else transport.resume_reading)()
+
+    # The way out.
+
+    def _veiled(self, data: bytes, veil: Veil) -> bytes:
+        """What goes on for `data`, which the reply has read."""
+        reply = self._reply
+        out = b""
+        if not self._sent:
+            self._head.append(data)
+            if not reply.head_done:
+                return b""
+            kind = reply.content_type.lower()
+            self._veiled_stream = kind.startswith(b"text/event-stream")
+            veilable = reply.status == 200 and not reply.content_encoding
+            if not veilable or not (self._veiled_stream or kind.startswith(b"application/json")):
+                # An error, or something unknown: there is nothing to hide.
+                self._veil, reply.fresh = None, None
+                return b"".join(self._head)
+            self._head.clear()
+            if self._veiled_stream:
+                out = _head_bytes(reply, b"Transfer-Encoding: chunked")
+        fresh = reply.fresh or []
+        body = fresh[0] if len(fresh) == 1 else b"".join(fresh)
+        fresh.clear()
+        if not self._veiled_stream:
+            veil.hold(body)
+            return self._closing_veil(veil) if reply.done else b""
+        # The `Connection: close` of a drain must go into the head, so the head is sent with the first events.
+        shown = veil.stream(body)
+        if shown:
+            out += chunk(shown)
+        return out + self._closing_veil(veil) if reply.done else out
+
+    def _closing_veil(self, veil: Veil) -> bytes:
+        if self._veiled_stream:
+            rest = veil.rest()
+            return (chunk(rest) if rest else b"") + b"0\r\n\r\n"
+        body = veil.whole()
+        return _head_bytes(self._reply, b"Content-Length: %d" % len(body)) + body
+
+    def _pass_on(self, data: bytes) -> None:
+        if self._closing and not self._sent:
+            line, end, rest = data.partition(b"\r\n")
+            data = line + end + b"Connection: close\r\n" + rest if end else data
+        self._sent = True
+        self._client.send(data)
+
+    def _complete(self) -> None:
+        reply, engine, upload = self._reply, self._engine, self._request.upload
+        # An answer to half a request: the rest of it would be read as the next one, on either side.
+        whole = upload is None or upload.done
+        self._engine = None
+        if engine is not None:
+            if reply.keep_alive and whole:
+                engine.give_back()
+            else:
+                engine.drop()
+        self._end("", "", go_on=(reply.keep_alive or self._veil is not None) and whole)
+
+    def _fail(self, problem: str, detail: str) -> None:
+        self._end(problem, detail)
+
+    def _end(self, problem: str, detail: str, *, go_on: bool = False) -> None:
+        if self._over:
+            return
+        self._over = True
+        if self._dial is not None:
+            self._dial.cancel()
+        if self._engine is not None:
+            self._engine.drop()
+            self._engine = None
+        upload = self._request.upload
+        if upload is not None:
+            upload.listener = None
+        refusal = None if self._sent or problem == "client_left" else _refusal(problem, detail)
+        self._settle(problem, refusal)
+        if refusal is not None:
+            head_only = self._request.method == b"HEAD"
+            whole = upload is None or upload.done
+            self._client.send(refusal_bytes(refusal, close=self._closing or not whole, head_only=head_only))
+            go_on = whole
+        self._client.call_ended(go_on)
+
+    def _settle(self, problem: str, refusal: Refused | None) -> None:
+        """Count the call and hand its record to the scribe; nothing in here may stop an answer."""
+        plant, upstream = self._plant, self._upstream
+        counts, reply, request = plant.counts, self._reply, self._request
+        counts.in_flight -= 1
+        upstream.in_flight -= 1
+        status = refusal.status if refusal else reply.status if self._sent else 0
+        counts.requests["engine", status] += 1
+        if problem:
+            counts.errors[problem] += 1
+        if problem != "client_left":
+            self._tell(problem == "upstream_down")
+        if not problem:
+            counts.observe(self._busy)
+            if plant.router.many:
+                plant.router.learn(b"".join(reply.body), upstream)
+        if not self._plan.keep or not self._reached:
+            return
+        try:
+            body = request.body if request.upload is None else None if self._copy is None else b"".join(self._copy)
+            record = plant.capture.record(
+                request,
+                self._visitor,
+                self._plan,
+                reply,
+                record_id=plant.record_ids.next(),
+                engine=upstream.name,
+                body=body,
+                status=status,
+                times=(self._first_byte, plant.clock()),
+                problem=problem,
+            )
+            counts.captured += plant.scribe.offer(record)
+        except Exception:
+            # The copy may fail in any way; the agent's answer does not depend on it.
+            counts.errors["capture"] += 1
+            log.exception("capture_failed", path=request.path.decode("latin-1"))
+
+    def _tell(self, down: bool) -> None:
+        """One line when the engine goes away, one when it is back."""
+        upstream = self._upstream
+        if down != upstream.said_down:
+            upstream.said_down = down
+            where = upstream.authority.decode()
+            (log.error if down else log.info)("upstream_down" if down else "upstream_back", upstream=where)
+
+
+def _head_bytes(reply: ReplyParser, framing: bytes) -> bytes:
+    """The response's head with another framing; the connection is ours, so its headers are too."""
+    lines = [b"HTTP/1.1 %d %b" % (reply.status, reply.reason)]
+    lines += [b"%b: %b" % pair for pair in reply.headers if pair[0].lower() not in _FRAMING]
+    return b"\r\n".join((*lines, framing, b"", b""))
+
+
+_FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"trailer"})
+
+
+def _refusal(problem: str, detail: str) -> Refused | None:
+    """What the client is told if it has got nothing of the engine's answer."""
+    if problem == "upstream_down":
+        return Refused(502, "upstream_down", f"the engine cannot be reached ({detail}); try again later")
+    if problem == "upstream_broke":
+        return Refused(502, "upstream_broke", f"no answer from the engine: {detail}")
+    if problem == "timeout":
+        return Refused(504, "upstream_timeout", f"the engine took too long: {detail}")
+    return None

@@ -1,0 +1,122 @@
+"""Which of several engines a call goes to: new trajectories by weight, the calls of one trajectory to the same engine.
+
+A call tells its trajectory by the ids in it: the explicit header, the response that it follows, the tool calls that it
+answers; failing these, by the opening of its conversation. The ids of every answer are remembered for the engine that
+gave it. One engine behind the tap needs none of this and pays for none of it.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import structlog
+
+from daemon.tap.http import Request
+from daemon.tap.upstream import Upstream
+
+_FOLLOWS = re.compile(rb'"(?:previous_response_id|tool_call_id|tool_use_id|call_id)"\s*:\s*"([^"\\]{1,256})"')
+_MADE = re.compile(rb'"(?:id|call_id)"\s*:\s*"([^"\\]{1,256})"')
+_ECHOES = 8
+"""Newest ids of a request that are looked up."""
+_CONTENT = re.compile(rb'"(?:content|input|text)"\s*:\s*"((?:[^"\\]|\\.){1,2048})')
+_OPENING = 2
+"""Texts at the head of a body that tell one conversation from another: system message and first wish."""
+_ANSWERED = b'"assistant"'
+
+log = structlog.get_logger(__name__)
+
+
+class Router:
+    """All engines behind the tap."""
+
+    def __init__(self, upstreams: Sequence[Upstream], *, remembered: int) -> None:
+        """
+        Args:
+            upstreams: one at least.
+            remembered: ids kept; the oldest are forgotten, and their trajectories go by weight again.
+        """
+        self.upstreams = tuple(upstreams)
+        self._remembered = remembered
+        self._routes: OrderedDict[bytes, Upstream] = OrderedDict()
+        self.many = len(self.upstreams) > 1
+
+    def choose(self, request: Request) -> Upstream:
+        """The engine for `request`."""
+        if not self.many:
+            return self.upstreams[0]
+        keys, opening = _keys(request), _opening(request)
+        # Identical openings are common: only a conversation that goes on may follow one, a new one goes by weight.
+        follows = [*keys, opening] if _ANSWERED in request.body else keys
+        keys = [*keys, opening]
+        for key in follows:
+            known = self._routes.get(key)
+            if known is not None and known.healthy:
+                self._remember(keys, known)
+                return known
+        chosen = self._by_weight()
+        self._remember(keys, chosen)
+        return chosen
+
+    def other(self, tried: Sequence[Upstream]) -> Upstream | None:
+        """A healthy engine that is not among `tried`."""
+        rest = [one for one in self.upstreams if one.healthy and one.weight > 0 and one not in tried]
+        return max(rest, key=lambda one: one.weight, default=None)
+
+    def learn(self, answer: bytes, upstream: Upstream) -> None:
+        """Remember the ids in `answer` (plain or a stream) as made by `upstream`."""
+        if self.many:
+            self._remember(dict.fromkeys(_MADE.findall(answer)), upstream)
+
+    def named(self, name: str) -> Upstream | None:
+        """The engine of that name."""
+        return next((one for one in self.upstreams if one.name == name), None)
+
+    def _by_weight(self) -> Upstream:
+        """Smooth weighted round robin over the healthy ones; over all if none is, so that the error is the engine's."""
+        able = [one for one in self.upstreams if one.healthy and one.weight > 0]
+        able = able or [one for one in self.upstreams if one.weight > 0] or list(self.upstreams)
+        total = sum(one.weight for one in able)
+        for one in able:
+            one.credit += one.weight
+        best = max(able, key=lambda one: one.credit)
+        best.credit -= total
+        return best
+
+    def _remember(self, keys: Sequence[bytes] | dict[bytes, None], upstream: Upstream) -> None:
+        for key in keys:
+            self._routes[key] = upstream
+            self._routes.move_to_end(key)
+        while len(self._routes) > self._remembered:
+            self._routes.popitem(last=False)
+
+    async def watch(self, seconds: float) -> None:
+        """Ask each of several engines for its health, for ever."""
+        while self.many:
+            await asyncio.sleep(seconds)
+            await asyncio.gather(*(self._check(one, seconds) for one in self.upstreams))
+
+    async def _check(self, upstream: Upstream, seconds: float) -> None:
+        healthy = False
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+            async with asyncio.timeout(max(1.0, seconds)):
+                healthy = await upstream.probe()
+        if healthy != upstream.healthy:
+            upstream.healthy = healthy
+            (log.info if healthy else log.error)("upstream_healthy" if healthy else "upstream_sick", name=upstream.name)
+
+
+def _keys(request: Request) -> list[bytes]:
+    """The ids that tell the trajectory of `request`, the surest first."""
+    explicit = request.header(b"x-evolved-trajectory")
+    if explicit:
+        return [b"t:" + explicit[:256]]
+    return list(dict.fromkeys(reversed(_FOLLOWS.findall(request.body))))[:_ECHOES]
+
+
+def _opening(request: Request) -> bytes:
+    texts = (match[1] for match in itertools.islice(_CONTENT.finditer(request.body), _OPENING))
+    return b"o:" + hashlib.blake2b(b"\0".join(texts), digest_size=16).digest()

@@ -1,0 +1,56 @@
+"""Who answers the requests of a listener: the engine (through the tap), or the mirror's desk."""
+
+from daemon.tap.agent import Agent
+from daemon.tap.call import Call, Plant
+from daemon.tap.capture import FEEDBACK, check_path
+from daemon.tap.door import Door, Visitor
+from daemon.tap.errors import Refused
+from daemon.tap.feedback import FeedbackDesk
+from daemon.tap.http import Request, response_bytes
+
+
+class EngineRoute:
+    """The public port: feedback is taken here, everything else is the engine's."""
+
+    def __init__(self, plant: Plant, door: Door, desk: FeedbackDesk) -> None:
+        self._plant, self._door, self._desk = plant, door, desk
+
+    def answer(self, request: Request, agent: Agent) -> Call | None:
+        check_path(request.path)
+        visitor = self._door.admit(request)
+        if request.path.rstrip(b"/") == FEEDBACK:
+            self._feedback(request, visitor, agent)
+            return None
+        if not visitor.keep:
+            self._plant.counts.not_kept[visitor.why_not] += 1
+        return Call(self._plant, agent, request, visitor, agent.closing)
+
+    def _feedback(self, request: Request, visitor: Visitor, agent: Agent) -> None:
+        if request.upload is not None:
+            raise Refused(413, "body_too_large", "feedback is small; this is not")
+        agent.reply(self._desk.answer(request))
+        self._plant.counts.requests["feedback", 202] += 1
+
+
+class MirrorRoute:
+    """The mirror's port: a proxy sends copies of requests here and does not wait for an answer."""
+
+    def __init__(self, plant: Plant, door: Door) -> None:
+        self._plant, self._door = plant, door
+
+    def answer(self, request: Request, agent: Agent) -> Call | None:
+        if request.upload is not None:
+            raise Refused(413, "body_too_large", "a mirrored request is held whole; raise tap.hold_chat_bytes")
+        counts = self._plant.counts
+        if request.method == b"POST" and request.path.startswith(b"/v1/"):
+            visitor = self._door.admit(request)
+            if visitor.keep:
+                counts.captured += self._plant.scribe.offer(self._plant.capture.mirrored(request, visitor))
+            else:
+                counts.not_kept[visitor.why_not] += 1
+        counts.requests["mirror", 204] += 1
+        agent.reply(_NOTHING)
+        return None
+
+
+_NOTHING = response_bytes(204, b"").replace(b"Content-Type: application/json\r\nContent-Length: 0\r\n", b"")

@@ -1,0 +1,58 @@
+"""What tap and scribe say to each other over their socket.
+
+tap -> scribe: frames of `[u32 length][16-byte id][payload]`; the first payload is the `Order` in JSON, all others are
+records.
+scribe -> tap: lines of JSON, each a `Progress` since the scribe's start.
+"""
+
+import struct
+from typing import Any
+
+import msgspec
+
+HEAD = struct.Struct("<I16s")
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scribe is told at its start."""
+
+    directory: str
+    """Of the spool."""
+    segment_bytes: int
+    memory_bytes: int
+    disk_bytes: int
+    sync_seconds: float
+    tick_seconds: float
+    redaction: dict[str, Any] = {}
+    """Fields of `adapters.redaction.RedactionSettings`."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """What has become of the records."""
+
+    written: int = 0
+    shed: int = 0
+    """Lost to quota or disk."""
+    redacted: int = 0
+    errors: int = 0
+    """Failed attempts to write."""
+    disk_bytes: int = 0
+    healthy: bool = True
+    full: bool = False
+
+    @property
+    def settled(self) -> int:
+        """Records that need no further care."""
+        return self.written + self.shed
+
+    def plus(self, other: "Progress") -> "Progress":
+        """Both counts together."""
+        return Progress(
+            written=self.written + other.written,
+            shed=self.shed + other.shed,
+            redacted=self.redacted + other.redacted,
+            errors=self.errors + other.errors,
+        )
+
+
+progress_decoder = msgspec.json.Decoder(Progress)

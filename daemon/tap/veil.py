@@ -1,0 +1,141 @@
+"""Hides from an agent what only the tap had asked the engine for: token ids, log-probs, weight versions.
+
+Each hidden field becomes the `null` that the engine writes there when nobody asks (vLLM names these fields in every
+answer). All other bytes of an event stay as the engine wrote them: values are never decoded, only found and left out.
+
+    plain answer   held until it is whole, then rewritten: the engine sends it in one piece anyway
+    stream         event by event; the pieces that are ready go on at once, the tail of an unfinished event waits
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from daemon.tap.errors import UpstreamBroke
+
+_NULL = msgspec.Raw(b"null")
+_MAX_EVENT = 64 << 20
+
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_objects = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_encode = msgspec.json.Encoder().encode
+
+
+class Veil:
+    """One response on its way to an agent."""
+
+    def __init__(self, fields: Sequence[str], *, mint: Callable[[bytes], bytes] | None = None) -> None:
+        """
+        Args:
+            fields: what to hide.
+            mint: rewrites the bytes of a choice that carries tool calls, see `ids`.
+        """
+        # A prompt's ids come and go with the answer's.
+        self._fields = (*fields, "prompt_token_ids") if "return_token_ids" in fields else tuple(fields)
+        self._fields = tuple(_NAMES.get(name, name) for name in self._fields)
+        self._marks = tuple(b'"%b"' % name.encode() for name in self._fields)
+        self._mint = mint
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def stream(self, piece: bytes) -> bytes:
+        """The events that are whole now, rewritten; keeps the unfinished one.
+
+        Raises:
+            UpstreamBroke: an event that does not end.
+        """
+        if self._held:
+            self._held.append(piece)
+            piece = b"".join(self._held)
+            self._held.clear()
+        end = _last_end(piece)
+        if end < len(piece):
+            self._held.append(piece[end:])
+            if len(piece) - end > _MAX_EVENT:
+                raise UpstreamBroke(f"an event above {_MAX_EVENT} bytes")
+        if not end:
+            return b""
+        whole = piece[:end]
+        if not any(mark in whole for mark in self._marks) and self._mint is None:
+            return whole
+        blank = b"\r\n\r\n" if b"\r\n\r\n" in whole else b"\n\n"
+        return blank.join([self._event(event) for event in whole.split(blank)])
+
+    def hold(self, piece: bytes) -> None:
+        """A piece of a plain answer.
+
+        Raises:
+            UpstreamBroke: it does not end.
+        """
+        self._held.append(piece)
+        self._size += len(piece)
+        if self._size > 4 * _MAX_EVENT:
+            raise UpstreamBroke(f"an answer above {4 * _MAX_EVENT} bytes")
+
+    def whole(self) -> bytes:
+        """The plain answer, rewritten."""
+        return self._rewritten(b"".join(self._held))
+
+    def rest(self) -> bytes:
+        """What a stream left without an end of event: it goes on as it is unless it may hold what is to be hidden."""
+        rest = b"".join(self._held)
+        return b"" if any(mark in rest for mark in self._marks) else rest
+
+    def _event(self, event: bytes) -> bytes:
+        # vLLM writes one data line an event; anything else holds no fields of ours.
+        if not event.startswith(b"data: {") or b"\n" in event:
+            return event
+        return b"data: " + self._rewritten(event[6:])
+
+    def _rewritten(self, data: bytes) -> bytes:
+        minting = self._mint is not None and b'"tool_calls"' in data
+        if not minting and not any(mark in data for mark in self._marks):
+            return data
+        try:
+            body = _object.decode(data)
+            changed = self._blank(body)
+            raw = body.get("choices")
+            if raw is not None:
+                choices = _objects.decode(raw)
+                inner = False
+                for choice in choices:
+                    inner |= self._blank(choice)
+                    if minting and self._mint is not None:
+                        inner |= _minted(choice, self._mint)
+                if inner:
+                    body["choices"] = msgspec.Raw(_encode(choices))
+                    changed = True
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # No completion of a known form: the engine's own affair.
+            return data
+        return _encode(body) if changed else data
+
+    def _blank(self, fields: dict[str, msgspec.Raw]) -> bool:
+        changed = False
+        for name in self._fields:
+            if name in fields and bytes(fields[name]) != b"null":
+                fields[name] = _NULL
+                changed = True
+        return changed
+
+
+_NAMES = {"return_token_ids": "token_ids", "return_weight_versions": "weight_versions"}
+"""The fields of an answer by the fields of the request that ask for them, where the names differ."""
+
+
+def _minted(choice: dict[str, msgspec.Raw], mint: Callable[[bytes], bytes]) -> bool:
+    changed = False
+    for name in ("message", "delta"):
+        raw = bytes(choice.get(name) or b"")
+        if b'"tool_calls"' in raw:
+            new = mint(raw)
+            if new is not raw:
+                choice[name], changed = msgspec.Raw(new), True
+    return changed
+
+
+def _last_end(data: bytes) -> int:
+    """Where the last whole event of `data` ends."""
+    end = data.rfind(b"\n\n")
+    crlf = data.rfind(b"\r\n\r\n")
+    return max(end + 2 if end >= 0 else 0, crlf + 4 if crlf >= 0 else 0)
