@@ -118,5 +118,7 @@ def _keys(request: Request) -> list[bytes]:
 
 
 def _opening(request: Request) -> bytes:
-    texts = (match[1] for match in itertools.islice(_CONTENT.finditer(request.body), _OPENING))
+    end = request.body.find(_ANSWERED)
+    found = _CONTENT.finditer(request.body, 0, end if end >= 0 else len(request.body))
+    texts = (match[1] for match in itertools.islice(found, _OPENING))
     return b"o:" + hashlib.blake2b(b"\0".join(texts), digest_size=16).digest()

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.tap.capture import TOKEN_FIELDS, Capture, check_path, with_tokens
+from daemon.tap.capture import TOKEN_FIELDS, Capture, Plan, RecordIds, check_path, with_tokens
+from daemon.tap.door import Door, DoorSettings, Visitor
 from daemon.tap.errors import InvalidTapSettings, Refused
 from daemon.tap.http import ReplyParser, Request
-from daemon.tap.settings import TapSettings, captured_headers, upstream_address
+from daemon.tap.settings import TapSettings, UpstreamSettings, captured_headers, upstreams_of
 
 
 def request(
@@ -23,15 +24,30 @@ def request(
 
 
 def capture(**settings: object) -> Capture:
-    return Capture(engine="serving", tokens=True, headers=captured_headers(TapSettings(**settings)))
+    return Capture(tokens=True, minting=False, headers=captured_headers(TapSettings(**settings)))
+
+
+def visitor(asked: Request) -> Visitor:
+    return Door(DoorSettings(), clock=lambda: 0.0).admit(asked)
+
+
+def plan(**asked: object) -> Plan:
+    wanted = request(**asked)
+    return capture().plan(wanted, visitor(wanted))
 
 
 def record(asked: Request, response: bytes = b"", problem: str = "", limit: int = 1000):
     taking = capture()
-    reply = ReplyParser(head_only=False, max_capture_bytes=limit)
+    reply = ReplyParser()
+    reply.begin(head_only=False, max_capture_bytes=limit)
     if response:
         reply.feed(response)
-    return taking.record(asked, taking.plan(asked), reply, status=reply.status, times=(2.0, 3.0), problem=problem)
+    who = visitor(asked)
+    return taking.record(
+        asked, who, taking.plan(asked, who), reply,
+        record_id=RecordIds().next(), engine="serving", body=asked.body, status=reply.status, times=(2.0, 3.0),
+        problem=problem,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -60,25 +76,28 @@ def test_nothing_else_passes(path: bytes) -> None:
 
 def test_what_the_client_left_out_is_asked_for_and_the_rest_stays_byte_for_byte() -> None:
     body = b' {"model": "m",\n "messages": [], "temperature": 1.0 } '
-    sent = with_tokens(body)
+    sent, added = with_tokens(body)
+    assert added == TOKEN_FIELDS
     assert json.loads(sent) == json.loads(body) | dict.fromkeys(TOKEN_FIELDS, True)
     assert sent.startswith(body[: body.rindex(b"}")])
 
 
 def test_an_empty_object_gets_no_stray_comma() -> None:
-    assert json.loads(with_tokens(b"{ }")) == dict.fromkeys(TOKEN_FIELDS, True)
+    assert json.loads(with_tokens(b"{ }")[0]) == dict.fromkeys(TOKEN_FIELDS, True)
 
 
 def test_what_the_client_said_stands() -> None:
-    sent = json.loads(with_tokens(b'{"logprobs": false, "return_token_ids": null}'))
+    body, added = with_tokens(b'{"logprobs": false, "return_token_ids": null}')
+    assert added == ("return_weight_versions",)
+    sent = json.loads(body)
     assert sent == {"logprobs": False, "return_token_ids": None, "return_weight_versions": True}
     everything = json.dumps(dict.fromkeys(TOKEN_FIELDS, False)).encode()
-    assert with_tokens(everything) is everything
+    assert with_tokens(everything) == (everything, ())
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"x"', b"{} {}", b'{"a": }', b"\xff", b"[" * 5000])
 def test_a_malformed_body_is_left_alone(body: bytes) -> None:
-    assert with_tokens(body) is body
+    assert with_tokens(body) == (body, ())
 
 
 @given(
@@ -89,19 +108,26 @@ def test_a_malformed_body_is_left_alone(body: bytes) -> None:
 )
 def test_any_object_keeps_its_content(content: dict) -> None:
     body = json.dumps(content, ensure_ascii=False).encode()
-    assert json.loads(with_tokens(body)) == dict.fromkeys(TOKEN_FIELDS, True) | content
+    assert json.loads(with_tokens(body)[0]) == dict.fromkeys(TOKEN_FIELDS, True) | content
 
 
-def test_only_chat_completions_are_asked_for_tokens() -> None:
-    assert capture().plan(request(path=b"/v1/chat/completions?x=1")).tokens_requested
-    assert not capture().plan(request(path=b"/v1/embeddings")).tokens_requested
-    assert not capture().plan(request(content_encoding="gzip")).tokens_requested
+def test_only_completions_are_asked_for_tokens() -> None:
+    assert plan(path=b"/v1/chat/completions?x=1").added == TOKEN_FIELDS
+    assert json.loads(plan(path=b"/v1/completions").body)["logprobs"] == 0
+    assert not plan(path=b"/v1/embeddings").added
+    assert not plan(path=b"/v1/responses").added
+    assert not plan(content_encoding="gzip").added
+
+
+def test_an_answer_that_is_to_be_rewritten_must_not_come_compressed() -> None:
+    assert b"accept-encoding" in plan(accept_encoding="gzip").drop
+    assert b"accept-encoding" not in plan(path=b"/v1/embeddings", accept_encoding="gzip").drop
 
 
 def test_only_posts_under_v1_are_kept() -> None:
-    assert capture().plan(request(path=b"/v1/anything")).keep
-    assert not capture().plan(request(method=b"GET", path=b"/v1/models")).keep
-    assert not capture().plan(request(path=b"/health")).keep
+    assert plan(path=b"/v1/anything").keep
+    assert not plan(method=b"GET", path=b"/v1/models").keep
+    assert not plan(path=b"/health").keep
 
 
 @pytest.mark.parametrize(
@@ -109,9 +135,9 @@ def test_only_posts_under_v1_are_kept() -> None:
 )
 def test_opting_out_means_no_record_and_an_untouched_request(value: str, kept: bool) -> None:
     asked = request(x_evolved_opt_out=value)
-    plan = capture().plan(asked)
-    assert (plan.keep, plan.tokens_requested, plan.opted_out) == (kept, kept, not kept)
-    assert kept or plan.body is asked.body
+    found = capture().plan(asked, visitor(asked))
+    assert (found.keep, bool(found.added)) == (kept, kept)
+    assert kept or found.body is asked.body
 
 
 def test_a_record_holds_what_went_by() -> None:
@@ -145,18 +171,41 @@ def test_a_response_that_is_too_large_leaves_a_record_that_says_so() -> None:
 @pytest.mark.parametrize(
     ("url", "address"),
     [
-        ("http://127.0.0.1:8000", ("127.0.0.1", 8000)),
-        ("http://engine/", ("engine", 80)),
-        ("http://[::1]:9", ("::1", 9)),
+        ("http://127.0.0.1:8000", ("127.0.0.1", 8000, False)),
+        ("http://engine/", ("engine", 80, False)),
+        ("http://[::1]:9", ("::1", 9, False)),
+        ("https://engine", ("engine", 443, True)),
     ],
 )
-def test_the_upstream_is_a_plain_address(url: str, address: tuple[str, int]) -> None:
-    assert upstream_address(TapSettings(upstream=url)) == address
+def test_the_upstream_is_a_plain_address(url: str, address: tuple[str, int, bool]) -> None:
+    ((only, found),) = upstreams_of(TapSettings(upstream=url))
+    assert (found.host, found.port, found.tls) == address
+    assert only.name == "serving"
+
+
+@pytest.mark.parametrize("url", ["engine:8000", "http://engine/v1", "http://k@engine", "http://e:99999", "ftp://e"])
+def test_any_other_upstream_is_refused_with_what_to_write(url: str) -> None:
+    with pytest.raises(InvalidTapSettings, match=r"tap\.upstream"):
+        upstreams_of(TapSettings(upstream=url))
 
 
 @pytest.mark.parametrize(
-    "url", ["https://engine", "engine:8000", "http://engine/v1", "http://k@engine", "http://e:99999"]
+    "told",
+    [
+        (("a", 1.0), ("a", 1.0)),
+        (("", 1.0),),
+        (("a", -1.0), ("b", 1.0)),
+        (("a", 0.0), ("b", 0.0)),
+    ],
 )
-def test_any_other_upstream_is_refused_with_what_to_write(url: str) -> None:
-    with pytest.raises(InvalidTapSettings, match=r"tap\.upstream"):
-        upstream_address(TapSettings(upstream=url))
+def test_engines_that_cannot_be_told_apart_or_take_nothing_are_refused(told: tuple[tuple[str, float], ...]) -> None:
+    upstreams = tuple(UpstreamSettings(url="http://e:1", name=name, weight=weight) for name, weight in told)
+    with pytest.raises(InvalidTapSettings, match=r"tap\.upstreams"):
+        upstreams_of(TapSettings(upstreams=upstreams))
+
+
+def test_record_ids_are_sixteen_bytes_and_never_twice() -> None:
+    ids = RecordIds()
+    made = {ids.next() for _ in range(1000)} | {RecordIds().next()}
+    assert len(made) == 1001
+    assert {len(bytes.fromhex(one)) for one in made} == {16}

@@ -13,7 +13,9 @@ POST = b"POST /v1/x?q=1 HTTP/1.1\r\nHost: tap\r\nAuthorization: Bearer k\r\nCont
 
 
 def parser(**limits: int) -> RequestParser:
-    return RequestParser(**{"max_header_bytes": 1000, "max_body_bytes": 1000, **limits}, clock=lambda: 5.0)
+    hold = limits.pop("hold", 1000)
+    told = {"max_header_bytes": 1000, "max_body_bytes": 1000, **limits}
+    return RequestParser(**told, hold=lambda target: hold, clock=lambda: 5.0)
 
 
 def feed_many(reading: RequestParser, data: bytes, times: int) -> None:
@@ -28,7 +30,8 @@ def parsed(data: bytes, **limits: int):
 
 
 def reply(data: bytes, *, head_only: bool = False, capture: int = 1000) -> ReplyParser:
-    reading = ReplyParser(head_only=head_only, max_capture_bytes=capture)
+    reading = ReplyParser()
+    reading.begin(head_only=head_only, max_capture_bytes=capture)
     reading.feed(data)
     return reading
 
@@ -201,3 +204,58 @@ def test_a_refusal_to_head_has_no_body() -> None:
         refusal_bytes(Refused(404, "unknown_path", "no"), head_only=True)
         == whole.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
     )
+
+
+def test_a_body_above_the_hold_is_handed_out_as_it_comes() -> None:
+    reading = parser(hold=4, max_body_bytes=100)
+    reading.feed(b"POST /v1/x HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
+    (request,) = reading.requests
+    upload = request.upload
+    assert upload is not None
+    assert (request.body, upload.length, upload.take(), upload.done) == (b"", 10, b"abc", False)
+    assert request_bytes(request, b"e:1", b"").endswith(b"Content-Length: 10\r\n\r\n")
+    reading.feed(b"defghij" + b"GET /health HTTP/1.1\r\n\r\n")
+    assert (upload.take(), upload.done, len(reading.requests)) == (b"defghij", True, 2)
+
+
+def test_a_chunked_body_is_held_until_it_turns_out_to_be_large() -> None:
+    reading = parser(hold=4, max_body_bytes=100)
+    reading.feed(b"POST /v1/x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+    assert not reading.requests
+    reading.feed(b"3\r\ndef\r\n")
+    (request,) = reading.requests
+    assert request.upload is not None
+    assert (request.upload.length, request.upload.take()) == (None, b"abcdef")
+    assert b"Transfer-Encoding: chunked\r\n" in request_bytes(request, b"e:1", b"")
+    reading.feed(b"0\r\n\r\n")
+    assert request.upload.done
+
+
+def test_an_upload_that_breaks_its_limit_says_so_to_whoever_passes_it_on() -> None:
+    reading = parser(hold=4, max_body_bytes=10)
+    reading.feed(b"POST /v1/x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nabcdef\r\n")
+    (request,) = reading.requests
+    with pytest.raises(Refused):
+        reading.feed(b"6\r\nabcdef\r\n")
+    assert request.upload is not None
+    assert request.upload.refusal is not None
+    assert request.upload.refusal.status == 413
+
+
+def test_chunks_in_http_1_0_are_refused() -> None:
+    with pytest.raises(Refused):
+        parsed(b"POST /v1/x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+
+
+def test_one_parser_reads_the_answers_of_a_connection_one_after_the_other() -> None:
+    reading = ReplyParser()
+    for status in (200, 404):
+        reading.begin(head_only=False, max_capture_bytes=100)
+        assert not reading.started
+        reading.feed(b"HTTP/1.1 %d Because\r\nContent-Length: 2\r\n\r\nok" % status)
+        assert (reading.status, reading.reason, reading.body, reading.done) == (status, b"Because", [b"ok"], True)
+        assert reading.keep_alive
+
+
+def test_after_the_answer_to_head_a_connection_is_not_used_again() -> None:
+    assert not reply(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", head_only=True).keep_alive
