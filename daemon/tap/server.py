@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import socket
+import stat
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -117,6 +118,11 @@ class Tap:
         TapCollector(self.counts, self.spool, upstreams, lambda: spool_age(spool, time.time())).register(registry)
         self._admin = AdminRoute(registry, self._router, door, settings.admin_host)
 
+    @property
+    def upstreams(self) -> tuple[Upstream, ...]:
+        """The engines."""
+        return self._router.upstreams
+
     async def run(self, stop: anyio.Event, task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`, then drain.
 
@@ -180,7 +186,7 @@ class Tap:
     async def _listen_unix(self, path: str, agents: Callable[[], Agent]) -> asyncio.Server:
         # One that a killed tap left behind would be in the way; a file that is no socket is not ours to remove.
         with contextlib.suppress(FileNotFoundError):
-            if not Path(path).is_socket():
+            if not stat.S_ISSOCK(os.stat(path).st_mode):
                 raise InvalidTapSettings(f"tap.unix_socket {path!r}: something else is there; give another path")
             os.unlink(path)
         return await asyncio.get_running_loop().create_unix_server(agents, path, backlog=_BACKLOG)

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import anyio
@@ -15,6 +15,7 @@ from daemon.tap.settings import TapSettings
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import Asked, Engine
 
+NO_REDACTION = {"enabled": False}
 BODY = {"model": "desk", "messages": [{"role": "user", "content": "hello"}]}
 
 
@@ -37,18 +38,31 @@ class Rig:
         assert len(found) == wanted
         return found
 
+    async def records_until(self, distinct: int) -> list[RawExchange | Feedback]:
+        """Records until there are so many ids; a scribe's successor may write one twice."""
+        found: dict[str, RawExchange | Feedback] = {}
+        with anyio.fail_after(20):
+            while len(found) < distinct:
+                fresh = [decode_spooled(record.payload) for record in self._reader.read()]
+                found |= {record.id: record for record in fresh}
+                await anyio.sleep(0.005)
+        return list(found.values())
+
     async def nothing_kept(self) -> None:
         await anyio.sleep(0.1)
         assert self._reader.read() == []
 
 
 @contextlib.asynccontextmanager
-async def running_tap(directory: Path, upstream: int, **settings: object) -> AsyncIterator[Rig]:
+async def running_tap(
+    directory: Path, port: int, *, redaction: Mapping[str, object] = NO_REDACTION, **settings: object
+) -> AsyncIterator[Rig]:
+    """A tap on free ports before an engine on `port`."""
     spool = directory / "spool"
     told = TapSettings(
-        **{"port": 0, "admin_port": 0, "spool_dir": str(spool), "upstream": f"http://127.0.0.1:{upstream}", **settings}
+        **{"port": 0, "admin_port": 0, "spool_dir": str(spool), "upstream": f"http://127.0.0.1:{port}", **settings}
     )
-    tap, stop = Tap(told, {"enabled": False}), anyio.Event()
+    tap, stop = Tap(told, dict(redaction)), anyio.Event()
     async with anyio.create_task_group() as group:
         bound = await group.start(lambda *, task_status: tap.run(stop, task_status))
         yield Rig(tap, bound, spool, "https" if told.tls_cert else "http")
@@ -84,3 +98,10 @@ async def hang(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bo
 def unused_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return probe.getsockname()[1]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until `condition` holds, for five seconds at most."""
+    with anyio.fail_after(5):
+        while not condition():  # noqa: ASYNC110 - there is no event for what others see
+            await anyio.sleep(0.01)

@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.certificates import Certificate, self_signed
 from tests.support.engine import Engine, running_engine
 from tests.support.tapping import Rig, running_tap
 
@@ -31,3 +32,8 @@ async def rig(engine: Engine, tmp_path: Path) -> AsyncIterator[Rig]:
 async def http(rig: Rig) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(base_url=rig.url, timeout=10) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return self_signed(tmp_path_factory.mktemp("certificate"))

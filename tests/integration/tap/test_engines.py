@@ -1,0 +1,159 @@
+"""Several engines behind one tap, and engines behind TLS."""
+
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+from anyio.abc import SocketAttribute
+from anyio.streams.tls import TLSListener
+
+from daemon.tap.settings import UpstreamSettings
+from tests.support.certificates import Certificate
+from tests.support.engine import Asked, Engine, answer, completion, running_engine
+from tests.support.tapping import BODY, Rig, running_tap, until, unused_port
+
+pytestmark = pytest.mark.anyio
+
+
+@contextlib.asynccontextmanager
+async def two(directory: Path, **settings: object) -> AsyncIterator[tuple[Rig, Engine, Engine]]:
+    async with running_engine() as one, running_engine() as other:
+        upstreams = tuple(
+            UpstreamSettings(url=f"http://127.0.0.1:{engine.port}", name=name)
+            for name, engine in (("one", one), ("other", other))
+        )
+        async with running_tap(directory, 0, upstreams=upstreams, **settings) as rig:
+            yield rig, one, other
+
+
+async def test_new_trajectories_are_shared_and_each_stays_with_its_engine(tmp_path: Path) -> None:
+    async with two(tmp_path) as (rig, one, other), httpx.AsyncClient(base_url=rig.url) as http:
+        for _ in range(3):
+            for name in ("a", "b"):
+                await http.post("/v1/chat/completions", json=BODY, headers={"x-evolved-trajectory": name})
+        assert (len(one.asked), len(other.asked)) == (3, 3)
+        kept = await rig.records(6)
+    engines = {(record.hints.trajectory_id, record.engine) for record in kept}
+    assert len(engines) == 2, "one engine for each trajectory"
+
+
+async def test_a_tool_result_follows_the_call_that_asked_for_it(tmp_path: Path) -> None:
+    async with two(tmp_path) as (rig, one, other), httpx.AsyncClient(base_url=rig.url) as http:
+
+        async def call(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bool:
+            name = "one" if engine is one else "other"
+            tool = {"id": f"call_{name}_{len(engine.asked)}", "type": "function", "function": {"name": "f"}}
+            message = {"role": "assistant", "content": None, "tool_calls": [tool]}
+            await stream.send(answer(200, {"id": "c", "choices": [{"index": 0, "message": message}]}))
+            return True
+
+        one.script = other.script = call
+        for _ in range(4):
+            first = (await http.post("/v1/chat/completions", json=BODY)).json()["choices"][0]["message"]
+            before = (len(one.asked), len(other.asked))
+            told = {"role": "tool", "tool_call_id": first["tool_calls"][0]["id"], "content": "3"}
+            await http.post("/v1/chat/completions", json={**BODY, "messages": [*BODY["messages"], first, told]})
+            after = (len(one.asked), len(other.asked))
+            assert after[0] > before[0] if "one" in told["tool_call_id"] else after[1] > before[1]
+
+
+async def test_an_engine_that_is_away_is_made_up_for_by_another(tmp_path: Path) -> None:
+    async with running_engine() as engine:
+        upstreams = (
+            UpstreamSettings(url=f"http://127.0.0.1:{unused_port()}", name="away"),
+            UpstreamSettings(url=f"http://127.0.0.1:{engine.port}", name="here"),
+        )
+        async with (
+            running_tap(tmp_path, 0, upstreams=upstreams, health_seconds=0.1) as rig,
+            httpx.AsyncClient(base_url=rig.url) as http,
+        ):
+            got = [(await http.post("/v1/chat/completions", json=BODY)).status_code for _ in range(4)]
+            assert got == [200] * 4
+            assert rig.tap.counts.errors["rerouted"] >= 1
+            async with httpx.AsyncClient(base_url=rig.admin) as admin:
+                await until(lambda: not rig.tap.upstreams[0].healthy)
+                shown = (await admin.get("/upstreams")).json()
+                assert [engine["healthy"] for engine in shown] == [False, True]
+
+
+async def test_an_operator_sets_an_engines_share_while_it_runs(tmp_path: Path) -> None:
+    async with (
+        two(tmp_path) as (rig, one, other),
+        httpx.AsyncClient(base_url=rig.url) as http,
+        httpx.AsyncClient(base_url=rig.admin) as admin,
+    ):
+        shown = (await admin.put("/upstreams/other", json={"weight": 0})).json()
+        assert [(engine["name"], engine["weight"]) for engine in shown] == [("one", 1.0), ("other", 0.0)]
+        for _ in range(4):
+            await http.post("/v1/chat/completions", json=BODY)
+        assert (len(one.asked), len(other.asked)) == (4, 0)
+        assert (await admin.put("/upstreams/one", json={"weight": 0})).status_code == 422, "somebody must answer"
+        assert (await admin.put("/upstreams/none", json={"weight": 1})).status_code == 404
+        assert (await admin.put("/upstreams/one", json={"wait": 1})).status_code == 422
+        assert (await admin.post("/upstreams/one", json={"weight": 1})).status_code == 405
+
+
+@contextlib.asynccontextmanager
+async def tls_engine(certificate: Certificate) -> AsyncIterator[tuple[Engine, int]]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.chain, certificate.key)
+    engine = Engine()
+    plain = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with TLSListener(plain, context, standard_compatible=False) as listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, engine.serve)
+        yield engine, plain.extra(SocketAttribute.local_port)
+        group.cancel_scope.cancel()
+
+
+async def test_an_engine_behind_tls_is_checked_and_reached(tmp_path: Path, certificate: Certificate) -> None:
+    async with tls_engine(certificate) as (engine, port):
+        settings = {"upstream": f"https://localhost:{port}", "upstream_ca": str(certificate.chain)}
+        async with running_tap(tmp_path, 0, **settings) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+            for _ in range(2):
+                assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
+        assert engine.dialled == 1
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path, certificate: Certificate) -> None:
+    async with tls_engine(certificate) as (engine, port):
+        settings = {"upstream": f"https://localhost:{port}"}
+        async with running_tap(tmp_path, 0, **settings) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+            got = await http.post("/v1/chat/completions", json=BODY)
+    assert (got.status_code, got.json()["error"]["code"]) == (502, "upstream_down")
+    assert "certificate" in got.json()["error"]["message"].lower()
+    assert engine.asked == []
+
+
+async def test_what_only_the_tap_asked_for_is_hidden_and_kept(
+    http: httpx.AsyncClient, rig: Rig, engine: Engine
+) -> None:
+    got = (await http.post("/v1/chat/completions", json=BODY)).json()
+    assert got["choices"][0]["message"] == completion(tokens=True)["choices"][0]["message"]
+    assert got.get("prompt_token_ids") is None
+    assert got["choices"][0]["logprobs"] is None
+    assert got["choices"][0]["token_ids"] is None
+    (record,) = await rig.records()
+    assert json.loads(record.response)["choices"][0]["token_ids"]
+
+
+async def test_what_is_streamed_is_hidden_too(http: httpx.AsyncClient, rig: Rig) -> None:
+    got = (await http.post("/v1/chat/completions", json={**BODY, "stream": True})).text
+    events = [json.loads(line[6:]) for line in got.split("\n") if line.startswith("data: {")]
+    assert events
+    assert all(choice.get("token_ids") is None for event in events for choice in event["choices"])
+    assert all(choice.get("logprobs") is None for event in events for choice in event["choices"])
+    assert got.endswith("data: [DONE]\n\n")
+    (record,) = await rig.records()
+    assert b'"token_ids":[' in record.response.replace(b" ", b"")
+
+
+async def test_an_agent_that_asks_for_ids_gets_them(http: httpx.AsyncClient) -> None:
+    asked = {**BODY, "return_token_ids": True, "logprobs": True}
+    got = (await http.post("/v1/chat/completions", json=asked)).json()
+    assert got["choices"][0]["token_ids"]
+    assert got["choices"][0]["logprobs"]["content"]

@@ -1,0 +1,98 @@
+"""Redaction and disk live in a process of their own: whatever happens to it, agents are answered and nothing lost."""
+
+import os
+import signal
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+from tests.support.engine import Engine
+from tests.support.tapping import BODY, Rig, running_tap, until
+
+pytestmark = pytest.mark.anyio
+SLOW = {"enabled": True, "patterns": ({"name": "slow", "regex": "poison(a+)+$"},)}
+"""A pattern of the kind that takes for ever; on "poisonaaaa…b" it does."""
+
+
+async def tell_scribe(rig: Rig, number: signal.Signals) -> None:
+    """Send a signal to the scribe, once there is one and it has settled all that came before."""
+    spool = rig.tap.spool
+    if number is not signal.SIGCONT:
+        await until(lambda: spool._link is not None and spool.waiting == 0)
+    assert spool._child is not None
+    os.kill(spool._child.pid, number)
+
+
+async def test_a_killed_scribe_is_replaced_and_loses_nothing(http: httpx.AsyncClient, rig: Rig, engine: Engine) -> None:
+    for number in range(60):
+        if number % 20 == 10:
+            await tell_scribe(rig, signal.SIGSTOP)
+        assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
+        if number % 20 == 15:
+            child = rig.tap.spool._child
+            assert child is not None
+            assert rig.tap.spool.waiting >= 5, "it dies with work in its hands"
+            child.kill()
+    await until(lambda: rig.tap.spool.waiting == 0)
+    kept = {record.id for record in await rig.records_until(60)}
+    assert len(kept) == 60
+    assert rig.tap.spool.restarts == 3
+    assert rig.tap.spool.shed == 0
+
+
+async def test_a_stopped_scribe_holds_nobody_up(tmp_path: Path, engine: Engine) -> None:
+    async with running_tap(tmp_path, engine.port) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+        await http.post("/v1/chat/completions", json=BODY)
+        await rig.records()
+        await tell_scribe(rig, signal.SIGSTOP)
+        with anyio.fail_after(5):
+            for _ in range(50):
+                assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
+        assert rig.tap.spool.waiting == 50
+        await tell_scribe(rig, signal.SIGCONT)
+        await rig.records(50)
+
+
+async def test_a_silent_scribe_is_killed_and_replaced(tmp_path: Path, engine: Engine) -> None:
+    async with (
+        running_tap(tmp_path, engine.port, scribe_seconds=0.5) as rig,
+        httpx.AsyncClient(base_url=rig.url) as http,
+    ):
+        await http.post("/v1/chat/completions", json=BODY)
+        await rig.records()
+        await tell_scribe(rig, signal.SIGSTOP)
+        await http.post("/v1/chat/completions", json=BODY)
+        await rig.records()
+        assert rig.tap.spool.restarts == 1
+
+
+async def test_what_memory_cannot_hold_is_shed_and_counted(tmp_path: Path, engine: Engine) -> None:
+    settings = {"spool_memory_bytes": 20_000}
+    async with running_tap(tmp_path, engine.port, **settings) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+        await http.post("/v1/chat/completions", json=BODY)
+        await rig.records()
+        await tell_scribe(rig, signal.SIGSTOP)
+        for _ in range(30):
+            assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
+        assert rig.tap.spool.shed_memory > 0
+        assert rig.tap.spool.waiting + rig.tap.spool.shed_memory == 30
+        await tell_scribe(rig, signal.SIGCONT)
+        await until(lambda: rig.tap.spool.waiting == 0)
+
+
+async def test_a_record_that_no_scribe_survives_is_given_up_and_the_others_are_kept(
+    tmp_path: Path, engine: Engine
+) -> None:
+    poison = {**BODY, "messages": [{"role": "user", "content": "poison" + "a" * 40 + "b"}]}
+    async with (
+        running_tap(tmp_path, engine.port, redaction=SLOW, scribe_seconds=0.5) as rig,
+        httpx.AsyncClient(base_url=rig.url) as http,
+    ):
+        for body in (BODY, poison, BODY, BODY):
+            assert (await http.post("/v1/chat/completions", json=body)).status_code == 200
+        with anyio.fail_after(20):
+            await rig.records_until(3)
+        assert rig.tap.spool.shed_poison == 1
+        assert rig.tap.spool.restarts >= 2
