@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.rest = given[len(ours) :]
     try:
         return int(arguments.run(arguments) or 0)
-    except DaemonError as error:
+    except (DaemonError, TapError) as error:
         print(f"evolved {arguments.command}: {error}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
@@ -124,11 +124,12 @@ def _as_service() -> None:
 
 
 def _tap(arguments: argparse.Namespace) -> None:
-    from daemon.config import tap_settings
+    from daemon.config import tap_redaction, tap_settings
     from daemon.tap.server import main as serve
 
     _as_service()
-    serve(tap_settings(_settings(arguments)))
+    config = _settings(arguments)
+    serve(tap_settings(config), tap_redaction(config))
 
 
 def _run(arguments: argparse.Namespace) -> int:

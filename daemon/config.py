@@ -20,8 +20,10 @@ from actors.swapper import SwapperSettings
 from actors.system.broker import BrokerSettings
 from actors.system.line import RunnerSettings
 from actors.trials import SandboxTrialSettings
+from adapters.redaction import InvalidRedaction, RedactionSettings, Redactor
 from daemon import toml
 from daemon.control import ControlSettings
+from daemon.errors import ConfigError
 from daemon.shipper import ShipperSettings
 from daemon.tap.settings import TapSettings
 from learner.settings import LearnerSettings
@@ -108,6 +110,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     judge: AdapterSettings = AdapterSettings(name="rules")
     embedder: AdapterSettings = AdapterSettings(name="hashing")
     tap: TapSettings = TapSettings()
+    redaction: RedactionSettings = RedactionSettings()
     shipper: ShipperSettings = ShipperSettings()
     actors: RunnerSettings = RunnerSettings()
     assembler: AssemblerSettings = AssemblerSettings()
@@ -151,3 +154,16 @@ def load(path: Path | None, assignments: Sequence[str] = ()) -> Config:
 def tap_settings(config: Config) -> TapSettings:
     """What the tap is told, with the spool where this machine keeps it."""
     return msgspec.structs.replace(config.tap, spool_dir=str(config.spool))
+
+
+def tap_redaction(config: Config) -> dict[str, Any]:
+    """What the tap's scribe is told of redaction.
+
+    Raises:
+        ConfigError: a setting that cannot work; better said here than by a scribe that dies over it.
+    """
+    try:
+        Redactor(config.redaction)
+    except InvalidRedaction as error:
+        raise ConfigError(str(error)) from error
+    return msgspec.to_builtins(config.redaction)

@@ -159,7 +159,8 @@ class Call:
         )
         request, upload = self._request, self._request.upload
         self._client.within(self._plant.settings.first_byte_seconds, "first byte of the response")
-        engine.transport.write(request_bytes(request, self._upstream.authority, self._plan.body, drop=self._plan.drop))
+        plan = self._plan
+        engine.transport.write(request_bytes(request, self._upstream.authority, plan.body, dropped=plan.dropped))
         if upload is not None:
             upload.listener = self._pass_up
             self._pass_up()

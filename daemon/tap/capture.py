@@ -13,7 +13,7 @@ from actors.messages import Hints, new_id
 from actors.messages.spool import RawExchange
 from daemon.tap.door import Visitor
 from daemon.tap.errors import Refused
-from daemon.tap.http import ReplyParser, Request
+from daemon.tap.http import DROPPED, ReplyParser, Request
 
 CHAT = b"/v1/chat/completions"
 COMPLETIONS = b"/v1/completions"
@@ -25,6 +25,7 @@ _WANTED = {
 }
 """What an engine is asked for, by path. A completion's `logprobs` is the number of alternatives beside the sampled
 token; vLLM gives ids on these two paths only."""
+_MARKS = tuple(f'"{name}"'.encode() for name in TOKEN_FIELDS)
 _REFUSED = (b"/v1/load_lora_adapter", b"/v1/unload_lora_adapter")
 """vLLM's admin plane where it reaches into /v1."""
 
@@ -61,23 +62,28 @@ def check_path(path: bytes) -> None:
 def with_tokens(body: bytes, path: bytes = CHAT) -> tuple[bytes, tuple[str, ...]]:
     """`body` with `logprobs`, `return_token_ids` and `return_weight_versions` asked for where it does not name them.
 
-    All that the client wrote stays byte for byte. A body that is no JSON object comes back as it is: the engine's own
-    error is the one to show.
+    All that the client wrote stays byte for byte. A body that is no JSON object comes back as it is, or as one that is
+    none either: the engine's own error is the one to show.
 
     Returns:
         The body for the engine, and the names of the fields that were added.
     """
-    try:
-        asked = _asked.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return body, ()
-    missing = tuple([name for name in TOKEN_FIELDS if getattr(asked, name) is msgspec.UNSET])
     start, end = body.find(b"{"), body.rfind(b"}")
-    if not missing or start < 0:
+    if start < 0 or end < start:
         return body, ()
+    missing = TOKEN_FIELDS
+    # A long prompt takes ten times longer to parse than to search, and hardly any names these fields.
+    if any([mark in body for mark in _MARKS]):
+        try:
+            asked = _asked.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return body, ()
+        missing = tuple([name for name in TOKEN_FIELDS if getattr(asked, name) is msgspec.UNSET])
+        if not missing:
+            return body, ()
     wanted = _WANTED[path]
     added = b",".join([b'"%b":%b' % (name.encode(), wanted[name]) for name in missing])
-    comma = b"," if body[start + 1 : end].strip() else b""
+    comma = b"," if end - start > 64 or body[start + 1 : end].strip() else b""
     return b"".join((body[:end], comma, added, body[end:])), missing
 
 
@@ -90,7 +96,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     """A record is to be written."""
     added: tuple[str, ...] = ()
     """Fields asked for by the tap, to be hidden from the agent."""
-    drop: frozenset[bytes] = frozenset()
+    dropped: frozenset[bytes] = DROPPED
     """Headers that do not travel on, in lower case."""
     rewritable: bool = False
     """The answer comes in a form that can be rewritten on its way."""
@@ -108,10 +114,11 @@ class RecordIds:
         return f"{self._random}{self._number:016x}"
 
 
-_PLAIN = frozenset({b"accept-encoding"})
-"""A compressed answer could not be rewritten."""
-_KEY = frozenset({b"x-evolved-key"})
-_AUTHORIZED = frozenset({b"x-evolved-key", b"authorization"})
+_KEY = DROPPED | {b"x-evolved-key"}
+_AUTHORIZED = _KEY | {b"authorization"}
+# A compressed answer could not be rewritten.
+_KEY_PLAIN = _KEY | {b"accept-encoding"}
+_AUTHORIZED_PLAIN = _AUTHORIZED | {b"accept-encoding"}
 
 
 class Capture:
@@ -133,16 +140,18 @@ class Capture:
     def plan(self, request: Request, visitor: Visitor) -> Plan:
         """What to do with `request`. LLM calls are posts under /v1; all else passes without leaving a trace."""
         path, body = request.path, request.body
-        drop = _AUTHORIZED if visitor.strip_authorization else _KEY
+        ours = visitor.strip_authorization
+        dropped = _AUTHORIZED if ours else _KEY
         if request.method != b"POST" or not path.startswith(b"/v1/") or not visitor.keep:
-            return Plan(body, False, (), drop)
+            return Plan(body, False, (), dropped)
         rewritable = path in _WANTED and not request.old
         wanted = self._tokens and rewritable and request.upload is None
         added: tuple[str, ...] = ()
         if wanted and not request.header(b"content-encoding"):
             body, added = with_tokens(body, path)
-        rewriting = added or (rewritable and self._minting)
-        return Plan(body, True, added, drop | _PLAIN if rewriting else drop, bool(rewriting))
+        if added or (rewritable and self._minting):
+            return Plan(body, True, added, _AUTHORIZED_PLAIN if ours else _KEY_PLAIN, True)
+        return Plan(body, True, added, dropped)
 
     def record(
         self,

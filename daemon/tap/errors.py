@@ -6,6 +6,7 @@ TapError
 │   ├── UpstreamUnreachable no connection could be made
 │   └── UpstreamBroke       the connection ended, or spoke no HTTP, before the response was whole
 ├── ClientLeft              the agent closed its connection
+├── KeysUnusable            a key file that is not there, not ours, or not to be trusted
 └── InvalidTapSettings      a setting that cannot work
 """
 
@@ -43,6 +44,10 @@ class UpstreamBroke(UpstreamError):
 
 class ClientLeft(TapError):
     """The agent's connection is gone; nothing can be answered any more."""
+
+
+class KeysUnusable(TapError):
+    """Names the key file, what is wrong with it and what to do."""
 
 
 class InvalidTapSettings(TapError):

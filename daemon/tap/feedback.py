@@ -1,59 +1,83 @@
 """`POST /v1/feedback`: what somebody says of a call or a trajectory, taken by the tap and written to the spool.
 
-    {"response_id": "chatcmpl-…", "outcome": 1}                       how it ended, by the last response's id
-    {"trajectory_id": "…", "outcome": 0.5, "final": false}            partial success, the trajectory goes on
-    {"exchange_id": "…", "kind": "comment", "text": "wrong date"}     words about one call
+    {"response_id": "chatcmpl-…", "outcome": 1}                    how it ended, by the last response's id
+    {"custom_id": "order-4711", "outcome": true}                   by the id that the caller gave the call itself
+    {"trajectory_id": "…", "outcome": 0.5, "final": false}         partial success, the trajectory goes on
+    {"exchange_id": "…", "text": "wrong date"}                     words about one call
+    {"response_id": "…", "kind": "step", "outcome": 0}             this one step was bad
+    {"trajectory_id": "…", "step": 3, "outcome": 1}                so was the fourth one good
 
 Answered with 202 and the record's id. The same body is the same record however often it is sent, so senders may retry;
-`id` tells two equal reports apart.
+`id` tells two equal reports apart. A list of such objects is taken as a whole or refused as a whole.
 """
 
 import difflib
 import re
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 import msgspec
 
-from actors.messages import Feedback, derived_id
-from daemon.tap.capture import tenant
+from actors.messages import Feedback, Message, derived_id
+from daemon.tap.door import Visitor
 from daemon.tap.errors import Refused
 from daemon.tap.http import Request, response_bytes
 from daemon.tap.metrics import Counts
-from daemon.tap.spool import SpoolWriter
+
+MAX_LIST = 1000
+"""Reports in one post."""
+_MAX_STEP = 1_000_000
 
 _Id = Annotated[str, msgspec.Meta(max_length=256)]
+Kind = Literal["outcome", "rating", "comment", "step"]
 
 
 class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of the post."""
+    """One report."""
 
     id: _Id = ""
     trajectory_id: _Id = ""
     exchange_id: _Id = ""
     response_id: _Id = ""
+    custom_id: _Id = ""
+    step: Annotated[int, msgspec.Meta(ge=0, le=_MAX_STEP)] | None = None
     outcome: float | bool | None = None
-    kind: Literal["outcome", "rating", "comment"] = "outcome"
+    kind: Kind | None = None
     final: bool | None = None
     text: Annotated[str, msgspec.Meta(max_length=65_536)] = ""
 
 
-_decoder = msgspec.json.Decoder(FeedbackBody)
+class Sink(Protocol):
+    """Where records go."""
+
+    @property
+    def taking(self) -> bool:
+        """Whether a record offered now has a fair chance to reach the disk."""
+        ...
+
+    def offer(self, record: Message) -> bool:
+        """Take a record; False if it was shed."""
+        ...
+
+
+_one = msgspec.json.Decoder(FeedbackBody)
+_many = msgspec.json.Decoder(list[FeedbackBody])
 _NAMES = [field.encode_name for field in msgspec.structs.fields(FeedbackBody)]
 _REMEDY = {
-    "body": 'send a JSON object such as {"response_id": "chatcmpl-1", "outcome": 1}',
+    "body": 'send a JSON object such as {"response_id": "chatcmpl-1", "outcome": 1}, or a list of them',
+    "step": "give the step's number from 0",
     "outcome": "give a number from 0 (failure) to 1 (success), or true or false",
-    "kind": "give outcome, rating or comment",
+    "kind": "give outcome, rating, comment or step",
     "final": "give true if the trajectory is over, else false",
     "text": "give text of at most 65536 characters",
 }
-_REMEDY |= dict.fromkeys(_NAMES[:4], "give an id as text of at most 256 characters")
+_REMEDY |= dict.fromkeys(_NAMES[:5], "give an id as text of at most 256 characters")
 
 
 class FeedbackDesk:
     """Takes feedback."""
 
-    def __init__(self, spool: SpoolWriter, counts: Counts, *, max_bytes: int, clock: Callable[[], float]) -> None:
+    def __init__(self, spool: Sink, counts: Counts, *, max_bytes: int, clock: Callable[[], float]) -> None:
         """
         Args:
             max_bytes: of a body.
@@ -61,7 +85,7 @@ class FeedbackDesk:
         """
         self._spool, self._counts, self._max_bytes, self._clock = spool, counts, max_bytes, clock
 
-    def answer(self, request: Request) -> bytes:
+    def answer(self, request: Request, visitor: Visitor) -> bytes:
         """The response to a post.
 
         Raises:
@@ -72,72 +96,110 @@ class FeedbackDesk:
                 raise Refused(405, "method_not_allowed", "feedback is posted", allow="POST")
             if len(request.body) > self._max_bytes:
                 raise Refused(413, "body_too_large", f"feedback above {self._max_bytes} bytes")
-            feedback = read_feedback(request.body, tenant(request), self._clock())
+            told, listed = read_feedback(request.body, visitor.tenant, self._clock())
         except Refused:
             self._counts.feedback["rejected"] += 1
             raise
-        if not (self._spool.taking and self._spool.offer(feedback)):
-            self._counts.feedback["unavailable"] += 1
+        if not visitor.keep:
+            # Their client opts out of everything alike: that is no fault of theirs, and nothing of it is kept.
+            self._counts.feedback["opted_out"] += len(told)
+        elif not (self._spool.taking and all(self._spool.offer(feedback) for feedback in told)):
+            # Those before the one that was shed are written again when it is sent again: the same records.
+            self._counts.feedback["unavailable"] += len(told)
             raise Refused(503, "spool_unavailable", "feedback cannot be written down now; send it again later")
-        self._counts.feedback["accepted"] += 1
-        return response_bytes(202, msgspec.json.encode({"id": feedback.id, "object": "evolved.feedback"}))
+        else:
+            self._counts.feedback["accepted"] += len(told)
+        extra = {} if visitor.keep else {"kept": False}
+        taken = [{"id": feedback.id, "object": "evolved.feedback", **extra} for feedback in told]
+        return response_bytes(202, msgspec.json.encode({"object": "list", "data": taken} if listed else taken[0]))
 
 
-def read_feedback(body: bytes, tenant: str, received: float) -> Feedback:
-    """The record that `body` asks for.
+def read_feedback(body: bytes, tenant: str, received: float) -> tuple[list[Feedback], bool]:
+    """The records that `body` asks for, and whether it is a list.
 
     Raises:
-        Refused: 422, with `param` naming the field.
+        Refused: 422, with `param` naming the field; in a list with its place before it (`[3].outcome`).
     """
+    listed = body.lstrip()[:1] == b"["
     try:
-        told = _decoder.decode(body)
+        told = _many.decode(body) if listed else [_one.decode(body)]
     except msgspec.ValidationError as error:
         raise _explained(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refused("body", f"no JSON ({error})") from error
-    if not (told.trajectory_id or told.exchange_id or told.response_id):
+    if not 1 <= len(told) <= MAX_LIST:
+        raise _refused("body", f"a list of {len(told)}; from 1 to {MAX_LIST} are taken at once")
+    return [_record(one, tenant, received, f"[{place}]." if listed else "") for place, one in enumerate(told)], listed
+
+
+def _record(told: FeedbackBody, tenant: str, received: float, place: str) -> Feedback:
+    if not (told.trajectory_id or told.exchange_id or told.response_id or told.custom_id):
         raise Refused(
             422,
             "invalid_feedback",
-            "response_id: nothing says what the feedback is about; give response_id (the id of the completion), "
-            "trajectory_id or exchange_id",
-            param="response_id",
+            f"{place}response_id: nothing says what the feedback is about; give response_id (the id of the "
+            "completion), custom_id, trajectory_id or exchange_id",
+            param=f"{place}response_id",
         )
     outcome = None if told.outcome is None else float(told.outcome)
     if outcome is not None and not 0.0 <= outcome <= 1.0:
-        raise _refused("outcome", f"{outcome:g} is out of range")
-    if outcome is None and told.kind != "comment":
-        raise _refused("outcome", f"missing, and kind is {told.kind}")
-    if told.kind == "comment" and not told.text.strip():
-        raise _refused("text", "missing, and kind is comment")
+        raise _refused("outcome", f"{outcome:g} is out of range", place)
+    kind = told.kind or _kind(told, outcome)
+    if outcome is None and kind != "comment":
+        raise _refused("outcome", f"missing, and kind is {kind}", place)
+    if kind == "comment" and not told.text.strip():
+        raise _refused("text", "missing, and kind is comment", place)
+    one_call = told.exchange_id or told.response_id or told.custom_id
+    if kind == "step" and told.step is None and not one_call:
+        raise _refused("step", "missing, and a trajectory has many", place)
+    if told.step is not None and kind in ("outcome", "rating"):
+        raise _refused("kind", f"{kind} is of the whole, and step names one; leave one of them out", place)
+    if told.final and (kind == "step" or told.step is not None):
+        raise _refused("final", "what is said of one step ends nothing", place)
     # Only an outcome ends a trajectory unless its sender says otherwise.
-    final = told.kind == "outcome" if told.final is None else told.final
+    final = kind == "outcome" if told.final is None else told.final
     about = (told.trajectory_id, told.exchange_id, told.response_id)
+    # Only where they are told: what senders repeat after an upgrade keeps its id.
+    more = (told.custom_id, told.step) if told.custom_id or told.step is not None else ()
     return Feedback(
-        id=derived_id("feedback", tenant, told.id, *about, outcome, told.kind, final, told.text),
+        id=derived_id("feedback", tenant, told.id, *about, outcome, kind, final, told.text, *more),
         received=received,
         tenant=tenant,
         trajectory_id=told.trajectory_id,
         exchange_id=told.exchange_id,
         response_id=told.response_id,
+        custom_id=told.custom_id,
+        step=told.step,
         outcome=outcome,
-        kind=told.kind,
+        kind=kind,
         final=final,
         text=told.text,
     )
 
 
+def _kind(told: FeedbackBody, outcome: float | None) -> Kind:
+    """What a report is that does not say so."""
+    if outcome is None and told.text.strip():
+        return "comment"
+    return "outcome" if told.step is None else "step"
+
+
 def _explained(text: str) -> Refused:
     """msgspec's error with the field in front and a remedy behind."""
-    unknown = re.search(r"unknown field `(.+)`", text)
+    what, _, where = text.partition(" - at ")
+    path = where.strip("`").removeprefix("$")
+    listed = re.match(r"\[\d+\]", path)
+    place = f"{listed[0]}." if listed else ""
+    unknown = re.search(r"unknown field `(.+)`", what)
     if unknown:
         name = unknown[1][:100]
         near = difflib.get_close_matches(name, _NAMES, 1, 0.5)
         meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(_NAMES)}"
-        return Refused(422, "invalid_feedback", f"{name}: unknown field; {meant}", param=name)
-    what, _, where = text.partition(" - at ")
-    return _refused(where.strip("`").removeprefix("$").strip(".") or "body", what[0].lower() + what[1:])
+        return Refused(422, "invalid_feedback", f"{place}{name}: unknown field; {meant}", param=f"{place}{name}")
+    field = path[listed.end() if listed else 0 :].strip(".")
+    return _refused(field or "body", what[0].lower() + what[1:], place if field else "")
 
 
-def _refused(field: str, what: str) -> Refused:
-    return Refused(422, "invalid_feedback", f"{field}: {what}; {_REMEDY.get(field, _REMEDY['body'])}", param=field)
+def _refused(field: str, what: str, place: str = "") -> Refused:
+    message = f"{place}{field}: {what}; {_REMEDY.get(field, _REMEDY['body'])}"
+    return Refused(422, "invalid_feedback", message, param=place + field)

@@ -22,9 +22,11 @@ HOP_BY_HOP = frozenset(
 """Headers between two neighbours: they end here."""
 _SLACK = 65_536
 _MAX_REPLY_HEAD = 262_144
-_OURS = HOP_BY_HOP | {b"host", b"content-length"}
+DROPPED = HOP_BY_HOP | {b"host", b"content-length"}
+"""Headers of a request that do not travel on as they are."""
 _FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding", b"expect"})
-_NONE: frozenset[bytes] = frozenset()
+_USUAL = frozenset({b"", b"keep-alive", b"Keep-Alive", b"close"})
+"""Connection headers that name no header."""
 
 
 class Upload:
@@ -381,15 +383,14 @@ class ReplyParser:
         self.done, self.keep_alive = True, self._parser.should_keep_alive() and not self._head_only
 
 
-def request_bytes(request: Request, host: bytes, body: bytes, *, drop: frozenset[bytes] = _NONE) -> bytes:
+def request_bytes(request: Request, host: bytes, body: bytes, *, dropped: frozenset[bytes] = DROPPED) -> bytes:
     """`request` as it goes to the engine, with `body`: end-to-end headers as they came, the rest ours.
 
     Args:
         host: for the Host header.
-        drop: names, in lower case, of headers that do not travel on.
+        dropped: names, in lower case, of headers that do not travel on; `DROPPED` must be among them.
     """
-    dropped = _OURS | drop if drop else _OURS
-    if request.connection:
+    if request.connection not in _USUAL:
         # The headers that it names end here as well.
         dropped = dropped.union([token.strip().lower() for token in request.connection.split(b",")])
     version = b"1.0" if request.old else b"1.1"

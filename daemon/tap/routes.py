@@ -28,7 +28,7 @@ class EngineRoute:
     def _feedback(self, request: Request, visitor: Visitor, agent: Agent) -> None:
         if request.upload is not None:
             raise Refused(413, "body_too_large", "feedback is small; this is not")
-        agent.reply(self._desk.answer(request))
+        agent.reply(self._desk.answer(request, visitor))
         self._plant.counts.requests["feedback", 202] += 1
 
 

@@ -2,6 +2,7 @@
 
 Each hidden field becomes the `null` that the engine writes there when nobody asks (vLLM names these fields in every
 answer). All other bytes of an event stay as the engine wrote them: values are never decoded, only found and left out.
+Events that vLLM sends for the sake of their token ids alone, with nothing new to say, are left out whole.
 
     plain answer   held until it is whole, then rewritten: the engine sends it in one piece anyway
     stream         event by event; the pieces that are ready go on at once, the tail of an unfinished event waits
@@ -35,6 +36,7 @@ class Veil:
         self._fields = tuple(_NAMES.get(name, name) for name in self._fields)
         self._marks = tuple(b'"%b"' % name.encode() for name in self._fields)
         self._mint = mint
+        self._idle = _says_nothing if "return_token_ids" in fields else None
         self._held: list[bytes] = []
         self._size = 0
 
@@ -59,7 +61,8 @@ class Veil:
         if not any(mark in whole for mark in self._marks) and self._mint is None:
             return whole
         blank = b"\r\n\r\n" if b"\r\n\r\n" in whole else b"\n\n"
-        return blank.join([self._event(event) for event in whole.split(blank)])
+        events = [self._event(event) for event in whole.split(blank)]
+        return blank.join([event for event in events if event is not None])
 
     def hold(self, piece: bytes) -> None:
         """A piece of a plain answer.
@@ -81,11 +84,14 @@ class Veil:
         rest = b"".join(self._held)
         return b"" if any(mark in rest for mark in self._marks) else rest
 
-    def _event(self, event: bytes) -> bytes:
+    def _event(self, event: bytes) -> bytes | None:
         # vLLM writes one data line an event; anything else holds no fields of ours.
         if not event.startswith(b"data: {") or b"\n" in event:
             return event
-        return b"data: " + self._rewritten(event[6:])
+        told = self._rewritten(event[6:])
+        if self._idle is not None and self._idle(told):
+            return None
+        return b"data: " + told
 
     def _rewritten(self, data: bytes) -> bytes:
         minting = self._mint is not None and b'"tool_calls"' in data
@@ -132,6 +138,20 @@ def _minted(choice: dict[str, msgspec.Raw], mint: Callable[[bytes], bytes]) -> b
             if new is not raw:
                 choice[name], changed = msgspec.Raw(new), True
     return changed
+
+
+def _says_nothing(data: bytes) -> bool:
+    """Whether an event has one choice with an empty delta and no end: what is sent only if token ids are asked for."""
+    if b'"delta":{}' not in data or b'"finish_reason":null' not in data:
+        return False
+    try:
+        body = _object.decode(data)
+        choices = _objects.decode(body.get("choices") or b"[]")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    usage = body.get("usage")
+    quiet = usage is None or bytes(usage) == b"null"
+    return quiet and len(choices) == 1 and all(bytes(c.get("delta") or b"") == b"{}" for c in choices)
 
 
 def _last_end(data: bytes) -> int:

@@ -122,3 +122,12 @@ def test_repeated_tool_call_ids_become_unique_ones() -> None:
     assert told["id"] == "c"
     assert [call["id"] for call in told["choices"][0]["message"]["tool_calls"]] == ["call_a", "call_b"]
     assert told["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"id": "call_0"}'
+
+
+def test_events_that_only_carry_ids_are_left_out() -> None:
+    def empty(rest: bytes = b"") -> bytes:
+        return b'data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":null,"token_ids":[4]}]%b}\n\n' % rest
+
+    assert through(Veil(ALL), [event(shown=True) + empty() + event(shown=True)]) == event(shown=False) * 2
+    assert through(Veil(ALL), [empty(b',"usage":{"total_tokens":3}')]) != b"", "usage is news"
+    assert through(Veil(("logprobs",)), [empty()]) == empty(), "the agent asked for the ids itself"

@@ -1,0 +1,162 @@
+"""JSON bodies: which strings there are, in which order they are read, and what goes with a redacted part.
+
+Order matters, as what was found is taken out of what comes after it. A conversation is read message by message; within one
+message everything is known to everything, as a client may write its fields in another order than the engine did.
+"""
+
+from typing import Any
+
+from adapters.redaction import credentials
+from adapters.redaction.finder import Finder
+from adapters.redaction.scrub import Scrub, container, is_file
+
+TOKEN_FIELDS = frozenset(
+    {"token_ids", "logprobs", "top_logprobs", "prompt_token_ids", "prompt_logprobs", "prompt_text", "output_token_ids"}
+)
+_PROMPT_FIELDS = frozenset({"prompt_token_ids", "prompt_logprobs", "prompt_text"})
+_RESPONSE_FIELDS = TOKEN_FIELDS - _PROMPT_FIELDS
+UNREAD = TOKEN_FIELDS - {"prompt_text"}
+IDS = frozenset(
+    {
+        "id", "object", "type", "role", "tool_call_id", "tool_use_id", "call_id", "item_id", "previous_response_id",
+        "finish_reason", "stop_reason",
+    }
+)  # fmt: skip
+"""Made by the engine, or the caller's names for a call; they join records, and two that became one would merge them."""
+_JOINING = frozenset({"trajectory_id", "evolved_id"})
+FREE = frozenset({"input", "arguments", "metadata", "parameters", "input_schema"})
+"""Objects whose fields are the user's own, whatever they are called."""
+_SHORTEST = 3
+_CONVERSATION = ("messages", "input", "prompt")
+_SMALLEST_CARD = 10**12
+_LONG_NAME = 12
+
+
+def collect(value: Any, into: list[str], finder: Finder, key: str = "", free: bool = False) -> bool:
+    """Gather the strings of `value` that `redact` would search.
+
+    Args:
+        free: no field of it is the protocol's.
+
+    Returns:
+        Whether a field is to be taken out by its name or its number alone.
+    """
+    kind = type(value)
+    if kind is str:
+        if len(value) < _SHORTEST or is_file(value):
+            return False
+        if key and finder.fields and (name := finder.named(key)) and credentials.named_secret(name, value):
+            return True
+        inner = container(value) if value[0] in "{[ \n\t\r" else None
+        if inner is not None:
+            return collect(inner, into, finder, "", True)
+        into.append(value)
+        return False
+    if kind is dict:
+        named = False
+        for name, part in value.items():
+            if _is_protocol(name, part, free):
+                continue
+            if free or len(name) > _LONG_NAME or not name.isidentifier():
+                into.append(name)
+            if part is not None and part is not True and part is not False:
+                named |= collect(part, into, finder, name, free or (name in FREE and type(part) is dict))
+        return named
+    if kind is list:
+        named = False
+        for part in value:
+            named |= collect(part, into, finder, key if free else "", free)
+        return named
+    if kind is int and (value >= _SMALLEST_CARD or (key and value > 99)):
+        return finder.number(value, key) != ""
+    return False
+
+
+def redact(value: Any, scrub: Scrub, key: str = "", free: bool = False) -> Any:
+    """`value` with its strings redacted; dicts and lists are changed in place."""
+    if isinstance(value, str):
+        return scrub.string(value, key)
+    if isinstance(value, dict):
+        for name in list(value):
+            part = value[name]
+            if _is_protocol(name, part, free):
+                continue
+            value[name] = redact(part, scrub, name, free or (name in FREE and type(part) is dict))
+            if (free or len(name) > _LONG_NAME or not name.isidentifier()) and (shown := scrub.string(name)) != name:
+                value[shown] = value.pop(name)
+        return value
+    if isinstance(value, list):
+        for number, part in enumerate(value):
+            value[number] = redact(part, scrub, key if free else "", free)
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return scrub.number(value, key)
+    return value
+
+
+def _is_protocol(name: str, part: Any, free: bool) -> bool:
+    """Whether a field is none that anybody wrote text into."""
+    if free:
+        return name in _JOINING
+    return name in UNREAD or (name in IDS and type(part) is str)
+
+
+def redact_unit(value: Any, scrub: Scrub, key: str = "", free: bool = False) -> Any:
+    """As `redact`; what is found late in `value` is taken out of its beginning too."""
+    known = -1
+    while len(scrub.known) > known:
+        known = len(scrub.known)
+        value = redact(value, scrub, key, free)
+    return value
+
+
+def redact_request(body: Any, scrub: Scrub) -> Any:
+    """A request: what frames the conversation first, then the conversation, in order."""
+    if not isinstance(body, dict):
+        return redact_unit(body, scrub)
+    names = [name for name in body if name not in _CONVERSATION] + [name for name in _CONVERSATION if name in body]
+    for name in names:
+        part = body[name]
+        if _is_protocol(name, part, False):
+            continue
+        if name in _CONVERSATION and isinstance(part, list):
+            body[name] = [redact_unit(one, scrub) for one in part]
+        else:
+            body[name] = redact_unit(part, scrub, name, name in FREE and type(part) is dict)
+    return body
+
+
+def redact_response(body: Any, scrub: Scrub) -> Any:
+    """A whole response. Its choices do not see each other; its items come one after the other."""
+    if not isinstance(body, dict):
+        return redact_unit(body, scrub)
+    for name in list(body):
+        part = body[name]
+        if _is_protocol(name, part, False):
+            continue
+        if name == "choices" and isinstance(part, list):
+            body[name] = [redact_unit(choice, scrub.fork()) for choice in part]
+        elif name == "output" and isinstance(part, list):
+            body[name] = [redact_unit(item, scrub) for item in part]
+        else:
+            body[name] = redact_unit(part, scrub, name)
+    return body
+
+
+def drop_tokens(value: Any, *, prompt: bool, response: bool) -> bool:
+    """Take token ids and log-probs out of a response, in place: they decode to what was redacted.
+
+    Returns:
+        Whether there was anything.
+    """
+    gone = False
+    if isinstance(value, dict):
+        fields = (_PROMPT_FIELDS if prompt else frozenset()) | (_RESPONSE_FIELDS if response else frozenset())
+        for name in fields & value.keys():
+            gone |= value.pop(name) not in (None, [])
+        for part in value.values():
+            gone |= drop_tokens(part, prompt=prompt, response=response)
+    elif isinstance(value, list):
+        for part in value:
+            gone |= isinstance(part, dict | list) and drop_tokens(part, prompt=prompt, response=response)
+    return gone

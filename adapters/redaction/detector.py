@@ -1,0 +1,39 @@
+"""What a detector is: a kind, a cheap look whether it can have anything to find, and the search itself."""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+Spans = Iterator[tuple[int, int]]
+"""Start and end of what is to be taken out."""
+
+_RUNS = bytes(0x61 if chr(code).isalnum() and code < 128 or code in b"-_." else 0x20 for code in range(256))
+_DIGITS = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
+_BETWEEN_DIGITS = b" -.()/\xc2\xa0"
+"""What people write between the digits of one number; the last two are the no-break space."""
+_LONG_RUN, _LONG_NUMBER = b"a" * 16, b"0" * 9
+
+
+class Clues:
+    """What can be seen in a text without a regex: about a microsecond per kilobyte each."""
+
+    __slots__ = ("ascii", "long_number", "long_run", "low", "text")
+
+    def __init__(self, text: str) -> None:
+        data = text.encode("utf-8", "surrogatepass")
+        self.text = text
+        self.low = text.lower()
+        self.ascii = len(data) == len(text)
+        self.long_run = _LONG_RUN in data.translate(_RUNS)
+        """16 or more letters, digits and `-_.` in a row: the shortest key of a known form."""
+        self.long_number = _LONG_NUMBER in data.translate(_DIGITS, _BETWEEN_DIGITS)
+        """9 or more digits, with nothing between them but what groups digits."""
+
+
+class Detector(msgspec.Struct, frozen=True):
+    """Finds one kind."""
+
+    kind: str
+    possible: Callable[[Clues], bool]
+    """False only if `find` has nothing to find."""
+    find: Callable[[str], Spans]

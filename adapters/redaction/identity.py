@@ -1,0 +1,151 @@
+"""Detectors of personal data: addresses, telephone, card and account numbers.
+
+A form alone is not enough for a number: order numbers have every form. The checks come from well-kept libraries and are
+asked of candidates alone: `python-stdnum` for the checksums of cards, IBANs and SSNs (3 to 20 us each), `phonenumbers`
+for the numbering plans that change every month (20 us; its own text matcher takes 0.8 ms per kilobyte).
+"""
+
+import ipaddress
+import re
+
+import phonenumbers
+from stdnum import iban, luhn
+from stdnum.us import ssn
+
+from adapters.redaction.detector import Clues, Detector, Spans
+
+_DOMAIN = re.compile(r"(?!\d+[.x])(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w@])")
+_ASCII_DOMAIN = re.compile(r"(?!\d+[.x])(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9_@])")
+"""Tried second: in scripts without spaces the words around an address touch it."""
+_LOCAL = ".%+'_-"
+_LONGEST_LOCAL = 128
+_SPELT_EMAIL = re.compile(
+    r"(?i)(?<![\w.+-])[\w.+-]{1,64} ?[(\[{] ?at ?[)\]}] ?[\w-]{1,63}(?: ?(?:[(\[{] ?dot ?[)\]}]|\.) ?[\w-]{1,24}){1,4}"
+)
+_NO_MAILBOX = ("git@",)
+
+_GAP = r"[ .\u00a0\u2009\u2011-]"
+_CARD = re.compile(
+    rf"(?=[2-6])(?<![\w.+-])(?:[2-6]\d{{12,18}}|[2-6]\d{{3}}(?P<gap>{_GAP}| - )\d{{4}}(?P=gap)\d{{4}}(?P=gap)\d{{1,7}}"
+    rf"|3[47]\d\d(?P<wide>{_GAP}| - )\d{{6}}(?P=wide)\d{{5}})(?![\w-]|\.\d)"
+)
+_ISSUER = re.compile(r"4\d{15}|(?:5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720)\d{12,14}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}"
+                     r"|(?:6011|65\d\d|64[4-9]\d|62\d\d|35[2-8]\d)\d{12}")  # fmt: skip
+_IBAN = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ \u00a0-]?[A-Za-z0-9]{4}){2,7}(?:[ \u00a0-]?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])"
+)
+_SSN = re.compile(r"(?<![\w.-])\d{3}([ -])\d{2}\1\d{4}(?![\w-]|\.\d)")
+_LABELLED_SSN = re.compile(r"(?i)(?:\bssn|social.security)[^\d\n]{0,20}(\d{3}[ -]?\d{2}[ -]?\d{4})(?!\d)")
+_INTERNATIONAL = re.compile(r"(?<![\w.+-])(?:\+|00)[1-9](?:[ .()/\u00a0\u2011-]{0,2}\d){6,14}(?![\w-]|\.\d)")
+_AMERICAN = re.compile(
+    r"(?<![\w.+/-])(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d(?P<by>[.-]))[2-9]\d\d(?(by)(?P=by)|[-. ])\d{4}(?![\w-]|[./]\d)"
+)
+_LABELLED_PHONE = re.compile(
+    r"(?i)(?:(?<![a-z])(?:tel(?:ephone|efon|éfono|éphone)?|phone|mobile?|móvil|handy|cell|fax|whatsapp|call (?:me|us) (?:at|on))"
+    r"|电话|手机|電話|телефон)(?:[ _-]?(?:number|nummer|no|nr))?\.?[\"']?\s{0,2}[:=：]?\s{0,2}[\"']?"
+    r"(?P<number>[+(]?\d(?:[ .()/\u00a0\u2011-]{0,3}\d){6,14})(?![\w-]|\.\d)"
+)
+_PHONE_WORDS = (
+    "tel", "phone", "mobil", "móvil", "handy", "cell", "fax", "whatsapp", "call", "电话", "手机", "電話", "телефон",
+)  # fmt: skip
+_IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
+_IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:]{3,39}(?![\w:])")
+
+
+def _emails(text: str) -> Spans:
+    # From each @ outwards: twenty times faster than a pattern that begins with every letter of the text.
+    at = text.find("@")
+    while at >= 0:
+        start, floor = at, max(0, at - _LONGEST_LOCAL)
+        while start > floor and (text[start - 1].isalnum() or text[start - 1] in _LOCAL):
+            start -= 1
+        domain = _DOMAIN.match(text, at + 1) or _ASCII_DOMAIN.match(text, at + 1)
+        if domain and start < at and not text.startswith(_NO_MAILBOX, start):
+            yield start, domain.end()
+        at = text.find("@", at + 1)
+
+
+def _spelt_emails(text: str) -> Spans:
+    for match in _SPELT_EMAIL.finditer(text):
+        yield match.span()
+
+
+def _cards(text: str) -> Spans:
+    for match in _CARD.finditer(text):
+        if is_card(match[0]):
+            yield match.span()
+
+
+def is_card(number: str) -> bool:
+    """Whether the digits of `number` have an issuer and the right check digit."""
+    digits = "".join(character for character in number if character.isdigit())
+    return bool(_ISSUER.fullmatch(digits)) and luhn.is_valid(digits)
+
+
+def _ibans(text: str) -> Spans:
+    for match in _IBAN.finditer(text):
+        found = match[0]
+        # The word after an account number looks like its last group: take groups away until the check holds.
+        for _ in range(6):
+            if iban.is_valid(found.replace("-", "").replace("\u00a0", "")):
+                yield match.start(), match.start() + len(found)
+                break
+            cut = max(found.rfind(" "), found.rfind("-"), found.rfind("\u00a0"))
+            if cut < 0:
+                break
+            found = found[:cut]
+
+
+def _ssns(text: str) -> Spans:
+    for match in _SSN.finditer(text):
+        if ssn.is_valid(match[0].replace(" ", "-")):
+            yield match.span()
+    if "ssn" in (low := text.lower()) or "social" in low:
+        for match in _LABELLED_SSN.finditer(text):
+            yield match.span(1)
+
+
+def _phones(text: str) -> Spans:
+    for match in _INTERNATIONAL.finditer(text):
+        if is_phone(match[0]):
+            yield match.span()
+    for match in _AMERICAN.finditer(text):
+        yield match.span()
+    if any(word in (low := text.lower()) for word in _PHONE_WORDS) and low:
+        for match in _LABELLED_PHONE.finditer(text):
+            yield match.span("number")
+
+
+def is_phone(number: str) -> bool:
+    """Whether `number`, with the code of its country, is one that its country gives out."""
+    written = "+" + number[2:] if number.startswith("00") else number
+    try:
+        return phonenumbers.is_valid_number(phonenumbers.parse(written))
+    except phonenumbers.NumberParseException:
+        return False
+
+
+def _addresses(text: str) -> Spans:
+    for pattern in (_IPV4, _IPV6):
+        for match in pattern.finditer(text):
+            try:
+                public = ipaddress.ip_address(match[0]).is_global
+            except ValueError:
+                continue
+            if public:
+                yield match.span()
+
+
+def _labelled(clues: Clues) -> bool:
+    return "ssn" in clues.low or "social" in clues.low
+
+
+DETECTORS = (
+    Detector("email", lambda clues: "@" in clues.text, _emails),
+    Detector("email", lambda clues: "at)" in clues.low or "at]" in clues.low or "at }" in clues.low, _spelt_emails),
+    Detector("iban", lambda clues: clues.long_run or clues.long_number, _ibans),
+    Detector("card", lambda clues: clues.long_number, _cards),
+    Detector("ssn", lambda clues: clues.long_number or _labelled(clues), _ssns),
+    Detector("phone", lambda clues: clues.long_number or "+" in clues.text or "00" in clues.text, _phones),
+    Detector("ip", lambda clues: clues.text.count(".") > 2 or clues.text.count(":") > 1, _addresses),
+)

@@ -1,0 +1,261 @@
+"""Keys of our own: who an agent is, and who may operate. A file of digests, written by `evolved keys`, read by tap and
+daemon.
+
+    evk_4f9c02d1a7be_Zq3…          "evk_", the key's id (public: in lists and records), and 256 random bits
+
+What is stored is the SHA-256 of the whole text. A slow hash is for secrets that people make up: nobody tries 2^256
+random ones, and the tap hashes at every call. The digest is found by the id and compared in constant time; an id that
+does not exist costs the same, and gets the same answer.
+"""
+
+import base64
+import binascii
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import ipaddress
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import structlog
+
+from daemon.tap.errors import KeysUnusable
+
+PREFIX = b"evk_"
+"""What every key begins with."""
+_ID_BYTES, _SECRET_BYTES = 6, 32
+_ID_END = len(PREFIX) + 2 * _ID_BYTES
+_MAX_KEYS = 10_000
+_SCHEMA = 1
+_NOBODY = bytes(32)
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+Scope = Literal["agent", "admin"]
+"""`agent` opens the agents' port, `admin` the control API and the tap's admin port; neither opens the other's."""
+
+log = structlog.get_logger(__name__)
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One key, without its secret."""
+
+    id: str
+    digest: str
+    """SHA-256 of the key's text, hex."""
+    tenant: str
+    scope: Scope = "agent"
+    created: float
+    """Unix seconds."""
+    expires: float | None = None
+    """Unix seconds; none: never."""
+    revoked: float | None = None
+    """Unix seconds; a revoked key stays in the file, so that old records can be told."""
+    note: str = ""
+
+    def state(self, now: float) -> Literal["active", "expired", "revoked"]:
+        """Whether it opens anything."""
+        if self.revoked is not None:
+            return "revoked"
+        return "expired" if self.expires is not None and self.expires <= now else "active"
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    schema: int = _SCHEMA
+    keys: tuple[Key, ...] = ()
+
+
+_decoder = msgspec.json.Decoder(_File)
+
+
+class KeyRing:
+    """The keys in a file, for those who check them."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
+        """
+        Args:
+            clock: unix seconds.
+
+        Raises:
+            KeysUnusable: no such file, or not one that can be trusted.
+        """
+        self._path, self._clock = path, clock
+        self._seen: tuple[int, int, int] | None = None
+        self._by_id: dict[bytes, tuple[bytes, Key]] = {}
+        self.guarded = False
+        """An admin key is in the file, be it revoked or expired: revoking the last one must not open the doors."""
+        self.unreadable = 0
+        """Changes of the file that could not be taken over; the keys before them stay in force."""
+        self._take(*_read(path))
+
+    def refresh(self) -> None:
+        """Take over the file if it has changed; one that cannot be read changes nothing and is logged."""
+        try:
+            found = os.stat(self._path)
+            if self._seen == (found.st_mtime_ns, found.st_size, found.st_ino):
+                return
+            self._take(*_read(self._path))
+        except (OSError, KeysUnusable) as error:
+            # Once a breakage, not once a second.
+            if self._seen is not None:
+                self._seen = None
+                self.unreadable += 1
+                log.error("keys_unreadable", path=str(self._path), error=str(error))
+        else:
+            log.info("keys_read", path=str(self._path), keys=len(self._by_id))
+
+    def find(self, presented: bytes) -> Key | None:
+        """The active key whose text is `presented`; None says nothing of why."""
+        digest, key = self._by_id.get(presented[len(PREFIX) : _ID_END], (_NOBODY, None))
+        same = hmac.compare_digest(hashlib.sha256(presented).digest(), digest)
+        return key if same and key is not None and key.state(self._clock()) == "active" else None
+
+    def _take(self, keys: tuple[Key, ...], seen: tuple[int, int, int]) -> None:
+        self._by_id = {key.id.encode(): (bytes.fromhex(key.digest), key) for key in keys}
+        self.guarded = any(key.scope == "admin" for key in keys)
+        self._seen = seen
+
+
+def read_keys(path: Path) -> tuple[Key, ...]:
+    """The keys in the file at `path`.
+
+    Raises:
+        KeysUnusable: no such file, or not one that can be trusted.
+    """
+    return _read(path)[0]
+
+
+def add_key(
+    path: Path, *, tenant: str, scope: Scope, now: float, expires: float | None = None, note: str = ""
+) -> tuple[str, Key]:
+    """A new key in the file at `path`, which is made if need be: its text, to be shown once, and what is kept of it.
+
+    Raises:
+        KeysUnusable: the file cannot be read or written, or is full.
+    """
+    with _changing(path) as keys:
+        if len(keys) >= _MAX_KEYS:
+            raise KeysUnusable(f"{path}: {_MAX_KEYS} keys are in there; start another file")
+        taken = {key.id for key in keys}
+        key_id = os.urandom(_ID_BYTES).hex()
+        while key_id in taken:
+            key_id = os.urandom(_ID_BYTES).hex()
+        secret = base64.urlsafe_b64encode(os.urandom(_SECRET_BYTES)).rstrip(b"=").decode()
+        text = f"{PREFIX.decode()}{key_id}_{secret}"
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        key = Key(id=key_id, digest=digest, tenant=tenant, scope=scope, created=now, expires=expires, note=note)
+        keys.append(key)
+    return text, key
+
+
+def revoke_key(path: Path, key_id: str, *, now: float) -> Key | None:
+    """Revoke a key; None if there is none of that id. One that is revoked already stays as it is.
+
+    Raises:
+        KeysUnusable: the file cannot be read or written.
+    """
+    if not path.exists():
+        return None
+    with _changing(path) as keys:
+        for number, key in enumerate(keys):
+            if key.id == key_id:
+                if key.revoked is None:
+                    keys[number] = key = msgspec.structs.replace(key, revoked=now)
+                return key
+    return None
+
+
+def presented(own: bytes, authorization: bytes) -> bytes:
+    """The key that somebody shows: in `x-evolved-key`, as a bearer's token, or as the password of a browser's login.
+
+    Empty if there is none: any other authorization is not ours to look at.
+    """
+    if own:
+        return own.strip()
+    scheme, _, rest = authorization.strip().partition(b" ")
+    scheme, rest = scheme.lower(), rest.strip()
+    if scheme == b"basic":
+        try:
+            rest = base64.b64decode(rest, validate=True).partition(b":")[2]
+        except binascii.Error:
+            return b""
+    elif scheme != b"bearer":
+        return b""
+    return rest if rest.startswith(PREFIX) else b""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a server on `host` can be reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _read(path: Path) -> tuple[tuple[Key, ...], tuple[int, int, int]]:
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            body = file.read()
+    except FileNotFoundError as error:
+        raise KeysUnusable(f"{path}: no such file; make a key with `evolved keys add --tenant NAME`") from error
+    except OSError as error:
+        raise KeysUnusable(f"{path}: {error.strerror}; whoever runs tap and daemon must be able to read it") from error
+    if found.st_mode & _OTHERS_WRITE:
+        raise KeysUnusable(f"{path}: others may write to it, and so make keys; chmod 600 {path}")
+    try:
+        read = _decoder.decode(body)
+        if read.schema > _SCHEMA:
+            raise KeysUnusable(f"{path}: written by a newer evolved (schema {read.schema}); upgrade this one")
+        if any(len(bytes.fromhex(key.digest)) != len(_NOBODY) for key in read.keys):
+            raise ValueError("a digest is not of 32 bytes")
+    except ValueError as error:  # msgspec's errors are among them
+        raise KeysUnusable(
+            f"{path}: not a key file ({error}); restore it, or move it away and make new keys"
+        ) from error
+    return read.keys, (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+@contextlib.contextmanager
+def _changing(path: Path) -> Iterator[list[Key]]:
+    """The keys, to be changed; the file is replaced as a whole at the end, if anything did. One at a time."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        directory = os.open(path.parent, os.O_RDONLY)
+    except OSError as error:
+        raise KeysUnusable(f"{path}: {error.strerror}; give another file, or run as its owner") from error
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        before = read_keys(path) if path.exists() else ()
+        keys = list(before)
+        yield keys
+        if tuple(keys) != before:
+            _replace(path, _File(keys=tuple(keys)), directory)
+    except OSError as error:
+        raise KeysUnusable(f"{path}: {error.strerror}; give another file, or run as its owner") from error
+    finally:
+        os.close(directory)
+
+
+def _replace(path: Path, content: _File, directory: int) -> None:
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    owner = path.stat() if path.exists() else path.parent.stat()
+    mode = stat.S_IMODE(owner.st_mode) if path.exists() else 0o600
+    new.unlink(missing_ok=True)  # of a process that was killed here
+    try:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+            if os.geteuid() == 0:
+                # Made by root, it must still be readable for the user that tap and daemon run as.
+                os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+            os.fchmod(file.fileno(), mode)
+            file.write(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+        os.fsync(directory)
+    finally:
+        new.unlink(missing_ok=True)
