@@ -2,9 +2,14 @@
 
     traffic.exchange, traffic.feedback -> [stitching] -> trajectory.closed
 
-Every exchange is kept, the failed and the strange ones too; a chat call that succeeded becomes a step of exactly one
-trajectory. A trajectory closes on final feedback, after a time without calls, or at a limit. What comes for it
-afterwards is kept and counted: an exchange as late, an outcome in the row of the trajectory, without a gradient.
+Every exchange is kept, the failed and the strange ones too; a call of a conversation that succeeded becomes a step of
+exactly one trajectory. A trajectory closes on final feedback, after a time without calls, or at a limit. Calls beside
+its main line (titles, summaries, retries) become trajectories of their own, stored as `side_of` it and published to
+nobody.
+
+A closed trajectory has been judged, maybe trained on: it never changes and is never published again. A call that comes
+for it afterwards opens a new trajectory that says which one it `continues`, with an outcome of its own if one is told;
+feedback that comes afterwards lands in the row of the closed one, without a gradient.
 
 What is open lives in memory, bounded, and is rebuilt from the store at every start.
 """
@@ -15,13 +20,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 import structlog
 
-from actors.assembly import build
+from actors.assembly import build_all
+from actors.links import Key, Signal
 from actors.messages import Exchange, Feedback, Message
-from actors.stitching import Closing, Key, Limits, Stitcher
+from actors.stitching import Closing, Limits, Stitcher, about_all
 from actors.store import Joined, Late, Store, stitchable
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
-from actors.turns import read_turn
+from actors.turns import Turn, read_turn
 
 _log = structlog.get_logger(__name__)
 _REMEMBERED_TRAJECTORIES = 2000
@@ -48,6 +54,9 @@ class AssemblerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Feedback held in memory until its call comes."""
     feedback_wait_seconds: float = 86_400.0
     """How long it is held."""
+    processed_logprobs: tuple[str, ...] = ()
+    """Engines, by the names of the tap's upstreams, that give log-probs of what they sampled from (vLLM:
+    `--logprobs-mode processed_logprobs`): there, temperature, top_p, top_k and min_p do not hinder training."""
 
 
 class Assembler:
@@ -65,8 +74,10 @@ class Assembler:
         self._settings, self._store, self._clock = settings, store, clock
         self._stitcher = Stitcher(self._limits())
         self.counts: Counter[str] = Counter()
-        """Since this object was made: closed_<why>, untrainable_<why>, failed, other_endpoint, duplicate, opted_out,
-        late, late_feedback, feedback_evicted."""
+        """Since this object was made: closed_<why>, untrainable_<why>, side_calls, failed, other_endpoint, duplicate,
+        opted_out, late, late_feedback, feedback_evicted."""
+        self.links: Counter[tuple[Signal, float]] = Counter()
+        """Links of closed trajectories by what told of them and how sure it is; ("none", 0.5): a missing beginning."""
 
     @property
     def batch(self) -> int:
@@ -91,7 +102,7 @@ class Assembler:
             keys += [("c", run.tenant, call.id) for step in run.steps for call in step.tool_calls if call.id]
             self._stitcher.remember_keys(keys, run.id, run.ended)
         for exchange in await self._store.open_exchanges(self._settings.max_open_calls):
-            self._stitcher.add(read_turn(exchange), now)
+            self._stitcher.add(self._read(exchange), now)
         since = now - self._settings.feedback_wait_seconds
         for feedback in reversed(await self._store.unjoined_feedback(since, self._settings.max_waiting_feedback)):
             self._stitcher.hear(feedback, now)
@@ -121,23 +132,23 @@ class Assembler:
             return []
         records.append(exchange)
         if not stitchable(exchange):
-            self.counts["failed" if exchange.status >= 400 else "other_endpoint"] += 1
+            answered = 0 < exchange.status < 400
+            self.counts["other_endpoint" if answered else "failed"] += 1
             return []
-        turn = read_turn(exchange)
+        turn = self._read(exchange)
         late = self._stitcher.late_for(turn)
-        if late:
-            records.append(Late(id=exchange.id, trajectory_id=late))
-            self._stitcher.remember([turn], late)
-            for feedback in self._stitcher.claim(turn):
-                records.append(Joined(id=feedback.id, trajectory_id=late, outcome=feedback.outcome))
-            self.counts["late"] += 1
-            _log.info("exchange_late", exchange=exchange.id, trajectory=late)
-            return []
         if not self._stitcher.add(turn, self._clock()):
             self.counts["duplicate"] += 1
             return []
+        if late:
+            records.append(Late(id=exchange.id))
+            self.counts["late"] += 1
+            _log.info("exchange_late", exchange=exchange.id, trajectory=late)
         long = self._stitcher.close_long(turn)
         return [long] if long is not None else []
+
+    def _read(self, exchange: Exchange) -> Turn:
+        return read_turn(exchange, self._settings.processed_logprobs)
 
     async def _hear(self, feedback: Feedback, records: list[Message]) -> None:
         if self._stitcher.hear(feedback, self._clock()):
@@ -145,21 +156,27 @@ class Assembler:
         trajectory_id = self._stitcher.closed_for(feedback) or await self._store.find_trajectory(feedback)
         if trajectory_id:
             self._stitcher.forget(feedback.id)
-            records.append(Joined(id=feedback.id, trajectory_id=trajectory_id, outcome=feedback.outcome))
+            outcome = feedback.outcome if about_all(feedback) else None
+            records.append(Joined(id=feedback.id, trajectory_id=trajectory_id, outcome=outcome))
             self.counts["late_feedback"] += 1
 
     def _result(self, records: list[Message], closings: Sequence[Closing]) -> Result:
         outputs: list[Output] = []
         for closing in closings:
-            run = build(closing)
-            self._stitcher.remember(closing.turns, run.id)
-            records.append(run)
-            records += [Joined(id=f.id, trajectory_id=run.id, outcome=run.outcome) for f in closing.feedback]
-            outputs.append(Output(TRAJECTORY_CLOSED, run))
-            self.counts[f"closed_{run.closed_by}"] += 1
-            if run.why_not:
-                self.counts[f"untrainable_{run.why_not.replace(' ', '_')}"] += 1
-            _log.debug("trajectory_closed", trajectory=run.id, steps=len(run.steps), by=run.closed_by)
+            self.links.update((link.signal, link.confidence) for link in closing.links.values())
+            for built in build_all(closing):
+                run = built.run
+                self._stitcher.remember(built.turns, run.id)
+                records.append(run)
+                records += [Joined(id=f.id, trajectory_id=run.id, outcome=run.outcome) for f in built.feedback]
+                if run.side_of:
+                    self.counts["side_calls"] += len(run.steps)
+                    continue
+                outputs.append(Output(TRAJECTORY_CLOSED, run))
+                self.counts[f"closed_{run.closed_by}"] += 1
+                if run.why_not:
+                    self.counts[f"untrainable_{run.why_not.replace(' ', '_')}"] += 1
+                _log.debug("trajectory_closed", trajectory=run.id, steps=len(run.steps), by=run.closed_by)
         self.counts["feedback_evicted"] = self._stitcher.feedback_evicted
         return Result(records, outputs)
 

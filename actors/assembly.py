@@ -1,16 +1,28 @@
-"""A trajectory from its turns: steps with what came back, and token rows for the trainer.
+"""Trajectories from a closing: steps with what came back, and token rows for the trainer.
 
-Pure: the same closing gives the same trajectory in every process, its id included; that makes closing idempotent.
+Pure: the same closing gives the same trajectories in every process, their ids included; that makes closing idempotent.
 """
 
 from collections.abc import Sequence
 from typing import Literal, cast
 
+import msgspec
 import numpy as np
 
+from actors.mainline import sort_out
 from actors.messages import Feedback, Step, TokenRow, Trajectory, derived_id, ids_array, pack_array
-from actors.stitching import Closing
-from actors.turns import Turn
+from actors.stitching import Closing, about_all
+from actors.turns import Answer, Turn
+
+SIDE_CALL = "side call"
+
+
+class Built(msgspec.Struct, frozen=True):
+    """A trajectory, the turns in it, and what was said of it."""
+
+    run: Trajectory
+    turns: tuple[Turn, ...]
+    feedback: tuple[Feedback, ...]
 
 
 def trajectory_id(turns: Sequence[Turn]) -> str:
@@ -19,23 +31,49 @@ def trajectory_id(turns: Sequence[Turn]) -> str:
     return derived_id("trajectory", first.tenant, first.explicit, first.id)
 
 
+def build_all(closing: Closing) -> list[Built]:
+    """The main line of `closing`, then the calls beside it, each branch as a trajectory that is not trained on."""
+    lines = sort_out(closing.turns)
+    beside = {name: number for number, side in enumerate(lines.sides) for turn in side for name in _names(turn)}
+    own = {name for turn in lines.main for name in _names(turn)}
+    said: list[list[Feedback]] = [[] for _ in lines.sides]
+    mine: list[Feedback] = []
+    for heard in closing.feedback:
+        meant = {heard.exchange_id, heard.response_id, heard.custom_id} - {""}
+        number = next((beside[name] for name in sorted(meant) if name in beside and name not in own), None)
+        # Who rates a title does not rate the work; who names the trajectory means its main line.
+        (mine if number is None or heard.trajectory_id or meant & own else said[number]).append(heard)
+    main = _build(closing, lines.main, mine)
+    built = [Built(main, lines.main, tuple(mine))]
+    for side, heard in zip(lines.sides, said, strict=True):
+        run = _build(closing, side, heard)
+        run = msgspec.structs.replace(run, trainable=False, why_not=SIDE_CALL, side_of=main.id, continues="")
+        built.append(Built(run, side, tuple(heard)))
+    return built
+
+
 def build(closing: Closing) -> Trajectory:
-    """The trajectory of `closing`."""
-    turns = closing.turns
+    """The main line of `closing`."""
+    return build_all(closing)[0].run
+
+
+def _build(closing: Closing, turns: Sequence[Turn], feedback: Sequence[Feedback]) -> Trajectory:
     rows, where = _rows(turns)
+    answers = [_answer(turns, number) for number in range(len(turns))]
     steps = tuple(
         Step(
             exchange_id=turn.id,
             response_id=turn.response_id,
-            text=turn.text,
-            tool_calls=turn.tool_calls,
-            observation=_observation(turns, number),
+            text=answers[number].text,
+            tool_calls=answers[number].tool_calls,
+            observation=_observation(turns, number, answers[number]),
             row=where[number],
         )
         for number, turn in enumerate(turns)
     )
     versions = np.concatenate([ids_array(turn.versions) for turn in turns])
     why_not = next((turn.why_not for turn in turns if turn.why_not), "")
+    links = [closing.links[turn.id].confidence for turn in turns if turn.id in closing.links]
     return Trajectory(
         id=trajectory_id(turns),
         source="production",
@@ -44,29 +82,52 @@ def build(closing: Closing) -> Trajectory:
         tools=turns[-1].tools,
         steps=steps,
         rows=rows,
-        outcome=outcome_of(closing.feedback),
+        outcome=outcome_of(feedback),
         closed_by=cast(Literal["feedback", "idle", "limit"], closing.closed_by),
         started=turns[0].started,
         ended=max(turn.ended for turn in turns),
         trainable=not why_not,
         why_not=why_not,
-        confidence=closing.confidence,
+        confidence=min(links, default=1.0),
         min_version=int(versions.min()) if versions.size else -1,
         max_version=int(versions.max()) if versions.size else -1,
+        continues=closing.continues,
     )
 
 
 def outcome_of(feedback: Sequence[Feedback]) -> float | None:
-    """What feedback says of the whole: the last final outcome, else the last rating; None if nobody said."""
-    told = [f for f in feedback if f.outcome is not None]
+    """What feedback says of the whole: the last final outcome, else the last rating; None if nobody said.
+
+    What is about one step alone says nothing of the whole.
+    """
+    told = [f for f in feedback if f.outcome is not None and about_all(f)]
     for wanted in ([f for f in told if f.final and f.kind == "outcome"], [f for f in told if f.final], told):
         if wanted:
             return max(wanted, key=lambda f: (f.received, f.id)).outcome
     return None
 
 
-def _observation(turns: Sequence[Turn], number: int) -> str:
-    calls = {call.id for call in turns[number].tool_calls if call.id}
+def _names(turn: Turn) -> set[str]:
+    return {turn.id, turn.response_id, turn.custom_id} - {""}
+
+
+def _answer(turns: Sequence[Turn], number: int) -> Answer:
+    """What the model said: of several choices the one that the agent went on with, of a mirrored call its echo."""
+    turn = turns[number]
+    later = turns[number + 1] if number + 1 < len(turns) else None
+    if turn.mirrored and not turn.answers:
+        follows = later is not None and later.depth == turn.depth + 1
+        return later.echo if follows and later is not None and later.echo is not None else Answer()
+    if later is not None and len(turn.answers) > 1:
+        known = set(later.answered)
+        for answer in turn.answers:
+            if answer.future == later.history or any(call.id in known for call in answer.tool_calls if call.id):
+                return answer
+    return turn.answers[0] if turn.answers else Answer()
+
+
+def _observation(turns: Sequence[Turn], number: int, answer: Answer) -> str:
+    calls = {call.id for call in answer.tool_calls if call.id}
     for later in turns[number + 1 :]:
         if calls.intersection(later.answered):
             return later.observation

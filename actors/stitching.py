@@ -6,10 +6,12 @@ close, so that any permutation of the same exchanges and feedback, with duplicat
     1. an explicit trajectory id: all turns of the tenant that name it;
     2. a tool call, or a response, that exactly one open turn made and others answer;
     3. else the conversation so far, if exactly one open turn led to it: for answers without tool calls, and for engines
-       whose tool-call ids repeat (`call_0`).
+       whose tool-call ids repeat (`call_0`);
+    4. else the goal and the last answer, if exactly one open turn gave it: for clients whose system prompt changes.
 
 A link that could be to either of two turns is no link: a trajectory in two parts costs some credit, one made of two
-users' calls is wrong.
+users' calls is wrong. What comes for a trajectory that has closed opens one that continues it: the closed one has been
+judged and maybe trained on, and is never changed.
 """
 
 import heapq
@@ -18,14 +20,26 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from actors.links import (
+    BROKEN,
+    CERTAIN,
+    Index,
+    Key,
+    Signal,
+    confidence_of,
+    made,
+    meant,
+    named,
+    shared,
+    signal_of,
+    strong,
+    taken,
+    weak,
+)
 from actors.messages import Feedback
 from actors.turns import Turn
 
-Key = tuple[str, str, str]
-"""(kind, tenant, value); kinds: x exchange, r response, t explicit id, c tool call, h conversation"""
 _LOOK_EVERY = 64
-_ECHOES = 8
-"""Newest tool calls that a turn is linked by: enough to bridge calls that were lost, few enough for long runs."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,16 +58,25 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of closed trajectories that are kept to recognise late exchanges."""
 
 
+class Link(msgspec.Struct, frozen=True):
+    """How a turn came to its place."""
+
+    signal: Signal
+    confidence: float
+
+
 class Closing(msgspec.Struct, frozen=True, kw_only=True):
     """A trajectory that is over."""
 
     turns: tuple[Turn, ...]
     """By start."""
+    links: dict[str, Link]
+    """By turn; a turn that begins a conversation has none."""
     feedback: tuple[Feedback, ...]
     """By time of receipt."""
     closed_by: str
-    confidence: float
-    """1 if every turn but the first is linked by ids, less where only the conversation tells, or a part is missing."""
+    continues: str = ""
+    """Id of the closed trajectory that the first turn follows."""
 
 
 class Stitcher:
@@ -63,10 +86,8 @@ class Stitcher:
         self._limits = limits
         self._turns: dict[str, Turn] = {}
         self._arrived: dict[str, float] = {}
-        self._makers: dict[Key, set[str]] = {}
-        self._takers: dict[Key, set[str]] = {}
+        self._makers, self._takers, self._said = Index(), Index(), Index()
         self._feedback: OrderedDict[str, tuple[Feedback, float]] = OrderedDict()
-        self._said: dict[Key, set[str]] = {}
         self._alarms: list[tuple[float, str]] = []
         self._closed: OrderedDict[Key, str] = OrderedDict()
         self._ended: dict[Key, float] = {}
@@ -86,19 +107,18 @@ class Stitcher:
 
     def knows(self, turn: Turn) -> bool:
         """Whether the turn, or another one with its response, is here or was."""
-        key = _response(turn)
-        return turn.id in self._turns or bool(turn.response_id and (key in self._makers or key in self._closed))
+        if turn.id in self._turns or ("x", turn.tenant, turn.id) in self._closed:
+            return True
+        key = ("r", turn.tenant, turn.response_id)
+        return bool(turn.response_id) and (key in self._makers or key in self._closed)
 
     def late_for(self, turn: Turn) -> str:
         """Id of the closed trajectory that `turn` should have been in; empty if it is in time."""
-        if turn.explicit:
-            key = ("t", turn.tenant, turn.explicit)
-            # The same id after the end is a new conversation of a long session.
-            return self._closed.get(key, "") if turn.started <= self._ended.get(key, -1.0) else ""
-        keys = [key for key in _strong(turn) if key not in self._repeated]
-        if any(key in self._makers for key in keys):
+        if turn.explicit and ("t", turn.tenant, turn.explicit) in self._makers:
             return ""
-        return next((self._closed[key] for key in keys if key in self._closed), "")
+        if not turn.explicit and self._origins(turn):
+            return ""
+        return self._continued(turn)[0]
 
     def add(self, turn: Turn, now: float) -> bool:
         """Take in a turn; False if it is known."""
@@ -106,15 +126,16 @@ class Stitcher:
             return False
         self._turns[turn.id], self._arrived[turn.id] = turn, now
         self.bytes += turn.size
-        for key in _made(turn):
-            makers = self._makers.setdefault(key, set())
-            makers.add(turn.id)
-            if len(makers) > 1:
+        for key in made(turn):
+            self._makers.add(key, turn.id)
+            # An id that a closed trajectory made too is one that the engine repeats.
+            twice = self._makers.count(key) > 1 or (key[0] == "c" and key in self._closed)
+            if twice and key[0] in "crhlq":
                 self._repeat(key)
-        for key in _taken(turn):
-            self._takers.setdefault(key, set()).add(turn.id)
+        for key in taken(turn):
+            self._takers.add(key, turn.id)
         self._alarm(now + self._limits.idle_seconds, turn.id)
-        if any(feedback.final for feedback in self._heard([turn])):
+        if any(ends(feedback) for feedback in self._heard([turn])):
             self._alarm(now + self._limits.grace_seconds, turn.id)
         return True
 
@@ -122,32 +143,25 @@ class Stitcher:
         """Take in feedback; True if one of its turns is open, else it waits."""
         if feedback.id not in self._feedback:
             self._feedback[feedback.id] = (feedback, now)
-            for key in _meant(feedback):
-                self._said.setdefault(key, set()).add(feedback.id)
+            for key in meant(feedback):
+                self._said.add(key, feedback.id)
         while len(self._feedback) > self._limits.max_feedback:
             self.forget(next(iter(self._feedback)))
             self.feedback_evicted += 1
         turns = self._meant_turns(feedback)
-        if turns and feedback.final:
+        if turns and ends(feedback):
             self._alarm(now + self._limits.grace_seconds, turns[0])
         return bool(turns)
 
     def closed_for(self, feedback: Feedback) -> str:
         """Id of the closed trajectory that `feedback` means, if it is remembered."""
-        return next((self._closed[key] for key in _meant(feedback) if key in self._closed), "")
+        return next((self._closed[key] for key in meant(feedback) if key in self._closed), "")
 
     def forget(self, feedback_id: str) -> None:
         """The feedback found its place elsewhere."""
         found = self._feedback.pop(feedback_id, None)
-        for key in _meant(found[0]) if found else ():
-            _discard(self._said, key, feedback_id)
-
-    def claim(self, turn: Turn) -> list[Feedback]:
-        """Take out the feedback that waited for `turn`, which will not be added."""
-        claimed = self._heard([turn])
-        for feedback in claimed:
-            self.forget(feedback.id)
-        return claimed
+        for key in meant(found[0]) if found else ():
+            self._said.discard(key, feedback_id)
 
     def close_due(self, now: float) -> list[Closing]:
         """Close what is due: final feedback, idleness, too many steps, too much open."""
@@ -174,22 +188,24 @@ class Stitcher:
         clients that forget their past.
         """
         self._looks += 1
-        named = len(self._makers.get(("t", turn.tenant, turn.explicit), ())) if turn.explicit else 0
-        long = max(named, turn.depth + 1) >= self._limits.max_steps or self._looks % _LOOK_EVERY == 0
+        named_so = self._makers.count(("t", turn.tenant, turn.explicit)) if turn.explicit else 0
+        long = max(named_so, turn.depth + 1) >= self._limits.max_steps or self._looks % _LOOK_EVERY == 0
         if not long or turn.id not in self._turns:
             return None
         members = self._component(turn.id)
         return self._close(members, "limit") if len(members) >= self._limits.max_steps else None
 
     def remember(self, turns: Sequence[Turn], trajectory_id: str) -> None:
-        """`turns` are in a closed trajectory: what still comes for it is late."""
+        """`turns` are in a closed trajectory: what still comes for it continues it."""
         ended = max((turn.ended for turn in turns), default=0.0)
         for turn in turns:
-            self.remember_keys([key for key in _made(turn) if key[0] != "h"], trajectory_id, ended)
+            self.remember_keys([key for key in made(turn) if key[0] != "e"], trajectory_id, ended)
 
     def remember_keys(self, keys: Sequence[Key], trajectory_id: str, ended: float) -> None:
         """As `remember`, for the rebuild."""
         for key in keys:
+            if key[0] in "chlq" and self._closed.get(key, trajectory_id) != trajectory_id:
+                self._repeat(key)
             self._closed[key], self._ended[key] = trajectory_id, ended
             self._closed.move_to_end(key)
         while len(self._closed) > self._limits.remembered:
@@ -204,39 +220,49 @@ class Stitcher:
 
     def _due(self, members: Sequence[Turn]) -> tuple[float, str]:
         arrivals = [self._arrived[turn.id] for turn in members]
-        final = [self._feedback[f.id][1] for f in self._heard(members) if f.final]
+        final = [self._feedback[f.id][1] for f in self._heard(members) if ends(f)]
         if final:
             return max(min(final), min(arrivals)) + self._limits.grace_seconds, "feedback"
         return max(arrivals) + self._limits.idle_seconds, "idle"
 
     def _close(self, members: Sequence[Turn], reason: str) -> Closing:
         feedback = self._heard(members)
-        confidence = min(self._confidence(turn, first=number == 0) for number, turn in enumerate(members))
+        continued, by = self._continued(members[0])
+        links: dict[str, Link] = {}
+        for turn in members:
+            link = self._link(turn, by if turn is members[0] else None)
+            if link is not None:
+                links[turn.id] = link
         for turn in members:
             del self._turns[turn.id], self._arrived[turn.id]
             self.bytes -= turn.size
-            for key in _made(turn):
-                _discard(self._makers, key, turn.id)
-            for key in _taken(turn):
-                _discard(self._takers, key, turn.id)
+            for key in made(turn):
+                self._makers.discard(key, turn.id)
+            for key in taken(turn):
+                self._takers.discard(key, turn.id)
         for heard in feedback:
             self.forget(heard.id)
-        return Closing(turns=tuple(members), feedback=tuple(feedback), closed_by=reason, confidence=confidence)
+        return Closing(
+            turns=tuple(members), links=links, feedback=tuple(feedback), closed_by=reason, continues=continued
+        )
 
-    def _confidence(self, turn: Turn, *, first: bool) -> float:
-        if turn.explicit or (not first and self._strong_origins(turn)):
-            return 1.0
-        if first:
-            # A conversation that began before the first turn that we have: its beginning is missing.
-            return 0.5 if turn.history else 1.0
-        return 0.8
+    def _link(self, turn: Turn, continued_by: Key | None) -> Link | None:
+        if turn.explicit:
+            return Link("explicit", CERTAIN)
+        origins = self._origins(turn)
+        grouped = next((key for key in shared(turn) if self._makers.count(key) > 1), None)
+        key = origins[0][1] if origins else grouped or continued_by
+        if key is not None:
+            return Link(signal_of(key), confidence_of(key))
+        # A conversation that began before the first turn that we have: its beginning is missing.
+        return Link("none", BROKEN) if turn.history or turn.previous else None
 
     def _heard(self, turns: Sequence[Turn]) -> list[Feedback]:
-        ids = {found for turn in turns for key in _named(turn) for found in self._said.get(key, ())}
+        ids = {found for turn in turns for key in named(turn) for found in self._said.get(key)}
         return sorted((self._feedback[key][0] for key in ids), key=lambda f: (f.received, f.id))
 
     def _meant_turns(self, feedback: Feedback) -> list[str]:
-        return [turn_id for key in _meant(feedback) for turn_id in sorted(self._makers.get(key, ()))]
+        return [turn_id for key in meant(feedback) for turn_id in self._makers.get(key)]
 
     def _component(self, turn_id: str) -> list[Turn]:
         """The turn and all that are linked to it, by start."""
@@ -249,32 +275,43 @@ class Stitcher:
         return sorted((self._turns[key] for key in found), key=lambda turn: (turn.started, turn.id))
 
     def _linked(self, turn: Turn) -> Iterator[str]:
-        if turn.explicit:
-            yield from self._makers.get(("t", turn.tenant, turn.explicit), ())
-        yield from self._origins(turn)
-        for key in _made(turn):
-            if key[0] in "crh" and self._sole(key) == turn.id:
-                for other in self._takers.get(key, ()):
-                    if key[0] != "h" or not self._strong_origins(self._turns[other]):
+        for key in shared(turn):
+            yield from self._makers.get(key)
+        for origin, _ in self._origins(turn):
+            yield origin
+        for key in made(turn):
+            if key[0] in "crhlq" and self._sole(key) == turn.id:
+                for other in self._takers.get(key):
+                    if any(origin == turn.id for origin, _ in self._origins(self._turns[other])):
                         yield other
 
-    def _origins(self, turn: Turn) -> list[str]:
-        """The turns that `turn` follows."""
+    def _origins(self, turn: Turn) -> list[tuple[str, Key]]:
+        """The turns that `turn` follows, and what tells so: all that its ids name, else the one by the best key."""
         if turn.explicit:
             return []
-        return self._strong_origins(turn) or self._weak_origins(turn)
+        found = [(self._sole(key), key) for key in strong(turn)]
+        found = [(origin, key) for origin, key in found if origin and origin != turn.id]
+        if found:
+            return found
+        for key in weak(turn):
+            origin = self._sole(key)
+            if origin and origin != turn.id:
+                return [(origin, key)]
+        return []
 
-    def _strong_origins(self, turn: Turn) -> list[str]:
-        soles = (self._sole(key) for key in _strong(turn))
-        return [sole for sole in soles if sole and sole != turn.id]
-
-    def _weak_origins(self, turn: Turn) -> list[str]:
-        sole = self._sole(("h", turn.tenant, turn.history)) if turn.history else ""
-        return [sole] if sole and sole != turn.id else []
+    def _continued(self, turn: Turn) -> tuple[str, Key | None]:
+        """(id of the closed trajectory that `turn` belongs to, the key that tells so)"""
+        key: Key = ("t", turn.tenant, turn.explicit)
+        # The same id after the end is a new conversation of a long session.
+        if turn.explicit and key in self._closed and turn.started <= self._ended[key]:
+            return self._closed[key], key
+        for key in (*strong(turn), *weak(turn)):
+            if key in self._closed and key not in self._repeated:
+                return self._closed[key], key
+        return "", None
 
     def _sole(self, key: Key) -> str:
-        makers = self._makers.get(key, ())
-        return next(iter(makers)) if len(makers) == 1 and key not in self._repeated else ""
+        return "" if key in self._repeated else self._makers.sole(key)
 
     def _repeat(self, key: Key) -> None:
         # A key stays ambiguous when one of its makers has closed: else the order of closings would decide.
@@ -292,47 +329,11 @@ class Stitcher:
             self.feedback_evicted += 1
 
 
-def _response(turn: Turn) -> Key:
-    return ("r", turn.tenant, turn.response_id)
+def ends(feedback: Feedback) -> bool:
+    """Whether it says that the trajectory is over: what is about one step never does."""
+    return feedback.final and about_all(feedback)
 
 
-def _strong(turn: Turn) -> list[Key]:
-    keys: list[Key] = [("c", turn.tenant, call) for call in turn.answered[-_ECHOES:]]
-    if turn.previous:
-        keys.append(("r", turn.tenant, turn.previous))
-    return keys
-
-
-def _taken(turn: Turn) -> list[Key]:
-    if turn.explicit:
-        return []
-    return [*_strong(turn), ("h", turn.tenant, turn.history)] if turn.history else _strong(turn)
-
-
-def _named(turn: Turn) -> list[Key]:
-    """How feedback may name it."""
-    keys: list[Key] = [("x", turn.tenant, turn.id)]
-    if turn.response_id:
-        keys.append(_response(turn))
-    if turn.explicit:
-        keys.append(("t", turn.tenant, turn.explicit))
-    return keys
-
-
-def _made(turn: Turn) -> list[Key]:
-    """All keys under which it is found."""
-    calls: list[Key] = [("c", turn.tenant, call.id) for call in turn.tool_calls if call.id]
-    return [*_named(turn), *calls, ("h", turn.tenant, turn.future)]
-
-
-def _meant(feedback: Feedback) -> list[Key]:
-    named = (("x", feedback.exchange_id), ("r", feedback.response_id), ("t", feedback.trajectory_id))
-    return [(kind, feedback.tenant, value) for kind, value in named if value]
-
-
-def _discard(index: dict[Key, set[str]], key: Key, value: str) -> None:
-    found = index.get(key)
-    if found is not None:
-        found.discard(value)
-        if not found:
-            del index[key]
+def about_all(feedback: Feedback) -> bool:
+    """Whether it is about the whole trajectory and not about one step."""
+    return feedback.kind != "step" and feedback.step is None

@@ -1,41 +1,67 @@
 """A turn: what stitching needs of an exchange, read once from its JSON so that open trajectories stay small in memory.
 
 A request carries the whole conversation so far; kept whole, an open trajectory would cost the square of its length.
+What remains of the past are digests: of the conversation before the last answer in it, up to that answer, and of all.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actors.messages import Exchange, Sampling, ToolCall, pack_array
+from actors.dialects import Item, canonical, digest, read_conversation
+from actors.messages import Exchange, ToolCall, pack_array
 
 MAX_TEXT = 100_000
 """Characters kept of a goal or an observation: a trajectory is no archive, the exchange is."""
+_CUTS = ("top_k", "min_p")
+"""What processed log-probs account for, beside temperature and nucleus: they only cut or scale the distribution."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the model said, in one choice or in a client's echo."""
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    refs: tuple[str, ...] = ()
+    """Ids of its parts, other than of its calls."""
+    future: str = ""
+    """Digest of the conversation with this answer: the `history` of the turn that follows."""
+    outline: str = ""
+    """Digest of the goal, the depth and this answer: what is left when all else is rewritten between two calls."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One successful chat call."""
+    """One successful call of a conversation."""
 
     id: str
     """Of the exchange."""
     tenant: str
+    caller: str = ""
+    mirrored: bool = False
+    """Only its request is known: its answer stands in the request of the turn that follows."""
     started: float
     ended: float
     response_id: str
+    custom_id: str = ""
     explicit: str
-    """Trajectory that the call named itself."""
+    """Trajectory, or conversation, that the call named itself."""
     previous: str
     """Response that it says it follows."""
     answered: tuple[str, ...]
-    """Tool calls whose results it carries."""
+    """Ids of earlier tool calls and parts of answers in its conversation, the newest last."""
+    opening: str = ""
+    """Digest of the system's words and the tools: calls beside the main line have another one."""
+    before: str = ""
+    """Digest of the conversation up to, and without, the last answer of the model; empty if there was none yet."""
     history: str
     """Digest of the conversation up to the last answer of the model; empty if there was none yet."""
-    future: str
-    """Digest of the conversation with this answer: the `history` of the turn that follows."""
+    asked: str = ""
+    """Digest of the whole request."""
+    outline: str = ""
+    """As in `Answer`, of the last answer in the request."""
     depth: int
     """Answers of the model in the conversation before this one."""
     goal: str
@@ -43,8 +69,12 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """JSON of the request's tool list."""
     observation: str
     """What came back since the last answer of the model: tool results, or what the user said next."""
-    text: str
-    tool_calls: tuple[ToolCall, ...]
+    results: bool = False
+    """The observation has results of tools in it."""
+    echo: Answer | None = None
+    """The last answer in the request, kept of mirrored calls."""
+    answers: tuple[Answer, ...] = ()
+    """One a choice."""
     prompt_ids: bytes = b""
     response_ids: bytes = b""
     logprobs: bytes = b""
@@ -58,62 +88,86 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     def size(self) -> int:
         """Bytes, roughly."""
         numbers = len(self.prompt_ids) + 4 * len(self.response_ids)
-        return 600 + numbers + len(self.goal) + len(self.tools) + len(self.observation) + len(self.text)
+        said = sum(len(answer.text) + 200 for answer in self.answers)
+        return 1500 + numbers + len(self.goal) + len(self.tools) + len(self.observation) + said
 
 
-def read_turn(exchange: Exchange) -> Turn:
-    """The turn in `exchange`; one that cannot be read keeps its place, without text and not to be trained on."""
-    request, response = _object(exchange.request), _object(exchange.response)
-    messages = [m for m in _list(request.get("messages")) if isinstance(m, Mapping)]
-    choices = _list(response.get("choices"))
-    answer = choices[0].get("message") if choices and isinstance(choices[0], Mapping) else None
-    reply: Mapping[str, Any] = answer if isinstance(answer, Mapping) else {}
-    last = max((i for i, message in enumerate(messages) if message.get("role") == "assistant"), default=-1)
-    state, history = hashlib.blake2b(digest_size=16), ""
-    for position, message in enumerate(messages):
-        state.update(_canonical(message))
+def read_turn(exchange: Exchange, processed: Collection[str] = ()) -> Turn:
+    """The turn in `exchange`; one that cannot be read keeps its place, without text and not to be trained on.
+
+    Args:
+        processed: engines whose log-probs are those of the distribution that was sampled from.
+    """
+    said = read_conversation(exchange)
+    items = said.items
+    last = max((i for i, item in enumerate(items) if item.role == "assistant"), default=-1)
+    state, before, history = hashlib.blake2b(digest_size=16), "", ""
+    for position, item in enumerate(items):
+        if position == last:
+            before = state.hexdigest()
+        state.update(canonical(item))
         if position == last:
             history = state.hexdigest()
-    state.update(_canonical({**reply, "role": "assistant"}))
-    since = messages[last + 1 :] if last >= 0 else []
-    readable = bool(messages) and bool(reply)
+    goal = next((item.text for item in items if item.role == "user"), "")
+    since = items[last + 1 :] if last >= 0 or exchange.hints.previous_response_id else ()
+    depth = sum(item.role == "assistant" for item in items)
     tokens = _tokens(exchange)
+    mirrored = exchange.source == "mirror"
+    hints = exchange.hints
     return Turn(
         id=exchange.id,
         tenant=exchange.tenant,
+        caller=exchange.caller,
+        mirrored=mirrored,
         started=exchange.started,
         ended=exchange.started + exchange.duration,
         response_id=exchange.response_id,
-        explicit=exchange.hints.trajectory_id,
-        previous=exchange.hints.previous_response_id,
-        answered=exchange.hints.tool_call_ids or _answered(messages),
+        custom_id=hints.custom_id,
+        explicit=hints.trajectory_id or hints.conversation,
+        previous=hints.previous_response_id,
+        answered=_answered(items, hints.tool_call_ids),
+        opening=digest(said.tools, *(canonical(item) for item in items if item.role == "system")),
+        before=before,
         history=history,
-        future=state.hexdigest(),
-        depth=sum(message.get("role") == "assistant" for message in messages),
-        goal=next((_text(m.get("content")) for m in messages if m.get("role") == "user"), "")[:MAX_TEXT],
-        tools=msgspec.json.encode(request["tools"]) if request.get("tools") else b"",
-        observation="\n".join(_text(m.get("content")) for m in since if m.get("role") in ("tool", "user"))[:MAX_TEXT],
-        text=_text(reply.get("content"))[:MAX_TEXT],
-        tool_calls=_tool_calls(reply),
+        asked=state.hexdigest(),
+        outline=_outline(goal, depth, items[last]) if last >= 0 else "",
+        depth=depth,
+        goal=goal[:MAX_TEXT],
+        tools=said.tools,
+        observation="\n".join(item.text for item in since if item.role in ("tool", "user"))[:MAX_TEXT],
+        results=any(item.role == "tool" for item in since),
+        echo=_answer(items[last], "", "") if mirrored and last >= 0 else None,
+        answers=tuple(_future(answer, state, goal, depth) for answer in said.answers),
         prompt_ids=exchange.prompt_ids if tokens else b"",
         response_ids=exchange.response_ids if tokens else b"",
         logprobs=exchange.logprobs if tokens else b"",
         versions=pack_array(_versions(exchange), "<i4") if tokens else b"",
         temperature=exchange.sampling.temperature,
-        why_not=_why_not(exchange, readable, tokens),
+        why_not=_why_not(exchange, len(said.answers) if items else 0, tokens, exchange.engine in processed),
     )
 
 
-def _why_not(exchange: Exchange, readable: bool, tokens: bool) -> str:
-    sampling: Sampling = exchange.sampling
+def _why_not(exchange: Exchange, answers: int, tokens: bool, processed: bool) -> str:
+    if exchange.source == "mirror":
+        return "mirrored"
     if not exchange.complete:
         return "incomplete"
-    if exchange.error or not readable:
+    if exchange.error or not answers:
         return "unreadable"
+    if exchange.redacted:
+        return f"redacted {exchange.redacted[0]}"
+    if answers > 1:
+        # Which one the agent went on with, if any, is known too late to be a step of one sequence.
+        return "several choices"
     if not tokens:
-        return "no token ids"
-    if sampling.forced:
-        return "forced tool choice"
+        return exchange.why_no_tokens or "no token ids"
+    sampling = exchange.sampling
+    if sampling.temperature <= 0.0:
+        return "temperature 0"
+    if sampling.forced and not (processed and sampling.bent_by in _CUTS):
+        return sampling.bent_by or "forced tool choice"
+    if processed:
+        return ""
     # Log-probs of the server are those before temperature and nucleus: they describe the policy at T=1, top_p=1 alone.
     if sampling.temperature != 1.0:
         return "temperature"
@@ -132,43 +186,27 @@ def _versions(exchange: Exchange) -> npt.NDArray[np.int32]:
     return versions
 
 
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def _future(item: Item, state: "hashlib.blake2b", goal: str, depth: int) -> Answer:
+    after = state.copy()
+    after.update(canonical(item))
+    return _answer(item, after.hexdigest(), _outline(goal, depth + 1, item))
 
 
-def _list(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else []
+def _answer(item: Item, future: str, outline: str) -> Answer:
+    return Answer(text=item.text[:MAX_TEXT], tool_calls=item.calls, refs=item.refs, future=future, outline=outline)
 
 
-def _text(content: Any) -> str:
-    """The text of a message's content, which is a string, a list of parts, or null."""
-    if isinstance(content, str):
-        return content
-    parts = [part.get("text") for part in _list(content) if isinstance(part, Mapping)]
-    return "\n".join(part for part in parts if isinstance(part, str))
+def _outline(goal: str, depth: int, answer: Item) -> str:
+    """Text alone where there is text: clients write calls of their own making beside it."""
+    core = Item("assistant", answer.text) if answer.text.strip() else Item("assistant", "", answer.calls)
+    return digest(" ".join(goal.split()).encode("utf-8", "replace"), b"%d" % depth, canonical(core))
 
 
-def _tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    calls: list[ToolCall] = []
-    for call in _list(message.get("tool_calls")):
-        function = call.get("function") if isinstance(call, Mapping) else None
-        if isinstance(function, Mapping):
-            name, arguments = str(function.get("name") or ""), str(function.get("arguments") or "")
-            calls.append(ToolCall(name, arguments, str(call.get("id") or "")))
-    return tuple(calls)
-
-
-def _answered(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    ids = (message.get("tool_call_id") for message in messages if message.get("role") == "tool")
-    return tuple(dict.fromkeys(key for key in ids if isinstance(key, str) and key))
-
-
-def _canonical(message: Mapping[str, Any]) -> bytes:
-    """`message` as the model's answer and the client's echo of it agree on: clients drop nulls, blanks and extras."""
-    calls = [(call.id, call.name, call.arguments.strip()) for call in _tool_calls(message)]
-    parts = (message.get("role"), _text(message.get("content")).strip(), calls, message.get("tool_call_id"))
-    return msgspec.json.encode(parts)
+def _answered(items: Sequence[Item], told: Sequence[str]) -> tuple[str, ...]:
+    ids = dict.fromkeys(told)
+    for item in items:
+        ids.update(dict.fromkeys(call.id for call in item.calls if call.id))
+        ids.update(dict.fromkeys(item.refs))
+        if item.call_id:
+            ids[item.call_id] = None
+    return tuple(ids)

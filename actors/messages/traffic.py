@@ -23,6 +23,8 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_ids: tuple[str, ...] = ()
     """Tool calls of earlier responses that this request answers."""
     previous_response_id: str = ""
+    conversation: str = ""
+    """Conversation of the responses API that the call belongs to; an explicit trajectory id goes before it."""
     custom_id: str = ""
     """The caller's own id of this call (`x-evolved-id` header or `metadata.evolved_id`): feedback may name it."""
     opt_out: bool = False
@@ -40,7 +42,9 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float = 1.0
     top_p: float = 1.0
     forced: bool = False
-    """A tool choice or a grammar masked the logits."""
+    """Something masked or bent the distribution, other than temperature and nucleus."""
+    bent_by: str = ""
+    """What: "forced tool choice", "structured output", or the name of the request's field (`top_k`)."""
 
 
 class Exchange(Message, frozen=True, kw_only=True, tag="exchange"):
@@ -71,6 +75,8 @@ class Exchange(Message, frozen=True, kw_only=True, tag="exchange"):
     response_ids: bytes = b""
     logprobs: bytes = b""
     versions: tuple[VersionSpan, ...] = ()
+    why_no_tokens: str = ""
+    """Why the ids or the log-probs are missing, if they are; empty from ways in that cannot say."""
     sampling: Sampling = Sampling()
     hints: Hints = Hints()
     error: str = ""

@@ -68,6 +68,10 @@ class Trajectory(Message, frozen=True, kw_only=True, tag="trajectory"):
     why_not: str = ""
     confidence: float = 1.0
     """How sure the stitching is, 0 to 1."""
+    continues: str = ""
+    """Closed trajectory whose conversation goes on here, if it had closed before this call of it came."""
+    side_of: str = ""
+    """Trajectory that this is beside, if it is a title, a summary or another call off the main line."""
     task_id: str = ""
     group: str = ""
     """Trajectories of one group attempt the same task under the same desk: GRPO's baseline."""

@@ -14,9 +14,7 @@ class Joined(Message, frozen=True, kw_only=True, tag="joined"):
 
 
 class Late(Message, frozen=True, kw_only=True, tag="late"):
-    """Exchange `id` came after its trajectory had closed: kept, and part of no steps."""
-
-    trajectory_id: str
+    """Exchange `id` came after the trajectory that it belongs to had closed: it opened one that continues it."""
 
 
 class Dropped(Message, frozen=True, kw_only=True, tag="dropped"):

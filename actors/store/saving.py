@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 from sqlalchemy import Connection, Table, select, update
 
+from actors.dialects import has_conversation
 from actors.messages import (
     Attributed,
     BatchOrder,
@@ -28,15 +29,14 @@ from actors.store.errors import UnknownRecord
 from actors.store.records import Dropped, Joined, Late
 
 T = TypeVar("T")
-CHAT_ENDPOINT = "/chat/completions"
-"""Calls of this endpoint become steps; the others are kept and counted."""
 _IN = 500
 """Values in one IN clause: below SQLite's oldest limit."""
 
 
 def stitchable(exchange: Exchange) -> bool:
-    """Whether the call can be a step: a chat call that the engine answered."""
-    return exchange.status < 400 and exchange.endpoint.endswith(CHAT_ENDPOINT)
+    """Whether the call can be a step: one of a conversation, and the engine answered it, or a mirror saw it alone."""
+    answered = 0 < exchange.status < 400 or (exchange.status == 0 and exchange.source != "tap")
+    return answered and has_conversation(exchange.endpoint)
 
 
 def table_of(row: type[t.Base]) -> Table:
@@ -90,8 +90,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     _batches(connection, _only(by_type, BatchOrder))
     _candidates(connection, _only(by_type, Candidate))
     for late in _only(by_type, Late):
-        values = {"late": True, "trajectory_id": late.trajectory_id}
-        connection.execute(update(t.ExchangeRow).where(t.ExchangeRow.id == late.id).values(**values))
+        connection.execute(update(t.ExchangeRow).where(t.ExchangeRow.id == late.id).values(late=True))
     for joined in _only(by_type, Joined):
         _join(connection, joined)
     for dropped in _only(by_type, Dropped):

@@ -12,7 +12,7 @@ from actors.messages import Exchange, Feedback, Hints, Message, Trajectory
 from actors.store import Store
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK
 from tests.support.driving import Driver
-from tests.support.traffic import exchange, feedback
+from tests.support.traffic import exchange, feedback, without_tools
 
 pytestmark = pytest.mark.anyio
 
@@ -110,17 +110,49 @@ async def test_an_outcome_after_an_idle_close_reaches_the_row_and_nothing_is_pub
     assert bench.driver.actor.counts["late_feedback"] == 1
 
 
-async def test_a_late_exchange_is_kept_and_its_feedback_reaches_the_trajectory(bench: Bench) -> None:
+async def test_a_late_exchange_opens_a_trajectory_that_continues_the_closed_one(bench: Bench) -> None:
+    await bench.see(exchange("a", 0))
+    (first,) = await bench.later(60.0)
+    await bench.see(feedback("a", 2, 0.5))
+    await bench.restart()
+    await bench.see(exchange("a", 2), exchange("a", 1))
+    (second,) = await bench.later(60.0)
+    assert (second.continues, second.outcome, second.confidence) == (first.id, 0.5, 1.0)
+    assert [step.exchange_id for step in second.steps] == ["x-default-a-1", "x-default-a-2"]
+    assert (await bench.store.trajectory(first.id)) == first
+    counts = await bench.store.counts()
+    assert (counts["exchanges_late"], counts["exchanges_open"], counts["feedback_waiting"]) == (2, 0, 0)
+    assert counts["trajectories_production"] == 2
+
+
+async def test_a_call_beside_the_main_line_is_stored_and_published_to_nobody(bench: Bench) -> None:
+    title = exchange("a", 1, id="x-title", response_id="r-title", started=105.0, request=without_tools("a", 1))
+    await bench.see(*(exchange("a", number) for number in range(3)), title)
+    (run,) = await bench.later(60.0)
+    assert [step.exchange_id for step in run.steps] == [f"x-default-a-{number}" for number in range(3)]
+    assert run.trainable
+    (side,) = [found for found in await bench.store.recent_closed(10) if found.id != run.id]
+    assert (side.side_of, side.trainable, side.why_not) == (run.id, False, "side call")
+    assert (await bench.store.counts())["exchanges_open"] == 0
+    assert bench.driver.actor.counts["side_calls"] == 1
+
+
+async def test_links_are_counted_by_signal_and_confidence(bench: Bench) -> None:
+    named = [exchange("s", number, explicit=True) for number in range(2)]
+    plain = [exchange("p", number, call_ids=False) for number in range(3)]
+    await bench.see(*named, *plain, *(exchange("a", number) for number in range(3)), exchange("lost", 2))
+    await bench.later(60.0)
+    assert bench.driver.actor.links == {
+        ("explicit", 1.0): 2, ("prefix", 0.8): 2, ("tool_call", 1.0): 2, ("none", 0.5): 1,
+    }  # fmt: skip
+
+
+async def test_late_feedback_on_one_step_leaves_the_outcome_open(bench: Bench) -> None:
     await bench.see(exchange("a", 0))
     (run,) = await bench.later(60.0)
-    await bench.see(feedback("a", 1, 0.5))
-    await bench.restart()
-    await bench.see(exchange("a", 1))
-    assert await bench.later(60.0) == []
-    counts = await bench.store.counts()
-    assert (counts["exchanges_late"], counts["exchanges_open"], counts["feedback_waiting"]) == (1, 0, 0)
-    (row,) = await bench.store.recent_outcomes()
-    assert (row.id, row.outcome) == (run.id, 0.5)
+    await bench.see(feedback("a", 0, 0.0, kind="step"))
+    assert (await bench.store.trajectory(run.id)).outcome is None
+    assert [said.kind for said in await bench.store.feedback_for(run.id)] == ["step"]
 
 
 async def test_failed_calls_and_other_endpoints_are_kept_and_are_no_steps(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from actors.assembly import build, outcome_of
 from actors.messages import Exchange, Feedback, Hints, Sampling, Trajectory, floats_array, ids_array, steps_array
 from actors.stitching import Limits, Stitcher
 from actors.turns import read_turn
-from tests.support.traffic import END, exchange, feedback
+from tests.support.traffic import END, exchange, feedback, without_tools
 
 LIMITS = Limits(
     idle_seconds=900.0,
@@ -101,23 +101,37 @@ def test_a_lost_call_leaves_the_others_together() -> None:
     assert len(run.steps) == 3
 
 
-messages = st.permutations(
+TITLE = exchange("a", 2, id="x-title", response_id="r-title", started=121.0, request=without_tools("a", 2))
+MIRRORED = [
+    exchange("m", number, source="mirror", status=0, response=b"", response_id="", tokens=False) for number in range(3)
+]
+TRAFFIC = (
     [exchange(run, number) for run in ("a", "b") for number in range(4)]
     + [exchange("s", number, explicit=True) for number in range(2)]
     + [exchange("n", number, call_ids=False) for number in range(3)]
+    + [exchange("p", number, dialect="responses") for number in range(3)]
+    + [exchange("q", number, dialect="anthropic") for number in range(3)]
     + [feedback("a", 3), feedback("b", 0, 0.0), feedback("s", 1, None, response_id="", trajectory_id="s")]
+    + [feedback("p", 1, 0.0, kind="step"), TITLE, *MIRRORED]
 )
 
 
 @settings(max_examples=60, deadline=None)
-@given(order=messages, repeated=st.lists(st.integers(0, 15), max_size=8), seed=st.randoms(use_true_random=False))
+@given(
+    order=st.permutations(TRAFFIC),
+    repeated=st.lists(st.integers(0, len(TRAFFIC) - 1), max_size=8),
+    seed=st.randoms(use_true_random=False),
+)
 def test_any_order_with_duplicates_gives_the_same_trajectories(order: list, repeated: list[int], seed) -> None:
     again = order + [order[index] for index in repeated]
     seed.shuffle(again)
     expected = stitch(*sorted(order, key=lambda message: message.id))
     assert stitch(*again) == expected
-    assert [len(run.steps) for run in expected] == [4, 4, 3, 2]
-    assert [run.closed_by for run in expected] == ["feedback", "feedback", "idle", "feedback"]
+    assert [(run.goal[-1], len(run.steps), run.closed_by) for run in expected] == [
+        ("a", 4, "feedback"), ("b", 4, "feedback"), ("m", 3, "idle"), ("n", 3, "idle"), ("p", 3, "idle"),
+        ("q", 3, "idle"), ("s", 2, "feedback"),
+    ]  # fmt: skip
+    assert [run.confidence for run in expected] == [1.0, 1.0, 0.6, 0.8, 1.0, 1.0, 1.0]
 
 
 def test_final_feedback_closes_after_the_grace_time() -> None:
@@ -191,7 +205,15 @@ def test_an_explicit_id_used_again_after_the_end_is_a_new_trajectory() -> None:
     (closing,) = stitcher.close_due(900.0)
     stitcher.remember(closing.turns, "t1")
     assert stitcher.late_for(read_turn(exchange("s", 1, explicit=True, started=100.2))) == "t1"
-    assert stitcher.late_for(read_turn(exchange("s", 1, explicit=True, started=2000.0))) == ""
+    assert stitcher.late_for(read_turn(exchange("n", 0, hints=Hints(trajectory_id="s"), started=2000.0))) == ""
+
+
+def test_an_explicit_id_used_again_after_the_end_in_the_same_conversation_continues_it() -> None:
+    stitcher = Stitcher(LIMITS)
+    stitcher.add(read_turn(exchange("s", 0, explicit=True, started=100.0)), 0.0)
+    (closing,) = stitcher.close_due(900.0)
+    stitcher.remember(closing.turns, "t1")
+    assert stitcher.late_for(read_turn(exchange("s", 1, explicit=True, started=2000.0))) == "t1"
 
 
 def test_steps_carry_action_and_what_came_back() -> None:
@@ -232,14 +254,32 @@ def why_not(**fields) -> str:
     return run.why_not
 
 
+def test_processed_log_probs_allow_for_what_scales_or_cuts_the_distribution_and_for_nothing_else() -> None:
+    def why(**sampling) -> str:
+        seen = exchange("a", 0, engine="own", sampling=Sampling(**sampling))
+        assert read_turn(seen, processed=("other",)).why_not
+        return read_turn(seen, processed=("own",)).why_not
+
+    assert why(temperature=0.7) == why(top_p=0.9) == why(forced=True, bent_by="top_k") == ""
+    assert why(temperature=0.0) == "temperature 0"
+    assert why(forced=True, bent_by="presence_penalty") == "presence_penalty"
+    assert why(forced=True, bent_by="forced tool choice") == "forced tool choice"
+
+
 def test_what_is_not_trainable_says_why() -> None:
     assert why_not() == ""
     assert why_not(tokens=False) == "no token ids"
+    assert why_not(source="mirror") == "mirrored"
     assert why_not(logprobs=b"") == "no token ids"
     assert why_not(complete=False) == "incomplete"
     assert why_not(error="response was cut") == "unreadable"
     assert why_not(response=b"<html>") == "unreadable"
-    assert why_not(sampling=Sampling(temperature=0.0)) == "temperature"
+    assert why_not(why_no_tokens="no token ids from /v1/messages", tokens=False) == "no token ids from /v1/messages"
+    assert why_not(redacted=("prompt",)) == "redacted prompt"
+    assert why_not(redacted=("response",)) == "redacted response"
+    assert why_not(sampling=Sampling(temperature=0.0)) == "temperature 0"
+    assert why_not(sampling=Sampling(temperature=0.7)) == "temperature"
+    assert why_not(sampling=Sampling(forced=True, bent_by="top_k")) == "top_k"
     assert why_not(sampling=Sampling(top_p=0.9)) == "top_p"
     assert why_not(sampling=Sampling(forced=True)) == "forced tool choice"
 

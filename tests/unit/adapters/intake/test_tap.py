@@ -14,6 +14,8 @@ from adapters.intake.tap import exchange_from_raw
 from tests.support.engine import completion, stream_pieces
 
 SSE = "text/event-stream; charset=utf-8"
+FORCED = Sampling(forced=True, bent_by="forced tool choice")
+SHAPED = Sampling(forced=True, bent_by="structured output")
 
 
 def raw(request: object = None, response: object = None, **fields: object) -> RawExchange:
@@ -190,7 +192,7 @@ def test_lengths_that_differ_are_told_and_give_no_tokens() -> None:
     body["choices"][0]["token_ids"].append(6)
     exchange = exchange_from_raw(raw(response=body))
     assert exchange.response_ids == b""
-    assert exchange.error == "7 token ids and 6 log-probs"
+    assert (exchange.error, exchange.why_no_tokens) == ("", "token ids and log-probs differ in number")
 
 
 def test_a_label_that_is_no_version_of_ours_is_minus_one() -> None:
@@ -200,14 +202,10 @@ def test_a_label_that_is_no_version_of_ours_is_minus_one() -> None:
 
 
 def test_hints_come_from_headers_and_bodies() -> None:
-    messages = [
-        {"role": "user", "content": "x"},
-        {"role": "tool", "tool_call_id": "c1", "content": ""},
-        {"role": "tool", "tool_call_id": "c2", "content": ""},
-    ]
-    asked = {"messages": messages, "metadata": {"trajectory_id": "body"}, "previous_response_id": "resp_0"}
+    metadata = {"trajectory_id": "body", "evolved_id": "mine"}
+    asked = {"metadata": metadata, "previous_response_id": "resp_0", "conversation": {"id": "conv_1"}}
     assert exchange_from_raw(raw(asked)).hints == Hints(
-        trajectory_id="body", tool_call_ids=("c1", "c2"), previous_response_id="resp_0"
+        trajectory_id="body", custom_id="mine", previous_response_id="resp_0", conversation="conv_1"
     )
     header = Hints(trajectory_id="header")
     assert exchange_from_raw(raw(asked, hints=header)).hints.trajectory_id == "header"
@@ -219,13 +217,18 @@ def test_hints_come_from_headers_and_bodies() -> None:
         ({}, Sampling()),
         ({"temperature": 0, "top_p": 0.9}, Sampling(temperature=0.0, top_p=0.9)),
         ({"temperature": None, "tool_choice": "auto", "top_k": -1, "presence_penalty": 0}, Sampling()),
-        ({"tool_choice": "required"}, Sampling(forced=True)),
-        ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, Sampling(forced=True)),
-        ({"response_format": {"type": "json_object"}}, Sampling(forced=True)),
+        ({"tool_choice": "required"}, FORCED),
+        ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, FORCED),
+        ({"tool_choice": {"type": "any"}}, FORCED),
+        ({"tool_choice": {"type": "auto"}}, Sampling()),
+        ({"response_format": {"type": "json_object"}}, SHAPED),
+        ({"text": {"format": {"type": "json_schema"}}}, SHAPED),
+        ({"text": {"format": {"type": "text"}}}, Sampling()),
         ({"response_format": {"type": "text"}}, Sampling()),
-        ({"guided_regex": "a+"}, Sampling(forced=True)),
-        ({"top_k": 20}, Sampling(forced=True)),
-        ({"repetition_penalty": 1.1}, Sampling(forced=True)),
+        ({"guided_regex": "a+"}, SHAPED),
+        ({"top_k": 20}, Sampling(forced=True, bent_by="top_k")),
+        ({"repetition_penalty": 1.1}, Sampling(forced=True, bent_by="repetition_penalty")),
+        ({"logit_bias": {}}, Sampling()),
     ],
 )
 def test_how_it_was_sampled(asked: dict, sampling: Sampling) -> None:

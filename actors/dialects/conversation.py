@@ -1,0 +1,146 @@
+"""The normal form of a call: who said what, which tools were called, what they gave. No dialect is left in it.
+
+Clients rewrite what they send back: they re-serialise arguments, drop nulls, ids and reasoning, merge messages, or
+write tool calls as text. `canonical` is what an answer and a client's echo of it still agree on.
+"""
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from actors.messages import ToolCall
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+_FLATTENED = "Calling tools:\n["
+"""How smolagents writes its tool calls into the text of the answer: a Python list follows."""
+_MAX_FLATTENED = 50_000
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+_EXACT = 2.0**53
+_JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One thing said. What the model said between two others is one item, however many messages carried it."""
+
+    role: Role
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    """Role tool: the call that this is the result of."""
+    refs: tuple[str, ...] = ()
+    """Role assistant: ids that the engine gave to parts of the answer, other than to its calls."""
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """A request and its answer."""
+
+    items: Sequence[Item]
+    """Of the request."""
+    answers: Sequence[Item] = ()
+    """One a choice; empty if there is no answer that could be read."""
+    tools: bytes = b""
+    """JSON of the request's tool list."""
+
+
+def merged(items: Iterable[Item]) -> list[Item]:
+    """`items` with neighbouring answers in one, tool calls out of their text."""
+    found: list[Item] = []
+    for item in items:
+        if item.role == "assistant":
+            if _FLATTENED in item.text:
+                item = _unflattened(item)
+            if found and found[-1].role == "assistant":
+                last = found.pop()
+                text = f"{last.text}\n{item.text}" if last.text and item.text else last.text or item.text
+                item = Item("assistant", text, last.calls + item.calls, "", last.refs + item.refs)
+        found.append(item)
+    return found
+
+
+def canonical(item: Item) -> bytes:
+    """The item as every client echoes it: no ids, no thoughts, no blanks that matter, arguments sorted."""
+    text = item.text
+    if item.role == "assistant" and "<think>" in text:
+        text = _THOUGHT.sub("", text)
+    blank = " ".join(text.split())
+    calls = [(call.name, _arguments(call.arguments)) for call in item.calls]
+    try:
+        return _ENCODE((item.role, blank, calls))
+    except (OverflowError, ValueError, RecursionError):
+        # Numbers that JSON may hold and the encoder does not.
+        return _ENCODE((item.role, blank, [(call.name, call.arguments) for call in item.calls]))
+
+
+def digest(*parts: bytes) -> str:
+    """A short name for `parts`."""
+    state = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        state.update(part)
+    return state.hexdigest()
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content, which is a string, a list of parts, or null."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = [part if isinstance(part, str) else part.get("text") for part in content if isinstance(part, str | Mapping)]
+    return "\n".join(part for part in parts if isinstance(part, str))
+
+
+def tool_call(name: Any, arguments: Any, call_id: Any) -> ToolCall:
+    """A call from what a dialect holds of it; arguments that are no text become JSON."""
+    if not isinstance(arguments, str):
+        arguments = "" if arguments is None else msgspec.json.encode(arguments).decode()
+    return ToolCall(str(name or ""), arguments, call_id if isinstance(call_id, str) else "")
+
+
+def _arguments(text: str) -> Any:
+    if not text.strip():
+        return {}
+    try:
+        found = msgspec.json.decode(text)
+    except _JSON_ERRORS:
+        return " ".join(text.split())
+    # JavaScript writes 2.0 as 2.
+    return _whole_numbers(found) if "." in text or "e" in text or "E" in text else found
+
+
+def _whole_numbers(found: Any) -> Any:
+    if isinstance(found, float) and found.is_integer() and abs(found) < _EXACT:
+        return int(found)
+    if isinstance(found, dict):
+        return {key: _whole_numbers(inner) for key, inner in found.items()}
+    return [_whole_numbers(inner) for inner in found] if isinstance(found, list) else found
+
+
+def _unflattened(item: Item) -> Item:
+    text, _, rest = item.text.partition(_FLATTENED)
+    if len(rest) > _MAX_FLATTENED:
+        return item
+    try:
+        listed = ast.literal_eval("[" + rest.strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return item
+    calls: list[ToolCall] = []
+    for call in listed if isinstance(listed, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict):
+            return item
+        try:
+            found = tool_call(function.get("name"), function.get("arguments"), call.get("id"))
+            # A Python literal can hold what no JSON can.
+            f"{found.name}{found.arguments}{found.id}".encode()
+            calls.append(found)
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            return item
+    return Item("assistant", text.rstrip(), item.calls + tuple(calls), "", item.refs)
+
+
+_ENCODE = msgspec.json.Encoder(order="sorted").encode

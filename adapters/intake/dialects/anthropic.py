@@ -1,0 +1,101 @@
+"""`/v1/messages`: content blocks (text, thinking, tool_use), streamed block by block."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from adapters.intake.dialects.form import Dialect, Fields, Merged, Tokens, error_text, value
+
+_GROWS = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+}
+"""Type of a delta -> (its field, the field of the block that it extends)."""
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    index: int = 0
+    message: dict[str, Any] | None = None
+    content_block: dict[str, Any] | None = None
+    delta: dict[str, Any] | None = None
+    usage: dict[str, Any] | None = None
+    error: Any = None
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+
+
+class _Block:
+    """A content block, growing."""
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        self.start = start
+        self.pieces: dict[str, list[str]] = {}
+        self.json: list[str] = []
+        self.other: list[Any] = []
+
+    def add(self, delta: dict[str, Any]) -> None:
+        kind = delta.get("type")
+        if kind == "input_json_delta":
+            self.json.append(str(delta.get("partial_json") or ""))
+        elif kind == "citations_delta":
+            self.other.append(delta.get("citation"))
+        elif kind in _GROWS:
+            source, field = _GROWS[kind]
+            self.pieces.setdefault(field, []).append(str(delta.get(source) or ""))
+
+    def whole(self) -> dict[str, Any]:
+        made = dict(self.start)
+        for field, pieces in self.pieces.items():
+            made[field] = str(made.get(field) or "") + "".join(pieces)
+        if text := "".join(self.json):
+            try:
+                made["input"] = msgspec.json.decode(text)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                # Cut off in the middle: what there is of it.
+                made["input"] = text
+        if self.other:
+            made["citations"] = [*(made.get("citations") or ()), *self.other]
+        return made
+
+
+def _merge(events: Sequence[bytes]) -> Merged:
+    message: dict[str, Any] | None = None
+    blocks: dict[int, _Block] = {}
+    error, stopped = "", False
+    for data in events:
+        event = _EVENT.decode(data)
+        if event.type == "message_start":
+            message = event.message
+        elif event.type == "content_block_start" and event.content_block is not None:
+            blocks[event.index] = _Block(event.content_block)
+        elif event.type == "content_block_delta" and event.delta is not None:
+            blocks.setdefault(event.index, _Block({"type": "text", "text": ""})).add(event.delta)
+        elif event.type == "message_delta" and message is not None:
+            message |= event.delta or {}
+            if event.usage is not None:
+                message["usage"] = {**(message.get("usage") or {}), **event.usage}
+        elif event.type == "message_stop":
+            stopped = True
+        elif event.error is not None:
+            error = error or error_text(event.error)
+    if message is None:
+        return Merged([msgspec.Raw(data) for data in events], False, error or "a stream of an unknown form")
+    message["content"] = [blocks[index].whole() for index in sorted(blocks)]
+    return Merged(message, stopped and message.get("stop_reason") is not None and not error, error)
+
+
+def _ended(body: Fields) -> bool:
+    return value(body, "type") != "message" or value(body, "stop_reason") is not None
+
+
+def _tokens(body: Fields) -> Tokens:
+    return Tokens(why="no token ids from /v1/messages")
+
+
+def anthropic() -> Dialect:
+    """`/v1/messages`."""
+    return Dialect(name="anthropic", merge=_merge, ended=_ended, tokens=_tokens)

@@ -1,0 +1,274 @@
+"""`/v1/chat/completions` and `/v1/completions`: choices, deltas, and the token fields that vLLM adds to them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from adapters.intake.dialects.form import NULL, Dialect, Fields, Merged, Tokens, error_text, objects, pack, value
+
+_ABORTED = ("abort", "error")
+_ABORT_MARKS = (b'"abort"', b'"error"')
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _CallDelta(msgspec.Struct):
+    index: int = 0
+    id: str | None = None
+    type: str | None = None
+    function: _Function | None = None
+
+
+class _Delta(msgspec.Struct):
+    role: str | None = None
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_CallDelta] | None = None
+    function_call: _Function | None = None
+
+
+class _ChoiceDelta(msgspec.Struct):
+    index: int = 0
+    delta: _Delta | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+    stop_reason: msgspec.Raw = NULL
+    token_ids: list[int] | None = None
+    prompt_token_ids: msgspec.Raw = NULL
+    logprobs: dict[str, msgspec.Raw] | None = None
+    weight_versions: msgspec.Raw = NULL
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_ChoiceDelta] | None = None
+    error: Any = None
+    id: msgspec.Raw = NULL
+    created: msgspec.Raw = NULL
+    model: msgspec.Raw = NULL
+    system_fingerprint: msgspec.Raw = NULL
+    service_tier: msgspec.Raw = NULL
+    prompt_token_ids: msgspec.Raw = NULL
+    prompt_logprobs: msgspec.Raw = NULL
+    usage: msgspec.Raw = NULL
+    kv_transfer_params: msgspec.Raw = NULL
+    metrics: msgspec.Raw = NULL
+
+
+_FIRST_OF_ALL = ("id", "created", "model", "system_fingerprint", "service_tier", "prompt_token_ids", "prompt_logprobs")
+_LAST_OF_ALL = ("usage", "kv_transfer_params", "metrics")
+_RARE = ("reasoning_content", "reasoning", "refusal")
+_OPENING, _CLOSING = 2, 3
+"""Events at either end of a stream that say what holds for all of it."""
+_CHUNKS = msgspec.json.Decoder(list[_Chunk])
+
+
+class _Choice:
+    """One choice of a stream, growing. Texts are kept in pieces: joining each would cost the square of the length."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.role = "assistant"
+        self.texts: dict[str, list[str]] = {}
+        self.calls: dict[int, tuple[dict[str, str], list[str], list[str]]] = {}
+        self.function: tuple[list[str], list[str]] | None = None
+        self.finish: str | None = None
+        self.token_ids: list[int] | None = None
+        self.logprobs: dict[str, list[msgspec.Raw]] | None = None
+        self.other: dict[str, Any] = {}
+
+    def add(self, part: _ChoiceDelta) -> None:
+        self.finish = part.finish_reason or self.finish
+        if part.token_ids is not None:
+            if self.token_ids is None:
+                self.token_ids = part.token_ids
+            else:
+                self.token_ids += part.token_ids
+        if part.logprobs is not None:
+            self.logprobs = self.logprobs if self.logprobs is not None else {}
+            for key, raw in part.logprobs.items():
+                if raw != NULL:
+                    self.logprobs.setdefault(key, []).append(raw)
+        if part.stop_reason != NULL:
+            self.other["stop_reason"] = part.stop_reason
+        if part.weight_versions != NULL:
+            self.other["weight_versions"] = part.weight_versions
+        if part.prompt_token_ids != NULL:
+            self.other.setdefault("prompt_token_ids", part.prompt_token_ids)
+        if part.text is not None:
+            self.texts.setdefault("text", []).append(part.text)
+        if part.delta is not None:
+            self._add_delta(part.delta)
+
+    def _add_delta(self, delta: _Delta) -> None:
+        self.role = delta.role or self.role
+        if delta.content is not None:
+            self.texts.setdefault("content", []).append(delta.content)
+        if delta.reasoning is not None or delta.reasoning_content is not None or delta.refusal is not None:
+            for name in _RARE:
+                text = getattr(delta, name)
+                if text is not None:
+                    self.texts.setdefault(name, []).append(text)
+        for part in delta.tool_calls or ():
+            head, names, arguments = self.calls.setdefault(part.index, ({"id": "", "type": "function"}, [], []))
+            head["id"] = part.id or head["id"]
+            head["type"] = part.type or head["type"]
+            if part.function is not None:
+                names.append(part.function.name or "")
+                arguments.append(part.function.arguments or "")
+        if delta.function_call is not None:
+            self.function = self.function or ([], [])
+            self.function[0].append(delta.function_call.name or "")
+            self.function[1].append(delta.function_call.arguments or "")
+
+    def whole(self, text: bool) -> dict[str, Any]:
+        made: dict[str, Any] = {"index": self.index, "finish_reason": self.finish, "logprobs": self._logprobs()}
+        if text:
+            made["text"] = "".join(self.texts.get("text", ()))
+        else:
+            made["message"] = self._message()
+        if self.token_ids is not None:
+            made["token_ids"] = self.token_ids
+        return made | self.other
+
+    def _message(self) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": self.role, "content": None}
+        message |= {name: "".join(parts) for name, parts in self.texts.items() if name != "text"}
+        if self.calls:
+            message["tool_calls"] = [
+                {**head, "function": {"name": "".join(names), "arguments": "".join(arguments)}}
+                for _, (head, names, arguments) in sorted(self.calls.items())
+            ]
+            # The opening event says "" where the plain response says null.
+            message["content"] = message["content"] or None
+        if self.function is not None:
+            names, arguments = self.function
+            message["function_call"] = {"name": "".join(names), "arguments": "".join(arguments)}
+        return message
+
+    def _logprobs(self) -> dict[str, msgspec.Raw] | None:
+        if self.logprobs is None:
+            return None
+        joined: dict[str, msgspec.Raw] = {}
+        for key, parts in self.logprobs.items():
+            inner = [bytes(part).strip() for part in parts]
+            if all(part.startswith(b"[") for part in inner):
+                # Lists of one event each, joined as text: nobody needs the entries one by one.
+                filled = [part[1:-1] for part in inner if part[1:-1].strip()]
+                joined[key] = msgspec.Raw(b"[" + b",".join(filled) + b"]")
+            else:
+                joined[key] = parts[-1]
+        return joined
+
+
+def _merge(events: Sequence[bytes], *, text: bool) -> Merged:
+    whole: dict[str, Any] = {}
+    choices: dict[int, _Choice] = {}
+    error = ""
+    seen = False
+    # One decoding of all of them costs half of one for each.
+    chunks = _CHUNKS.decode(b"[" + b",".join(events) + b"]")
+    for number, chunk in enumerate(chunks):
+        if chunk.error is not None:
+            error = error or error_text(chunk.error)
+        if chunk.choices is None:
+            continue
+        seen = True
+        if number < _OPENING or "id" not in whole:
+            _keep(whole, chunk, _FIRST_OF_ALL)
+        for part in chunk.choices:
+            choice = choices.get(part.index)
+            if choice is None:
+                choice = choices[part.index] = _Choice(part.index)
+            choice.add(part)
+    for chunk in reversed(chunks[-_CLOSING:]):
+        _keep(whole, chunk, _LAST_OF_ALL)
+    if not seen:
+        return Merged([msgspec.Raw(data) for data in events], False, error or "a stream of an unknown form")
+    whole["object"] = "text_completion" if text else "chat.completion"
+    whole["choices"] = [choices[index].whole(text) for index in sorted(choices)]
+    ended = all(choice.finish is not None and choice.finish not in _ABORTED for choice in choices.values())
+    return Merged(whole, ended and not error, error)
+
+
+def _keep(whole: dict[str, Any], chunk: _Chunk, names: Sequence[str]) -> None:
+    for name in names:
+        raw = getattr(chunk, name)
+        if raw != NULL:
+            whole.setdefault(name, raw)
+
+
+def _ended(body: Fields) -> bool:
+    """The engine did not give up in the middle and answer with what it had."""
+    raw = bytes(body.get("choices", NULL))
+    if not any(mark in raw for mark in _ABORT_MARKS):
+        return True
+    return not any(value(choice, "finish_reason") in _ABORTED for choice in objects(body, "choices"))
+
+
+class _Entry(msgspec.Struct):
+    logprob: float
+
+
+class _ChatLogProbs(msgspec.Struct):
+    content: list[_Entry] | None = None
+    token_logprobs: list[float | None] | None = None
+
+
+_IDS = msgspec.json.Decoder(list[int] | None)
+_LOGPROBS = msgspec.json.Decoder(_ChatLogProbs | None)
+
+
+def _tokens(body: Fields, *, where: str) -> Tokens:
+    choices = objects(body, "choices")
+    if len(choices) != 1:
+        return Tokens(why="several choices" if choices else f"no token ids from {where}")
+    choice = choices[0]
+    prompt = _IDS.decode(body.get("prompt_token_ids", NULL))
+    if prompt is None:
+        # A text completion names them in the choice: it may have several prompts.
+        prompt = _IDS.decode(choice.get("prompt_token_ids", NULL))
+    ids = _IDS.decode(choice.get("token_ids", NULL))
+    if ids is None or prompt is None:
+        return Tokens(why=f"no token ids from {where}")
+    found = _LOGPROBS.decode(choice.get("logprobs", NULL))
+    if found is None:
+        return Tokens(why=f"no log-probs from {where}")
+    if found.content is not None:
+        logprobs = [entry.logprob for entry in found.content]
+    elif found.token_logprobs is not None and None not in found.token_logprobs:
+        logprobs = [logprob for logprob in found.token_logprobs if logprob is not None]
+    else:
+        return Tokens(why=f"no log-probs from {where}")
+    return pack(prompt, ids, logprobs, value(choice, "weight_versions"))
+
+
+def _merge_chat(events: Sequence[bytes]) -> Merged:
+    return _merge(events, text=False)
+
+
+def _merge_text(events: Sequence[bytes]) -> Merged:
+    return _merge(events, text=True)
+
+
+def _chat_tokens(body: Fields) -> Tokens:
+    return _tokens(body, where="/v1/chat/completions")
+
+
+def _text_tokens(body: Fields) -> Tokens:
+    return _tokens(body, where="/v1/completions")
+
+
+def chat() -> Dialect:
+    """`/v1/chat/completions`."""
+    return Dialect(name="chat", merge=_merge_chat, ended=_ended, tokens=_chat_tokens)
+
+
+def completions() -> Dialect:
+    """`/v1/completions`."""
+    return Dialect(name="completions", merge=_merge_text, ended=_ended, tokens=_text_tokens)

@@ -1,0 +1,23 @@
+"""The assembler's counts as metrics."""
+
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from actors.assembler import Assembler, AssemblerSettings
+from actors.store import Store
+from daemon.linking import AssemblerCollector
+
+
+def test_links_are_exposed_by_signal_and_confidence(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path}/x.db", clock=lambda: 0.0)
+    assembler = Assembler(AssemblerSettings(), store=store, clock=lambda: 0.0)
+    registry = CollectorRegistry()
+    AssemblerCollector(assembler).register(registry)
+    assembler.links.update({("tool_call", 1.0): 7, ("prefix", 0.8): 2})
+    assembler.counts["side_calls"] = 3
+    said = generate_latest(registry).decode()
+    assert 'evolved_links_total{confidence="1",signal="tool_call"} 7.0' in said
+    assert 'evolved_links_total{confidence="0.8",signal="prefix"} 2.0' in said
+    assert 'evolved_assembler_records_total{what="side_calls"} 3.0' in said
+    assert "evolved_assembler_open_calls 0.0" in said
