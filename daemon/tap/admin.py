@@ -4,6 +4,8 @@ GET  /metrics              Prometheus
 GET  /healthz              200 while it serves (the engine's health is at /health of the other port)
 GET  /upstreams            engines, health, weights
 PUT  /upstreams/NAME       {"weight": 0.1}: its share of new trajectories, until the tap ends
+
+All but /healthz take an admin key once there is one.
 """
 
 import msgspec
@@ -27,10 +29,17 @@ class AdminRoute:
     """Answers on the admin port."""
 
     def __init__(self, registry: CollectorRegistry, router: Router, door: Door, host: str) -> None:
-        self._registry, self._router, self._door, self._host = registry, router, door, host
+        """
+        Raises:
+            InvalidTapSettings: `host` can be reached by others, and there is no admin key.
+        """
+        door.check_admin_host("tap.admin_host", host)
+        self._registry, self._router, self._door = registry, router, door
 
     def answer(self, request: Request, agent: Agent) -> Call | None:
         path = request.path
+        if path != b"/healthz":
+            self._door.admit_admin(request)
         if path == b"/healthz":
             data = response_bytes(200, b'{"status":"ok"}', close=agent.closing)
         elif path == b"/metrics":

@@ -69,7 +69,8 @@ def with_tokens(body: bytes, path: bytes = CHAT) -> tuple[bytes, tuple[str, ...]
         The body for the engine, and the names of the fields that were added.
     """
     start, end = body.find(b"{"), body.rfind(b"}")
-    if start < 0 or end < start:
+    # vLLM (0.32) leaves an echoed prompt out of the text when it is asked for token ids.
+    if start < 0 or end < start or (path == COMPLETIONS and b'"echo"' in body):
         return body, ()
     missing = TOKEN_FIELDS
     # A long prompt takes ten times longer to parse than to search, and hardly any names these fields.

@@ -87,7 +87,7 @@ class KeyRing:
         self._seen: tuple[int, int, int] | None = None
         self._by_id: dict[bytes, tuple[bytes, Key]] = {}
         self.guarded = False
-        """An admin key is in the file, be it revoked or expired: revoking the last one must not open the doors."""
+        """An admin key is, or was, in the file, be it revoked or expired: losing the last must not open the doors."""
         self.unreadable = 0
         """Changes of the file that could not be taken over; the keys before them stay in force."""
         self._take(*_read(path))
@@ -116,7 +116,7 @@ class KeyRing:
 
     def _take(self, keys: tuple[Key, ...], seen: tuple[int, int, int]) -> None:
         self._by_id = {key.id.encode(): (bytes.fromhex(key.digest), key) for key in keys}
-        self.guarded = any(key.scope == "admin" for key in keys)
+        self.guarded = self.guarded or any(key.scope == "admin" for key in keys)
         self._seen = seen
 
 
@@ -224,7 +224,9 @@ def _read(path: Path) -> tuple[tuple[Key, ...], tuple[int, int, int]]:
 def _changing(path: Path) -> Iterator[list[Key]]:
     """The keys, to be changed; the file is replaced as a whole at the end, if anything did. One at a time."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _give(path.parent, path.parent.parent.stat())
         directory = os.open(path.parent, os.O_RDONLY)
     except OSError as error:
         raise KeysUnusable(f"{path}: {error.strerror}; give another file, or run as its owner") from error
@@ -248,9 +250,7 @@ def _replace(path: Path, content: _File, directory: int) -> None:
     new.unlink(missing_ok=True)  # of a process that was killed here
     try:
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
-            if os.geteuid() == 0:
-                # Made by root, it must still be readable for the user that tap and daemon run as.
-                os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+            _give(file.fileno(), owner)
             os.fchmod(file.fileno(), mode)
             file.write(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
             file.flush()
@@ -259,3 +259,9 @@ def _replace(path: Path, content: _File, directory: int) -> None:
         os.fsync(directory)
     finally:
         new.unlink(missing_ok=True)
+
+
+def _give(made: Path | int, owner: os.stat_result) -> None:
+    """What root makes must be readable for the user that tap and daemon run as."""
+    if os.geteuid() == 0:
+        os.chown(made, owner.st_uid, owner.st_gid)

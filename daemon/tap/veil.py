@@ -2,12 +2,14 @@
 
 Each hidden field becomes the `null` that the engine writes there when nobody asks (vLLM names these fields in every
 answer). All other bytes of an event stay as the engine wrote them: values are never decoded, only found and left out.
+The forms that vLLM writes are found by their bytes; whatever else there may be, by reading the JSON (`_rewritten`).
 Events that vLLM sends for the sake of their token ids alone, with nothing new to say, are left out whole.
 
     plain answer   held until it is whole, then rewritten: the engine sends it in one piece anyway
     stream         event by event; the pieces that are ready go on at once, the tail of an unfinished event waits
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -15,6 +17,12 @@ import msgspec
 from daemon.tap.errors import UpstreamBroke
 
 _NULL = msgspec.Raw(b"null")
+_ENTRIES = re.compile(
+    rb'(?:\{"token":"(?>[^"\\]+|\\.)*+","logprob":[-+.0-9eE]++,"bytes":(?:null|\[[0-9,]*+\]),"top_logprobs":\[\]\},?)*+'
+    rb"\]\}"
+)
+"""What follows `"logprobs":{"content":[` where vLLM was asked for log-probs of the sampled tokens alone."""
+_NUMBERS = re.compile(rb"[0-9,]*+\]")
 _MAX_EVENT = 64 << 20
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -35,6 +43,11 @@ class Veil:
         self._fields = (*fields, "prompt_token_ids") if "return_token_ids" in fields else tuple(fields)
         self._fields = tuple(_NAMES.get(name, name) for name in self._fields)
         self._marks = tuple(b'"%b"' % name.encode() for name in self._fields)
+        self._known = tuple(
+            (b',"%b":%b' % (name.encode(), begins), b',"%b":null' % name.encode(), rest)
+            for name, begins, rest in _KNOWN
+            if name in self._fields
+        )
         self._mint = mint
         self._idle = _says_nothing if "return_token_ids" in fields else None
         self._held: list[bytes] = []
@@ -58,7 +71,8 @@ class Veil:
         if not end:
             return b""
         whole = piece[:end]
-        if not any(mark in whole for mark in self._marks) and self._mint is None:
+        whole = self._without_known(whole)
+        if self._mint is None and self._bare(whole) and not (self._idle is not None and b'"delta":{}' in whole):
             return whole
         blank = b"\r\n\r\n" if b"\r\n\r\n" in whole else b"\n\n"
         events = [self._event(event) for event in whole.split(blank)]
@@ -82,7 +96,26 @@ class Veil:
     def rest(self) -> bytes:
         """What a stream left without an end of event: it goes on as it is unless it may hold what is to be hidden."""
         rest = b"".join(self._held)
-        return b"" if any(mark in rest for mark in self._marks) else rest
+        return b"" if any([mark in rest for mark in self._marks]) else rest
+
+    def _without_known(self, data: bytes) -> bytes:
+        """`data` with the known forms of the hidden fields made null.
+
+        A quote in a JSON text is escaped, so these byte sequences are fields wherever they stand.
+        """
+        for begins, null, rest in self._known:
+            if begins in data:
+                first, *others = data.split(begins)
+                parts = [first]
+                for part in others:
+                    found = rest.match(part)
+                    parts.append(begins + part if found is None else null + part[found.end() :])
+                data = b"".join(parts)
+        return data
+
+    def _bare(self, data: bytes) -> bool:
+        """Whether every hidden field in `data` is null."""
+        return all([data.count(mark) == data.count(mark + b":null") for mark in self._marks])
 
     def _event(self, event: bytes) -> bytes | None:
         # vLLM writes one data line an event; anything else holds no fields of ours.
@@ -94,8 +127,9 @@ class Veil:
         return b"data: " + told
 
     def _rewritten(self, data: bytes) -> bytes:
+        data = self._without_known(data)
         minting = self._mint is not None and b'"tool_calls"' in data
-        if not minting and not any(mark in data for mark in self._marks):
+        if not minting and self._bare(data):
             return data
         try:
             body = _object.decode(data)
@@ -125,6 +159,11 @@ class Veil:
         return changed
 
 
+_KNOWN = (
+    ("logprobs", b'{"content":[', _ENTRIES),
+    ("token_ids", b"[", _NUMBERS),
+    ("prompt_token_ids", b"[", _NUMBERS),
+)
 _NAMES = {"return_token_ids": "token_ids", "return_weight_versions": "weight_versions"}
 """The fields of an answer by the fields of the request that ask for them, where the names differ."""
 

@@ -123,6 +123,7 @@ def test_any_object_keeps_its_content(content: dict) -> None:
 def test_only_completions_are_asked_for_tokens() -> None:
     assert plan(path=b"/v1/chat/completions?x=1").added == TOKEN_FIELDS
     assert json.loads(plan(path=b"/v1/completions").body)["logprobs"] == 0
+    assert not plan(path=b"/v1/completions", body=b'{"echo": true}').added, "ids would change what it answers"
     assert not plan(path=b"/v1/embeddings").added
     assert not plan(path=b"/v1/responses").added
     assert not plan(content_encoding="gzip").added

@@ -131,3 +131,24 @@ def test_events_that_only_carry_ids_are_left_out() -> None:
     assert through(Veil(ALL), [event(shown=True) + empty() + event(shown=True)]) == event(shown=False) * 2
     assert through(Veil(ALL), [empty(b',"usage":{"total_tokens":3}')]) != b"", "usage is news"
     assert through(Veil(("logprobs",)), [empty()]) == empty(), "the agent asked for the ids itself"
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" , ", " : ")])
+@pytest.mark.parametrize("alternatives", [[], [{"token": "}]", "logprob": -1e-05, "bytes": None}]])
+def test_other_engines_may_write_the_same_fields_in_another_form(
+    separators: tuple[str, str], alternatives: list[dict[str, object]]
+) -> None:
+    entry = {"token": '\\"}]', "logprob": -9999.0, "bytes": [1], "top_logprobs": alternatives}
+    choice = {
+        "token_ids": [1],
+        "index": 0,
+        "logprobs": {"content": [entry], "refusal": None},
+        "delta": {"content": "x"},
+    }
+    told = {"prompt_token_ids": [2], "choices": [choice, {**choice, "index": 1}]}
+    sent = b"data: " + json.dumps(told, separators=separators).encode() + b"\n\n"
+    shown = json.loads(through(Veil(ALL), [sent])[6:])
+    assert shown["prompt_token_ids"] is None
+    assert [(one["token_ids"], one["logprobs"], one["delta"]) for one in shown["choices"]] == [
+        (None, None, {"content": "x"})
+    ] * 2
