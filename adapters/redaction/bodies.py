@@ -1,7 +1,7 @@
 """JSON bodies: which strings there are, in which order they are read, and what goes with a redacted part.
 
-Order matters, as what was found is taken out of what comes after it. A conversation is read message by message; within one
-message everything is known to everything, as a client may write its fields in another order than the engine did.
+Order matters, as what was found is taken out of what comes after it. A conversation is read message by message; within
+one message everything is known to everything, as a client may write its fields in another order than the engine did.
 """
 
 from typing import Any
@@ -57,7 +57,7 @@ def collect(value: Any, into: list[str], finder: Finder, key: str = "", free: bo
         for name, part in value.items():
             if _is_protocol(name, part, free):
                 continue
-            if free or len(name) > _LONG_NAME or not name.isidentifier():
+            if _tells(name, free):
                 into.append(name)
             if part is not None and part is not True and part is not False:
                 named |= collect(part, into, finder, name, free or (name in FREE and type(part) is dict))
@@ -82,7 +82,7 @@ def redact(value: Any, scrub: Scrub, key: str = "", free: bool = False) -> Any:
             if _is_protocol(name, part, free):
                 continue
             value[name] = redact(part, scrub, name, free or (name in FREE and type(part) is dict))
-            if (free or len(name) > _LONG_NAME or not name.isidentifier()) and (shown := scrub.string(name)) != name:
+            if _tells(name, free) and (shown := scrub.string(name)) != name:
                 value[shown] = value.pop(name)
         return value
     if isinstance(value, list):
@@ -92,6 +92,11 @@ def redact(value: Any, scrub: Scrub, key: str = "", free: bool = False) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return scrub.number(value, key)
     return value
+
+
+def _tells(name: str, free: bool) -> bool:
+    """Whether the name of a field may be more than a name: a customer's address, a key."""
+    return free or not name.isidentifier() or (len(name) > _LONG_NAME and any(map(str.isdigit, name)))
 
 
 def _is_protocol(name: str, part: Any, free: bool) -> bool:

@@ -25,7 +25,9 @@ _FORMS = (
     r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}|sntry[su]_[\w.-]{32,}|NRAK-[A-Z0-9]{27}|gls?c?a?_[\w-]{32,}",
     r"hv[bs]\.[\w-]{24,}|dp\.(?:pt|st|ct|sa)\.[\w.-]{40,}|ATATT3[\w-]{40,}|AGE-SECRET-KEY-1[A-Z0-9]{58}",
     r"sbp_[0-9a-f]{40}|pscale_(?:tkn|pw)_[\w-]{32,}|EAA[A-Za-z0-9]{60,}|LTAI[A-Za-z0-9]{16,}",
-    # A vendor that is not in this list: words, `_`, and a long mix of cases and digits. Ids of calls are shorter, or hex.
+    r"sk\.eyJ[\w-]{40,}|sl\.[A-Za-z][\w-]{60,}|HRKU-[\w-]{40,}|bk[a-z]{1,2}_[0-9a-f]{40}",
+    r"[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}",
+    # A vendor that is not in this list: words, `_`, and a long mix of cases and digits. Ids are shorter or hex.
     r"[a-z]{2,10}_(?:[a-z]{2,8}_)?(?=[A-Za-z0-9]{0,80}\d)(?=[a-z0-9]{0,80}[A-Z])(?=[A-Z0-9]{0,80}[a-z])[A-Za-z0-9]{32,}",
 )
 _API_KEY = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(_FORMS) + ")", re.ASCII)
@@ -82,9 +84,12 @@ _REFERENCE = re.compile(
 )
 """What stands for a value and is none: a placeholder, a call, a variable."""
 _PLAIN = frozenset(
-    "null none true false undefined string str required optional integer number boolean secret password token bearer"
-    " basic input output text field value empty invalid expired missing unknown hidden redacted changed".split()
-)
+    {
+        "null", "none", "true", "false", "undefined", "string", "str", "required", "optional", "integer", "number",
+        "boolean", "secret", "password", "token", "bearer", "basic", "input", "output", "text", "field", "value",
+        "empty", "invalid", "expired", "missing", "unknown", "hidden", "redacted", "changed",
+    }
+)  # fmt: skip
 _SYMBOLS = frozenset("!@#$%^*+?~")
 _LOWER = {code: code + 32 for code in range(65, 91)}
 _EXACT = ("pass", "pw", "pin", "cvv", "cvc", "cvv2", "cvc2", "security_code", "authorization", "x_api_key")

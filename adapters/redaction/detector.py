@@ -7,7 +7,7 @@ import msgspec
 Spans = Iterator[tuple[int, int]]
 """Start and end of what is to be taken out."""
 
-_RUNS = bytes(0x61 if chr(code).isalnum() and code < 128 or code in b"-_." else 0x20 for code in range(256))
+_RUNS = bytes(0x61 if (chr(code).isalnum() and code < 128) or code in b"-_." else 0x20 for code in range(256))
 _DIGITS = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
 _BETWEEN_DIGITS = b" -.()/\xc2\xa0"
 """What people write between the digits of one number; the last two are the no-break space."""

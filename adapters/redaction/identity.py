@@ -29,19 +29,25 @@ _CARD = re.compile(
     rf"(?=[2-6])(?<![\w.+-])(?:[2-6]\d{{12,18}}|[2-6]\d{{3}}(?P<gap>{_GAP}| - )\d{{4}}(?P=gap)\d{{4}}(?P=gap)\d{{1,7}}"
     rf"|3[47]\d\d(?P<wide>{_GAP}| - )\d{{6}}(?P=wide)\d{{5}})(?![\w-]|\.\d)"
 )
-_ISSUER = re.compile(r"4\d{15}|(?:5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720)\d{12,14}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}"
-                     r"|(?:6011|65\d\d|64[4-9]\d|62\d\d|35[2-8]\d)\d{12}")  # fmt: skip
+_ISSUER = re.compile(
+    r"(?:4|5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720|6011|65|64[4-9]|62|35[2-8])(?<=\d)\d{9,15}(?<=\d{16})"
+    r"|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}"
+)
 _IBAN = re.compile(
-    r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ \u00a0-]?[A-Za-z0-9]{4}){2,7}(?:[ \u00a0-]?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])"
+    # From the two check digits on: to begin with any two letters takes four times as long.
+    r"\d\d(?<=[A-Za-z]{2}\d\d)(?<![A-Za-z0-9][A-Za-z]{2}\d\d)"
+    r"(?:[ \u00a0-]?[A-Za-z0-9]{4}){2,7}(?:[ \u00a0-]?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])"
 )
 _SSN = re.compile(r"(?<![\w.-])\d{3}([ -])\d{2}\1\d{4}(?![\w-]|\.\d)")
 _LABELLED_SSN = re.compile(r"(?i)(?:\bssn|social.security)[^\d\n]{0,20}(\d{3}[ -]?\d{2}[ -]?\d{4})(?!\d)")
 _INTERNATIONAL = re.compile(r"(?<![\w.+-])(?:\+|00)[1-9](?:[ .()/\u00a0\u2011-]{0,2}\d){6,14}(?![\w-]|\.\d)")
 _AMERICAN = re.compile(
-    r"(?<![\w.+/-])(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d(?P<by>[.-]))[2-9]\d\d(?(by)(?P=by)|[-. ])\d{4}(?![\w-]|[./]\d)"
+    r"(?<![\w.+/-])(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d(?P<by>[.-]))[2-9]\d\d(?(by)(?P=by)|[-. ])\d{4}"
+    r"(?![\w-]|[./]\d)"
 )
 _LABELLED_PHONE = re.compile(
-    r"(?i)(?:(?<![a-z])(?:tel(?:ephone|efon|éfono|éphone)?|phone|mobile?|móvil|handy|cell|fax|whatsapp|call (?:me|us) (?:at|on))"
+    r"(?i)(?:(?<![a-z])(?:tel(?:ephone|efon|éfono|éphone)?|phone|mobile?|móvil|handy|cell|fax|whatsapp"
+    r"|call (?:me|us) (?:at|on))"
     r"|电话|手机|電話|телефон)(?:[ _-]?(?:number|nummer|no|nr))?\.?[\"']?\s{0,2}[:=：]?\s{0,2}[\"']?"
     r"(?P<number>[+(]?\d(?:[ .()/\u00a0\u2011-]{0,3}\d){6,14})(?![\w-]|\.\d)"
 )
@@ -84,11 +90,12 @@ def is_card(number: str) -> bool:
 
 def _ibans(text: str) -> Spans:
     for match in _IBAN.finditer(text):
-        found = match[0]
+        start = match.start() - 2
+        found = text[start : match.end()]
         # The word after an account number looks like its last group: take groups away until the check holds.
         for _ in range(6):
             if iban.is_valid(found.replace("-", "").replace("\u00a0", "")):
-                yield match.start(), match.start() + len(found)
+                yield start, start + len(found)
                 break
             cut = max(found.rfind(" "), found.rfind("-"), found.rfind("\u00a0"))
             if cut < 0:
@@ -111,7 +118,8 @@ def _phones(text: str) -> Spans:
             yield match.span()
     for match in _AMERICAN.finditer(text):
         yield match.span()
-    if any(word in (low := text.lower()) for word in _PHONE_WORDS) and low:
+    low = text.lower()
+    if any(word in low for word in _PHONE_WORDS):
         for match in _LABELLED_PHONE.finditer(text):
             yield match.span("number")
 

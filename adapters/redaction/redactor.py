@@ -2,8 +2,8 @@
 
     RawExchange / Exchange / Feedback -> Redactor -> the same, redacted; the very same object if nothing was found
 
-A body that cannot be searched (an encoding that nobody here can read) is left out as a whole rather than kept: what is not
-known to be clean does not touch the disk.
+A body that cannot be searched (an encoding that nobody here can read) is left out as a whole rather than kept: what is
+not known to be clean does not touch the disk.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Redacts one call's strings: plain text, JSON inside a string (tool arguments), values of fields by their name.
 
-It remembers what it found, so that a secret that was recognised by its surroundings (`password=...`) is taken out of later
-texts that repeat it without them. Only of later ones: what stands before must look as it did in the call before.
+It remembers what it found, so that a secret that was recognised by its surroundings (`password=...`) is taken out of
+later texts that repeat it without them. Only of later ones: what stands before must look as it did in the call before.
 """
 
 import re

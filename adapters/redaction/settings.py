@@ -61,7 +61,8 @@ def require_valid(settings: RedactionSettings) -> None:
         where = f"redaction.patterns[{number}]"
         if not _NAME.fullmatch(pattern.name) or pattern.name in KINDS or pattern.name in names:
             raise InvalidRedaction(
-                f"{where}.name {pattern.name!r}: write a name of its own in small letters, digits and _, not that of a kind"
+                f"{where}.name {pattern.name!r}: write a name of its own, in small letters, digits and _,"
+                " that no kind has"
             )
         names.add(pattern.name)
         if compiled(pattern.regex, f"{where}.regex").search(""):

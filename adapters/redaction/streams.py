@@ -1,7 +1,7 @@
 """Server-sent events: a secret comes in pieces, so the pieces of one text are joined, searched, and cut again.
 
-What belongs together is told by where it stands, not by the dialect: strings under `delta` (and `text` of a choice) at the
-same place of the same choice, item or content block. All other strings of an event are whole.
+What belongs together is told by where it stands, not by the dialect: strings under `delta` (and `text` of a choice) at
+the same place of the same choice, item or content block. All other strings of an event are whole.
 """
 
 import re
@@ -179,18 +179,16 @@ def _written(event: _Event, data: bytes) -> bytes:
 
 
 def _events(body: bytes) -> list[_Event]:
-    parts = _BLANK_LINE.split(body)
     events: list[_Event] = []
-    for at in range(0, len(parts), 2):
-        block = parts[at]
-        raw = block + (parts[at + 1] if at + 1 < len(parts) else b"")
+    for block, end in _blocks(body):
         if block.startswith(b"data: ") and b"\n" not in block and b"\r" not in block:
-            events.append(_Event(raw, block[6:], _NOTHING))
-        elif raw:
+            events.append(_Event(block + end, block[6:], _NOTHING))
+        elif block or end:
             data = b"\n".join(_DATA_LINE.findall(block))
-            events.append(_Event(raw, data, _NOTHING, _DATA_LINE.sub(b"", block)))
-            if events[-1].other and not events[-1].other.endswith((b"\n", b"\r")):
-                events[-1].other += b"\n"
+            other = _DATA_LINE.sub(b"", block)
+            events.append(
+                _Event(block + end, data, _NOTHING, other + b"\n" if other and other[-1:] not in b"\r\n" else other)
+            )
     held = [event for event in events if event.data and event.data != _DONE]
     try:
         # All at once: a third of the time that one by one takes.
@@ -202,6 +200,15 @@ def _events(body: bytes) -> list[_Event]:
     for event, value in zip(held, values, strict=True):
         event.value = value
     return events
+
+
+def _blocks(body: bytes) -> list[tuple[bytes, bytes]]:
+    """Each event and the blank line after it."""
+    if b"\r" not in body:  # as all engines write it
+        blocks = body.split(b"\n\n")
+        return [*((block, b"\n\n") for block in blocks[:-1]), (blocks[-1], b"")]
+    parts = [*_BLANK_LINE.split(body), b""]
+    return list(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _decoded(data: bytes) -> Any:
