@@ -154,8 +154,8 @@ class Agent(asyncio.Protocol):
         self._answered(go_on)
 
     def reply(self, data: bytes) -> None:
-        """The whole answer to the request, from ourselves."""
-        if not self._transport.is_closing():
+        """The whole answer to the request, from ourselves; too late if the agent has left or was told otherwise."""
+        if self._request is not None and not self._transport.is_closing():
             self._transport.write(data)
             self._answered(True)
 
@@ -166,6 +166,8 @@ class Agent(asyncio.Protocol):
         self.due = math.inf
         if self._call is not None:
             self._call.late(self.phase)
+        elif self._request is not None:
+            self._refuse(Refused(503, "spool_unavailable", "it cannot be written down now; send it again later"))
         else:
             self._transport.abort()
 

@@ -8,6 +8,9 @@ from daemon.tap.errors import Refused
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import Request, response_bytes
 
+_FEEDBACK_SECONDS = 10.0
+"""Until feedback is on disk; after that its sender is told to send it again."""
+
 
 class EngineRoute:
     """The public port: feedback is taken here, everything else is the engine's."""
@@ -28,8 +31,11 @@ class EngineRoute:
     def _feedback(self, request: Request, visitor: Visitor, agent: Agent) -> None:
         if request.upload is not None:
             raise Refused(413, "body_too_large", "feedback is small; this is not")
-        agent.reply(self._desk.answer(request, visitor))
+        data = self._desk.answer(request, visitor)
         self._plant.counts.requests["feedback", 202] += 1
+        # Whoever is told that it was taken must find it again after a crash of the tap.
+        agent.within(_FEEDBACK_SECONDS, "feedback")
+        self._plant.scribe.when_settled(lambda: agent.reply(data))
 
 
 class MirrorRoute:

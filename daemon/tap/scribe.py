@@ -42,7 +42,8 @@ class _Waiting(msgspec.Struct, gc=False):
     head: bytes
     """Of its frame."""
     data: bytes
-    settled: Callable[[], None] | None
+    settled: Callable[[], None] | None = None
+    """Called when it is."""
 
 
 class Scribe:
@@ -136,21 +137,32 @@ class Scribe:
         """Whether a record offered now has a fair chance to reach the disk."""
         return self.progress.healthy and not self.progress.full and not self._closing and self._bytes < self._memory
 
-    def offer(self, record: Message, settled: Callable[[], None] | None = None) -> bool:
-        """Take a record; False if it was shed.
-
-        Args:
-            settled: called once it is on disk (or shed there).
-        """
+    def offer(self, record: Message) -> bool:
+        """Take a record; False if it was shed."""
         payload = encode(record)
         if self._closing or len(payload) > MAX_PAYLOAD or self._bytes + len(payload) > self._memory:
             self.shed_memory += 1
             return False
         self._bytes += len(payload)
-        self._unsent.append(_Waiting(HEAD.pack(len(payload), bytes.fromhex(record.id)), payload, settled))
+        self._unsent.append(_Waiting(HEAD.pack(len(payload), bytes.fromhex(record.id)), payload))
         if self._timer is None and self._link is not None:
             self._timer = asyncio.get_running_loop().call_later(self._tick, self._hand_over)
         return True
+
+    def when_settled(self, then: Callable[[], None]) -> None:
+        """Call `then` as soon as all that was offered up to now is written (or shed and counted)."""
+        if not self._unsent:
+            then()
+            return
+        last = self._unsent[-1]
+        before = last.settled
+
+        def both() -> None:
+            if before is not None:
+                before()
+            then()
+
+        last.settled = both
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep a child alive until `stop`; then let it write what is left, and end.

@@ -96,3 +96,23 @@ async def test_a_record_that_no_scribe_survives_is_given_up_and_the_others_are_k
             await rig.records_until(3)
         assert rig.tap.spool.shed_poison == 1
         assert rig.tap.spool.restarts >= 2
+
+
+async def test_feedback_is_taken_only_when_it_is_on_disk(tmp_path: Path, engine: Engine) -> None:
+    told = {"response_id": "r", "outcome": 1}
+    async with running_tap(tmp_path, engine.port) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+        await http.post("/v1/chat/completions", json=BODY)
+        await tell_scribe(rig, signal.SIGSTOP)
+        answers: list[int] = []
+
+        async def tell() -> None:
+            answers.append((await http.post("/v1/feedback", json=told)).status_code)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(tell)
+            await until(lambda: rig.tap.spool.waiting == 1)
+            await anyio.sleep(0.1)
+            assert answers == []
+            await tell_scribe(rig, signal.SIGCONT)
+        assert answers == [202]
+        await rig.records(2)
