@@ -121,6 +121,9 @@ class Call:
 
     def _call_up(self) -> None:
         self._client.within(self._plant.settings.connect_seconds, "connect")
+        if self._request.upload is not None:
+            # Until somebody takes it, the rest of the body waits in the client.
+            self._client.hear(False)
         self._dial = asyncio.get_running_loop().create_task(self._dialled())
 
     async def _dialled(self) -> None:
@@ -162,6 +165,7 @@ class Call:
         plan = self._plan
         engine.transport.write(request_bytes(request, self._upstream.authority, plan.body, dropped=plan.dropped))
         if upload is not None:
+            self._client.hear(True)
             upload.listener = self._pass_up
             self._pass_up()
         self._busy += time.perf_counter_ns() - began
@@ -323,6 +327,8 @@ class Call:
         if upload is not None:
             upload.listener = None
         refusal = None if self._sent or problem == "client_left" else _refusal(problem, detail)
+        if problem == "client_broke" and not self._sent and upload is not None:
+            refusal = upload.refusal
         self._settle(problem, refusal)
         if refusal is not None:
             head_only = self._request.method == b"HEAD"

@@ -5,6 +5,7 @@ fields an agent left out, and a few headers.
 """
 
 import os
+import re
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -26,8 +27,10 @@ _WANTED = {
 """What an engine is asked for, by path. A completion's `logprobs` is the number of alternatives beside the sampled
 token; vLLM gives ids on these two paths only."""
 _MARKS = tuple(f'"{name}"'.encode() for name in TOKEN_FIELDS)
-_REFUSED = (b"/v1/load_lora_adapter", b"/v1/unload_lora_adapter")
-"""vLLM's admin plane where it reaches into /v1."""
+_REFUSED = frozenset({b".", b"..", b"load_lora_adapter", b"unload_lora_adapter"})
+"""Segments of a path that do not pass: what leads out of /v1, and vLLM's admin plane where it reaches into it."""
+_TRICKS = re.compile(rb"[%\\#?\x00-\x1f\x7f]")
+"""What no path of ours holds once it is decoded."""
 
 
 class _Asked(msgspec.Struct):
@@ -52,9 +55,11 @@ def check_path(path: bytes) -> None:
     plain = unquote_to_bytes(path) if b"%" in path else path
     if plain == b"/health":
         return
-    # The engine, or a proxy before it, may resolve dot segments: what only looks like /v1/ does not pass.
-    inside = plain.startswith(b"/v1/") and b"\\" not in plain and not {b".", b".."} & set(plain.split(b"/"))
-    if not inside or b"//" in plain or plain.rstrip(b"/") in _REFUSED:
+    # The engine, or a proxy before it, may resolve dot segments, cut off parameters and blanks, end at a NUL or decode
+    # once more: what only looks like /v1/ does not pass.
+    bare = {segment.partition(b";")[0].strip() for segment in plain.split(b"/")}
+    inside = plain.startswith(b"/v1/") and b"//" not in plain and not _TRICKS.search(plain)
+    if not inside or bare & _REFUSED:
         shown = path.decode("latin-1")[:200]
         raise Refused(404, "unknown_path", f"unknown path {shown!r}: /v1/* and /health are served here")
 

@@ -186,10 +186,16 @@ class RequestParser:
             self.expects = value.lower() == b"100-continue"
         else:
             self._chunked = True
+            if value.strip().lower() != b"chunked" and self._refusal is None:
+                # What the body is packed in would be lost on the way: this header ends here.
+                self._refusal = Refused(501, "unknown_coding", "Transfer-Encoding: chunked is the only one known here")
 
     def on_headers_complete(self) -> None:
         self._head_done = True
-        if self._chunked and self._parser.get_http_version() == "1.0":
+        version = self._parser.get_http_version()
+        if version != "1.1" and version != "1.0":
+            self._refusal = Refused(505, "unknown_version", "HTTP/1.1 is spoken here")
+        if self._chunked and version == "1.0":
             # HTTP/1.0 has no chunks: whoever is before us may have seen another end of this request (RFC 9112, 6.1).
             self._refusal = Refused(400, "malformed_http", "Transfer-Encoding in an HTTP/1.0 request")
         if self._length > self._max_body:
@@ -273,14 +279,15 @@ class ReplyParser:
     """The responses of one engine connection, one after the other, read along while their bytes go to the client."""
 
     __slots__ = (
-        "_head_bytes", "_head_only", "_max_capture", "_parser", "_size", "_sized", "_surplus", "body",
+        "_broken", "_head_bytes", "_head_only", "_max_capture", "_parser", "_size", "_sized", "body",
         "content_encoding", "content_type", "done", "fresh", "head_done", "headers", "keep_alive", "overflow", "reason",
         "started", "status",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
-        self._surplus = False
+        self._broken = ""
+        """What is wrong with it that the parser let pass."""
         self.begin(head_only=False, max_capture_bytes=0)
 
     def begin(self, *, head_only: bool, max_capture_bytes: int, collect: bool = False) -> None:
@@ -326,8 +333,8 @@ class ReplyParser:
             self._head_bytes += len(data)
             if self._head_bytes > _MAX_REPLY_HEAD:
                 raise UpstreamBroke(f"response headers above {_MAX_REPLY_HEAD} bytes")
-        if self._surplus:
-            raise UpstreamBroke("data after the end of the response")
+        if self._broken:
+            raise UpstreamBroke(self._broken)
 
     def eof(self) -> bool:
         """The engine closed: whether that is how this response ends."""
@@ -337,10 +344,12 @@ class ReplyParser:
 
     def on_message_begin(self) -> None:
         if self.done:
-            self._surplus = True
+            self._broken = "data after the end of the response"
 
     def on_status(self, reason: bytes) -> None:
         self.reason += reason
+        if b"\x00" in reason:
+            self._broken = "NUL in the status line"
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.head_done:
@@ -351,16 +360,29 @@ class ReplyParser:
             self.content_type = value
         elif name == b"content-encoding":
             self.content_encoding = value
-        elif name == b"content-length" or name == b"transfer-encoding":
+        elif name == b"content-length":
             self._sized = True
+        elif name == b"transfer-encoding":
+            self._sized = True
+            if value.strip().lower() != b"chunked" or self._parser.get_http_version() != "1.1":
+                self._broken = "a Transfer-Encoding that can be read in two ways"
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
+        if self._parser.get_http_version() not in ("1.1", "1.0"):
+            self._broken = "another version of HTTP"
         self.head_done = True
         if self._head_only and self.status >= 200:
             self._finish()
 
+    def on_chunk_header(self) -> None:
+        if self._head_only:
+            self._broken = "a body in the response to HEAD"
+
     def on_body(self, body: bytes) -> None:
+        if self._head_only:
+            # The client would take it for its next response.
+            self._broken = "a body in the response to HEAD"
         if self.fresh is not None:
             self.fresh.append(body)
         self._size += len(body)

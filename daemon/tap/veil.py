@@ -9,7 +9,6 @@ Events that vLLM sends for the sake of their token ids alone, with nothing new t
     stream         event by event; the pieces that are ready go on at once, the tail of an unfinished event waits
 """
 
-import re
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -17,12 +16,6 @@ import msgspec
 from daemon.tap.errors import UpstreamBroke
 
 _NULL = msgspec.Raw(b"null")
-_ENTRIES = re.compile(
-    rb'(?:\{"token":"(?>[^"\\]+|\\.)*+","logprob":[-+.0-9eE]++,"bytes":(?:null|\[[0-9,]*+\]),"top_logprobs":\[\]\},?)*+'
-    rb"\]\}"
-)
-"""What follows `"logprobs":{"content":[` where vLLM was asked for log-probs of the sampled tokens alone."""
-_NUMBERS = re.compile(rb"[0-9,]*+\]")
 _MAX_EVENT = 64 << 20
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -44,8 +37,8 @@ class Veil:
         self._fields = tuple(_NAMES.get(name, name) for name in self._fields)
         self._marks = tuple(b'"%b"' % name.encode() for name in self._fields)
         self._known = tuple(
-            (b',"%b":%b' % (name.encode(), begins), b',"%b":null' % name.encode(), rest)
-            for name, begins, rest in _KNOWN
+            (b',"%b":%b' % (name.encode(), begins), b',"%b":null' % name.encode(), ends, keeps)
+            for name, begins, ends, keeps in _KNOWN
             if name in self._fields
         )
         self._mint = mint
@@ -101,15 +94,16 @@ class Veil:
     def _without_known(self, data: bytes) -> bytes:
         """`data` with the known forms of the hidden fields made null.
 
-        A quote in a JSON text is escaped, so these byte sequences are fields wherever they stand.
+        A quote in a JSON text is escaped, so byte sequences with one are fields wherever they stand; and the value of a
+        field ends where the next one begins.
         """
-        for begins, null, rest in self._known:
+        for begins, null, ends, keeps in self._known:
             if begins in data:
                 first, *others = data.split(begins)
                 parts = [first]
                 for part in others:
-                    found = rest.match(part)
-                    parts.append(begins + part if found is None else null + part[found.end() :])
+                    end = part.find(ends)
+                    parts.append(begins + part if end < 0 else null + part[end + len(ends) - keeps :])
                 data = b"".join(parts)
         return data
 
@@ -159,11 +153,13 @@ class Veil:
         return changed
 
 
+_AFTER = b'},"finish_reason":'
 _KNOWN = (
-    ("logprobs", b'{"content":[', _ENTRIES),
-    ("token_ids", b"[", _NUMBERS),
-    ("prompt_token_ids", b"[", _NUMBERS),
+    ("logprobs", b"{", _AFTER, len(_AFTER) - 1),
+    ("token_ids", b"[", b"]", 0),
+    ("prompt_token_ids", b"[", b"]", 0),
 )
+"""(field, how vLLM begins its value, how it goes on behind it, how many bytes of that belong to what follows)"""
 _NAMES = {"return_token_ids": "token_ids", "return_weight_versions": "weight_versions"}
 """The fields of an answer by the fields of the request that ask for them, where the names differ."""
 

@@ -1,0 +1,287 @@
+"""Requests that may be read in two ways, as bytes, each with what may come of it."""
+
+import msgspec
+
+POST = b"POST /v1/embeddings HTTP/1.1\r\nHost: tap\r\n"
+GET = b"GET /v1/models HTTP/1.1\r\nHost: tap\r\n"
+SMUGGLED = b"GET /v1/smuggled HTTP/1.1\r\nHost: tap\r\n\r\n"
+ENDED = b"0\r\n\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+HELLO = (b"POST", b"/v1/embeddings", b"hello")
+EMPTY = (b"POST", b"/v1/embeddings", b"")
+LIST = (b"GET", b"/v1/models", b"")
+
+Meant = tuple[bytes, bytes, bytes]
+
+
+class Case(msgspec.Struct, frozen=True):
+    """Bytes, and what may come of them."""
+
+    name: str
+    sent: bytes
+    meant: tuple[Meant, ...] = ()
+    """What the engine gets if the tap lets it pass; empty: it must not pass."""
+    refusable: bool = False
+    """The tap may as well refuse it."""
+
+
+def refused(name: str, sent: bytes) -> Case:
+    """The tap answers 4xx and closes, and the engine gets nothing."""
+    return Case(name, sent)
+
+
+def passes(name: str, sent: bytes, *meant: Meant) -> Case:
+    """The engine gets exactly `meant`."""
+    return Case(name, sent, meant or (HELLO,))
+
+
+def either(name: str, sent: bytes, *meant: Meant) -> Case:
+    """Standards leave it open."""
+    return Case(name, sent, meant or (HELLO,), refusable=True)
+
+
+def with_length(name: str, value: bytes) -> Case:
+    return refused(f"length {name}", POST + b"Content-Length:" + value + b"\r\n\r\nhello" + SMUGGLED)
+
+
+def with_coding(name: str, line: bytes) -> Case:
+    return refused(f"coding {name}", POST + line + b"\r\n\r\n5\r\nhello\r\n" + ENDED)
+
+
+def with_chunks(name: str, body: bytes) -> Case:
+    return refused(f"chunk {name}", POST + CHUNKED + b"\r\n" + body)
+
+
+def with_field(name: str, line: bytes) -> Case:
+    return refused(f"field {name}", GET + line + b"\r\n\r\n")
+
+
+def with_line(name: str, line: bytes) -> Case:
+    return refused(f"line {name}", line + b"\r\nHost: tap\r\n\r\n")
+
+
+HELLO_CHUNKED = b"5\r\nhello\r\n" + ENDED
+
+LENGTHS = [
+    passes("length plain", POST + b"Content-Length: 5\r\n\r\nhello"),
+    passes("length with space around", POST + b"Content-Length: \t 5 \t\r\n\r\nhello"),
+    passes("length with leading zeros", POST + b"Content-Length: 0000005\r\n\r\nhello"),
+    passes("length in odd case", POST + b"cOnTeNt-LeNgTh: 5\r\n\r\nhello"),
+    passes("length 0 and a request behind", POST + b"Content-Length: 0\r\n\r\n" + GET + b"\r\n", EMPTY, LIST),
+    passes("length with a request as body", POST + b"Content-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED,
+           (b"POST", b"/v1/embeddings", SMUGGLED)),
+    refused("length and coding", POST + b"Content-Length: 5\r\n" + CHUNKED + b"\r\n" + ENDED + SMUGGLED),
+    refused("coding and length", POST + CHUNKED + b"Content-Length: 5\r\n\r\n" + ENDED + SMUGGLED),
+    refused("coding and length 0", POST + CHUNKED + b"Content-Length: 0\r\n\r\n" + HELLO_CHUNKED),
+    refused("lengths that differ", POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello" + SMUGGLED),
+    refused("lengths that differ, far apart",
+            POST + b"Content-Length: 5\r\n" + b"A: b\r\n" * 50 + b"content-length: 0\r\n\r\nhello" + SMUGGLED),
+    either("lengths that agree", POST + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello"),
+    with_length("with plus", b" +5"),
+    with_length("with minus", b" -5"),
+    with_length("minus nothing", b" -0"),
+    with_length("in hexadecimal", b" 0x5"),
+    with_length("with space inside", b" 5 5"),
+    with_length("with underscore", b" 1_0"),
+    with_length("with fraction", b" 5.0"),
+    with_length("with exponent", b" 5e0"),
+    with_length("list that agrees", b" 5,5"),
+    with_length("list that differs", b" 5, 6"),
+    with_length("with comma behind", b" 5,"),
+    with_length("with semicolon", b" 5;"),
+    with_length("with quotes", b' "5"'),
+    with_length("empty", b""),
+    with_length("of space", b"   "),
+    with_length("in words", b" five"),
+    with_length("with vertical tab", b" \x0b5"),
+    with_length("with NUL", b" 5\x00"),
+    with_length("in other digits", "５".encode()),
+    with_length("of 2^64+5", b" 18446744073709551621"),
+    with_length("of 2^63", b" 9223372036854775808"),
+    with_length("of 40 digits", b" " + b"9" * 40),
+    with_length("folded", b"\r\n 5"),
+    refused("length with space before the colon", POST + b"Content-Length : 5\r\n\r\nhello"),
+    refused("length with tab before the colon", POST + b"Content-Length\t: 5\r\n\r\nhello"),
+    refused("length with NUL in the name", POST + b"Content-Length\x00: 5\r\n\r\nhello"),
+    refused("length after a bare CR", POST + b"X: y\rContent-Length: 5\r\n\r\nhello"),
+    passes("length by a name that gateways may mistake",
+           POST + b"Content_Length: 5\r\nContent-Length: 0\r\n\r\n", EMPTY),
+]  # fmt: skip
+
+CODINGS = [
+    passes("coding plain", POST + CHUNKED + b"\r\n" + HELLO_CHUNKED),
+    passes("coding in odd case", POST + b"tRANSFER-eNCODING: ChUnKeD\r\n\r\n" + HELLO_CHUNKED),
+    passes("coding after a tab", POST + b"Transfer-Encoding:\tchunked\r\n\r\n" + HELLO_CHUNKED),
+    either("coding before a tab", POST + b"Transfer-Encoding: chunked\t\r\n\r\n" + HELLO_CHUNKED),
+    with_coding("xchunked", b"Transfer-Encoding: xchunked"),
+    with_coding("chunkedx", b"Transfer-Encoding: chunkedx"),
+    with_coding("chunk", b"Transfer-Encoding: chunk"),
+    with_coding("chunked, identity", b"Transfer-Encoding: chunked, identity"),
+    with_coding("chunked, gzip", b"Transfer-Encoding: chunked, gzip"),
+    # What it is packed in would be lost on the way: the header ends here.
+    with_coding("gzip, chunked", b"Transfer-Encoding: gzip, chunked"),
+    with_coding("chunked, chunked", b"Transfer-Encoding: chunked, chunked"),
+    with_coding("chunked twice", b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
+    with_coding("chunked, then identity", b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity"),
+    with_coding("chunked, then nonsense", b"Transfer-Encoding: chunked\r\nTransfer-encoding: cow"),
+    with_coding("gzip, then chunked", b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked"),
+    with_coding("identity", b"Transfer-Encoding: identity"),
+    with_coding("empty", b"Transfer-Encoding:"),
+    with_coding("quoted", b'Transfer-Encoding: "chunked"'),
+    with_coding("with parameter", b"Transfer-Encoding: chunked;q=1"),
+    with_coding("after vertical tab", b"Transfer-Encoding: \x0bchunked"),
+    with_coding("before vertical tab", b"Transfer-Encoding: chunked\x0b"),
+    with_coding("with NUL", b"Transfer-Encoding: chunked\x00"),
+    with_coding("after NUL", b"Transfer-Encoding: \x00chunked"),
+    with_coding("with space before the colon", b"Transfer-Encoding : chunked"),
+    with_coding("with tab before the colon", b"Transfer-Encoding\t: chunked"),
+    with_coding("with space before the name", b" Transfer-Encoding: chunked"),
+    with_coding("folded", b"Transfer-Encoding:\r\n chunked"),
+    with_coding("folded by tab", b"Transfer-Encoding:\r\n\tchunked"),
+    with_coding("after a bare LF", b"X: y\nTransfer-Encoding: chunked"),
+    with_coding("after a bare CR", b"X: y\rTransfer-Encoding: chunked"),
+    with_coding("with latin letters", "Transfer-Encoding: chunkéd".encode("latin-1")),
+    either("coding identity, chunked", POST + b"Transfer-Encoding: identity, chunked\r\n\r\n" + HELLO_CHUNKED),
+    either("coding with empty member", POST + b"Transfer-Encoding: , chunked\r\n\r\n" + HELLO_CHUNKED),
+    refused("coding in HTTP/1.0",
+            b"POST /v1/embeddings HTTP/1.0\r\nHost: tap\r\n" + CHUNKED + b"\r\n" + HELLO_CHUNKED + SMUGGLED),
+    refused("coding and length in HTTP/1.0",
+            b"POST /v1/embeddings HTTP/1.0\r\nContent-Length: 5\r\n" + CHUNKED + b"\r\nhello"),
+    refused("coding unknown, and length", POST + b"Transfer-Encoding: cow\r\nContent-Length: 5\r\n\r\nhello"),
+]  # fmt: skip
+
+CHUNKS = [
+    passes("chunk sizes with leading zeros", POST + CHUNKED + b"\r\n0005\r\nhello\r\n0000\r\n\r\n"),
+    either("chunk size with a hundred zeros ahead", POST + CHUNKED + b"\r\n" + b"0" * 100 + b"5\r\nhello\r\n" + ENDED),
+    passes("chunk sizes in both cases", POST + CHUNKED + b"\r\na\r\n0123456789\r\nA\r\n0123456789\r\n" + ENDED,
+           (b"POST", b"/v1/embeddings", b"0123456789" * 2)),
+    passes("chunk extension", POST + CHUNKED + b"\r\n5;a=b;c\r\nhello\r\n0;last\r\n\r\n"),
+    either("chunk extension in quotes", POST + CHUNKED + b'\r\n5;a="b; c"\r\nhello\r\n' + ENDED),
+    either("chunk extension of 10 KB", POST + CHUNKED + b"\r\n5;a=" + b"x" * 10_000 + b"\r\nhello\r\n" + ENDED),
+    passes("chunk that holds a request", POST + CHUNKED + b"\r\n%x\r\n%b\r\n" % (len(SMUGGLED), SMUGGLED) + ENDED,
+           (b"POST", b"/v1/embeddings", SMUGGLED)),
+    passes("chunk of every byte", POST + CHUNKED + b"\r\n" + b"".join(b"1\r\n%c\r\n" % c for c in b"hello") + ENDED),
+    with_chunks("extension with a bare LF", b"5;a\nhello\r\n" + ENDED),
+    with_chunks("extension with a bare CR", b"5;a\rb\r\nhello\r\n" + ENDED),
+    with_chunks("extension that hides the end", b"5;\nxx\r\nhello\r\n" + ENDED + SMUGGLED),
+    with_chunks("size negative", b"-5\r\nhello\r\n" + ENDED),
+    with_chunks("size with plus", b"+5\r\nhello\r\n" + ENDED),
+    with_chunks("size with 0x", b"0x5\r\nhello\r\n" + ENDED),
+    with_chunks("size after space", b" 5\r\nhello\r\n" + ENDED),
+    with_chunks("size empty", b"\r\nhello\r\n" + ENDED),
+    with_chunks("size in words", b"five\r\nhello\r\n" + ENDED),
+    with_chunks("size of letters behind", b"5g\r\nhello\r\n" + ENDED),
+    with_chunks("size with underscore", b"0_5\r\nhello\r\n" + ENDED),
+    with_chunks("size of 2^64", b"10000000000000000\r\nhello\r\n" + ENDED),
+    with_chunks("size of 2^64+5", b"10000000000000005\r\nhello\r\n" + ENDED + SMUGGLED),
+    with_chunks("size ends in LF", b"5\nhello\r\n" + ENDED),
+    with_chunks("size ends in CR", b"5\rhello\r\n" + ENDED),
+    with_chunks("size ends in CR CR LF", b"5\r\r\nhello\r\n" + ENDED),
+    with_chunks("size with NUL", b"5\x00\r\nhello\r\n" + ENDED),
+    with_chunks("without its end", b"5\r\nhello0\r\n\r\n"),
+    with_chunks("that ends in LF", b"5\r\nhello\n" + ENDED),
+    with_chunks("longer than its size", b"5\r\nhello world\r\n" + ENDED),
+    with_chunks("shorter than its size", b"6\r\nhello\r\n" + ENDED + SMUGGLED),
+    with_chunks("last with bare LFs", b"5\r\nhello\r\n0\n\n" + SMUGGLED),
+    with_chunks("last ends in LF", b"5\r\nhello\r\n0\r\n\n" + SMUGGLED),
+    passes("trailer", POST + CHUNKED + b"\r\n5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"),
+    either("trailer with length", POST + CHUNKED + b"\r\n5\r\nhello\r\n0\r\nContent-Length: 50\r\n\r\n"),
+    either("trailer with coding", POST + CHUNKED + b"\r\n5\r\nhello\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    either("trailer with host and key",
+           POST + CHUNKED + b"\r\n5\r\nhello\r\n0\r\nHost: evil\r\nAuthorization: Bearer evil\r\n\r\n"),
+    with_chunks("trailer without colon", b"5\r\nhello\r\n0\r\n" + SMUGGLED),
+    with_chunks("trailer folded", b"5\r\nhello\r\n0\r\nA: b\r\n c\r\n\r\n"),
+    with_chunks("trailer with bare LF", b"5\r\nhello\r\n0\r\nA: b\nC: d\r\n\r\n"),
+    passes("chunks, then a request", POST + CHUNKED + b"\r\n" + HELLO_CHUNKED + GET + b"\r\n", HELLO, LIST),
+]  # fmt: skip
+
+LINES = [
+    passes("line plain", GET + b"\r\n", LIST),
+    either("line after an empty one", b"\r\n" + GET + b"\r\n", LIST),
+    passes("query and fragment-free target", b"GET /v1/models?a=b&c=%2e%2e HTTP/1.1\r\nHost: tap\r\n\r\n",
+           (b"GET", b"/v1/models?a=b&c=%2e%2e", b"")),
+    with_line("with space in the target", b"GET /v1/mo dels HTTP/1.1"),
+    with_line("with HTTP in the target", b"GET /v1/models HTTP/1.1 HTTP/1.1"),
+    with_line("with tabs", b"GET\t/v1/models\tHTTP/1.1"),
+    with_line("with space before", b" GET /v1/models HTTP/1.1"),
+    with_line("with space behind", b"GET /v1/models HTTP/1.1 "),
+    with_line("with NUL", b"GET /v1/mod\x00els HTTP/1.1"),
+    with_line("with control byte", b"GET /v1/mod\x01els HTTP/1.1"),
+    with_line("with DEL", b"GET /v1/mod\x7fels HTTP/1.1"),
+    with_line("with bare CR", b"GET /v1/mod\rels HTTP/1.1"),
+    with_line("with vertical tab", b"GET /v1/mod\x0bels HTTP/1.1"),
+    with_line("without target", b"GET  HTTP/1.1"),
+    with_line("without version", b"GET /v1/models"),
+    with_line("without slash", b"GET v1/models HTTP/1.1"),
+    with_line("of HTTP/0.9", b"GET /v1/models HTTP/0.9"),
+    with_line("of HTTP/1.2", b"GET /v1/models HTTP/1.2"),
+    with_line("of HTTP/1.01", b"GET /v1/models HTTP/1.01"),
+    with_line("of HTTP/2.0", b"GET /v1/models HTTP/2.0"),
+    with_line("of HTTP/3", b"GET /v1/models HTTP/3"),
+    with_line("of http/1.1", b"GET /v1/models http/1.1"),
+    with_line("of HTTP-1.1", b"GET /v1/models HTTP-1.1"),
+    with_line("with unknown method", b"FOO /v1/models HTTP/1.1"),
+    with_line("with method in lower case", b"get /v1/models HTTP/1.1"),
+    with_line("with NUL in the method", b"GE\x00T /v1/models HTTP/1.1"),
+    with_line("with a method of 9 KB", b"G" * 9000 + b" /v1/models HTTP/1.1"),
+    refused("preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"),
+    refused("a TLS hello", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(32)),
+    refused("zeros", bytes(64)),
+    refused("a response", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    refused("CONNECT", b"CONNECT engine:443 HTTP/1.1\r\nHost: engine:443\r\n\r\n" + SMUGGLED),
+    refused("CONNECT to a path", b"CONNECT /v1/models HTTP/1.1\r\nHost: tap\r\n\r\n" + SMUGGLED),
+    either("an upgrade to h2c",
+           GET + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n", LIST),
+    either("an upgrade to websocket",
+           GET + b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n", LIST),
+    either("an upgrade with a body",
+           POST + b"Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 5\r\n\r\nhello"),
+    refused("line feeds alone", b"GET /v1/models HTTP/1.1\nHost: tap\n\n"),
+    refused("line feed after the line", b"GET /v1/models HTTP/1.1\nHost: tap\r\n\r\n"),
+    refused("line feed after a header", GET + b"A: b\nC: d\r\n\r\n"),
+    refused("line feed for the empty line", GET + b"A: b\r\n\n"),
+    refused("line feed before the empty line", GET + b"A: b\n\r\n"),
+    refused("carriage returns alone", b"GET /v1/models HTTP/1.1\rHost: tap\r\r"),
+]  # fmt: skip
+
+FIELDS = [
+    passes("field values with tab, latin letters and punctuation",
+           GET + 'X-A: a\tb é "(),/:;<=>?@[]{}\\\r\n\r\n'.encode("latin-1"), LIST),
+    passes("field empty", GET + b"X-Empty:\r\n\r\n", LIST),
+    passes("field values that look percent-encoded", GET + b"x-evolved-trajectory: a%0d%0aX-B: c\r\n\r\n", LIST),
+    with_field("folded", b"A: b\r\n c"),
+    with_field("folded by tab", b"A: b\r\n\tc"),
+    with_field("folded to nothing", b"A: b\r\n "),
+    with_field("without colon", b"Abc"),
+    with_field("without name", b": b"),
+    with_field("with space in the name", b"A B: c"),
+    with_field("with space before the colon", b"A : b"),
+    with_field("with NUL in the name", b"A\x00: b"),
+    with_field("with NUL in the value", b"A: b\x00c"),
+    with_field("with NUL behind the value", b"A: b\x00"),
+    with_field("with control byte in the name", b"A\x01: b"),
+    with_field("with control byte in the value", b"A: b\x01c"),
+    with_field("with escape in the value", b"A: b\x1b[2J"),
+    with_field("with DEL in the value", b"A: b\x7fc"),
+    with_field("with latin letter in the name", b"\xc4: b"),
+    with_field("with bare CR in the value", b"A: b\rc"),
+    with_field("with bare CR behind the value", b"A: b\r\r"),
+    with_field("with parentheses in the name", b"A(b): c"),
+    with_field("with quotes in the name", b'"A": c'),
+    refused("field before the line ends", b"GET /v1/models HTTP/1.1\r\n Host: tap\r\n\r\n"),
+    either("no host", b"GET /v1/models HTTP/1.1\r\n\r\n", LIST),
+    either("two hosts", GET + b"Host: evil\r\n\r\n", LIST),
+    either("host with a path", b"GET /v1/models HTTP/1.1\r\nHost: evil/pause\r\n\r\n", LIST),
+    either("host empty", b"GET /v1/models HTTP/1.1\r\nHost:\r\n\r\n", LIST),
+    passes("connection names the length", POST + b"Connection: content-length\r\nContent-Length: 5\r\n\r\nhello"),
+    passes("connection names the coding", POST + CHUNKED + b"Connection: transfer-encoding\r\n\r\n" + HELLO_CHUNKED),
+    passes("connection names the host", GET + b"Connection: host\r\n\r\n", LIST),
+    passes("connection names a key", GET + b"Connection: authorization\r\nAuthorization: Bearer k\r\n\r\n", LIST),
+    passes("connection with nonsense", GET + b"Connection: ,,; =\"keep-alive\r\n\r\n", LIST),
+    either("body on GET", GET + b"Content-Length: 5\r\n\r\nhello", (b"GET", b"/v1/models", b"hello")),
+    either("chunks on GET", GET + CHUNKED + b"\r\n" + HELLO_CHUNKED, (b"GET", b"/v1/models", b"hello")),
+    passes("body on DELETE", b"DELETE /v1/x HTTP/1.1\r\nHost: tap\r\nContent-Length: 5\r\n\r\nhello",
+           (b"DELETE", b"/v1/x", b"hello")),
+]  # fmt: skip
+
+CASES = LENGTHS + CODINGS + CHUNKS + LINES + FIELDS

@@ -1,0 +1,350 @@
+"""An engine that talks nonsense harms the one call at most: no agent ever gets another call's bytes for its answer.
+
+The scripts write raw bytes. A client that reads strictly gets a well-formed answer, a 502, or a connection that ends
+before the answer is whole; and the next one, over whatever connection the tap takes then, gets its own.
+"""
+
+import threading
+import time
+
+import msgspec
+import pytest
+
+from tests.hostile.conftest import FIRST_BYTE_SECONDS, IDLE_SECONDS, Rig
+from tests.support.strict_engine import Asked, Line, Script
+from tests.support.wire import Client, Cut, Message, chunk, sized
+
+OTHERS = sized(b'{"secret": "of another call"}')
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+PATHS = [b"/v1/models", b"/v1/chat/completions"]
+"""Once as bytes that go by, once where the tap may hold an answer to hide token fields in it."""
+WAYS = {
+    "passed on": (PATHS[0], b""),
+    "held": (PATHS[1], b"Content-Type: application/json\r\n"),
+    "held by event": (PATHS[1], b"Content-Type: text/event-stream\r\n"),
+}
+"""Path of the request and a header of the answer."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What the engine writes, piece by piece, and what a client may make of it."""
+
+    name: str
+    pieces: tuple[bytes, ...]
+    body: bytes | None = None
+    """The answer's, if it may pass as whole; None: it may not."""
+    status: int = 200
+    closes: bool = False
+    """The engine ends the connection behind it."""
+    must_pass: bool = False
+
+
+def broken(name: str, *pieces: bytes, closes: bool = False) -> Said:
+    """No whole answer may come of it."""
+    return Said(name, pieces, closes=closes)
+
+
+def may_pass(name: str, body: bytes, *pieces: bytes, status: int = 200, closes: bool = False) -> Said:
+    """The whole answer in a form that is valid, or a 502."""
+    return Said(name, pieces, body, status, closes)
+
+
+def whole(name: str, body: bytes, *pieces: bytes, status: int = 200, closes: bool = False) -> Said:
+    """The whole answer, nothing else."""
+    return Said(name, pieces, body, status, closes, must_pass=True)
+
+
+SAID = [
+    whole("plain", b"{}", sized(b"{}")),
+    whole("byte by byte", b"{}", *(bytes([byte]) for byte in sized(b"{}"))),
+    whole("of no bytes", b"", sized(b"")),
+    whole("chunked", b"{}", CHUNKED + chunk(b"{}") + b"0\r\n\r\n"),
+    whole("chunk extensions", b"{}", CHUNKED + b"2;a=b\r\n{}\r\n0;c\r\n\r\n"),
+    whole("trailers", b"{}", CHUNKED + chunk(b"{}") + b"0\r\nX-Sum: 1\r\n\r\n"),
+    whole("HTTP/1.0 without length", b"{}", b"HTTP/1.0 200 OK\r\n\r\n{}", closes=True),
+    whole("HTTP/1.1 without length", b"{}", b"HTTP/1.1 200 OK\r\n\r\n{}", closes=True),
+    whole("HTTP/1.0 with length", b"{}", b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}", closes=True),
+    whole("100 first", b"{}", b"HTTP/1.1 100 Continue\r\n\r\n" + sized(b"{}")),
+    whole("103 first, by itself", b"{}", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", sized(b"{}")),
+    whole("ten times 102", b"{}", *[b"HTTP/1.1 102 Processing\r\n\r\n"] * 10, sized(b"{}")),
+    whole("error with close", b"{}", sized(b"{}", b"Connection: close", status=b"500 X"), status=500, closes=True),
+    whole("204", b"", b"HTTP/1.1 204 No Content\r\n\r\n", status=204),
+    whole("304 with the length of what is not there", b"",
+          b"HTTP/1.1 304 Not Modified\r\nContent-Length: 500\r\n\r\n", status=304),
+    # Two answers to one question.
+    may_pass("two at once", b"{}", sized(b"{}") + OTHERS),
+    may_pass("two, one after the other", b"{}", sized(b"{}"), OTHERS),
+    may_pass("two chunked ones", b"{}", CHUNKED + chunk(b"{}") + b"0\r\n\r\n" + OTHERS),
+    may_pass("an end that comes twice", b"{}", CHUNKED + chunk(b"{}") + b"0\r\n\r\n", b"0\r\n\r\n"),
+    may_pass("a second head behind the body", b"{}", sized(b"{}") + b"HTTP/1.1 200 OK\r\nContent-"),
+    may_pass("garbage behind", b"{}", sized(b"{}") + b"garbage"),
+    may_pass("garbage behind, later", b"{}", sized(b"{}"), b"garbage"),
+    may_pass("zeros behind", b"{}", sized(b"{}") + bytes(100)),
+    may_pass("204 with a body", b"", b"HTTP/1.1 204 No Content\r\n\r\n" + OTHERS, status=204),
+    may_pass("204 with a length and a body", b"", b"HTTP/1.1 204 X\r\nContent-Length: 5\r\n\r\nhello", status=204),
+    may_pass("204 in chunks", b"", b"HTTP/1.1 204 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+             status=204),
+    may_pass("304 with a body", b"", b"HTTP/1.1 304 X\r\nContent-Length: 5\r\n\r\nhello", status=304),
+    may_pass("length too short", b"hello", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, world"),
+    may_pass("length too short, the rest later", b"hello",
+             b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", b", world"),
+    may_pass("lengths that agree", b"{}", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}"),
+    # No answer at all, or half of one.
+    broken("nothing", closes=True),
+    broken("half a head", b"HTTP/1.1 200 OK\r\nContent-Le", closes=True),
+    broken("length too long", b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", closes=True),
+    broken("chunks without their end", CHUNKED + chunk(b"hello"), closes=True),
+    broken("a chunk cut short", CHUNKED + b"50\r\nhello", closes=True),
+    broken("1xx and no answer", b"HTTP/1.1 103 Early Hints\r\n\r\n", closes=True),
+    broken("garbage before", b"garbage\r\n" + sized(b"{}")),
+    broken("a request", b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"),
+    broken("garbage without end", b"x" * 100_000),
+    broken("a protocol switched to unasked", b"HTTP/1.1 101 X\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n" + OTHERS),
+    broken("HTTP/2", b"HTTP/2 200\r\n\r\n"),
+    may_pass("HTTP/2.0", b"{}", b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\n{}"),
+    broken("ICY", b"ICY 200 OK\r\n\r\n{}"),
+    broken("status of two digits", b"HTTP/1.1 20 OK\r\nContent-Length: 2\r\n\r\n{}"),
+    broken("status of four digits", b"HTTP/1.1 2000 OK\r\nContent-Length: 2\r\n\r\n{}"),
+    broken("status in words", b"HTTP/1.1 OK\r\nContent-Length: 2\r\n\r\n{}"),
+    # Two ways to read it.
+    broken("coding and length",
+           b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + OTHERS),
+    broken("length and coding",
+           b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
+    broken("lengths that differ", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 5\r\n\r\n{}   "),
+    broken("length negative", b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}"),
+    broken("length list", b"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\n{}"),
+    broken("length of 2^64", b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616\r\n\r\n{}"),
+    broken("chunked, identity", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, identity\r\n\r\n2\r\n{}\r\n0\r\n\r\n"),
+    may_pass("coding in HTTP/1.0", b"{}",
+             b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", closes=True),
+    broken("folded header", b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 2\r\n\r\n{}"),
+    broken("bare line feeds", b"HTTP/1.1 200 OK\nContent-Length: 2\n\n{}"),
+    broken("bare line feed between headers", b"HTTP/1.1 200 OK\r\nA: b\nContent-Length: 2\r\n\r\n{}"),
+    broken("bare carriage return", b"HTTP/1.1 200 OK\r\nA: b\rContent-Length: 5\r\nContent-Length: 2\r\n\r\n{}"),
+    broken("space before the colon", b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\n{}"),
+    broken("NUL in a header", b"HTTP/1.1 200 OK\r\nA: b\x00c\r\nContent-Length: 2\r\n\r\n{}"),
+    broken("header without colon", b"HTTP/1.1 200 OK\r\nAbc\r\nContent-Length: 2\r\n\r\n{}"),
+    broken("NUL in the reason", b"HTTP/1.1 200 O\x00K\r\nContent-Length: 2\r\n\r\n{}"),
+    broken("chunk size negative", CHUNKED + b"-2\r\n{}\r\n0\r\n\r\n"),
+    broken("chunk size of 2^64+2", CHUNKED + b"10000000000000002\r\n{}\r\n0\r\n\r\n"),
+    broken("chunk without its end", CHUNKED + b"2\r\n{}0\r\n\r\n" + OTHERS),
+    broken("chunk with bare LFs", CHUNKED + b"2\n{}\n0\n\n"),
+    broken("headers of 1 MB", b"HTTP/1.1 200 OK\r\nA: " + b"x" * 1_000_000 + b"\r\nContent-Length: 2\r\n\r\n{}"),
+    broken("headers, very many", b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 160_000 + b"Content-Length: 2\r\n\r\n{}"),
+]  # fmt: skip
+
+
+def says(said: Said, header: bytes, over: threading.Event) -> Script:
+    """A script that writes `said` with one more header, and keeps the connection if it does not close."""
+    first, ok, rest = (said.pieces or (b"",))[0].partition(b" 200 OK\r\n")
+    pieces = (first + ok + (header if ok else b"") + rest, *said.pieces[1:])
+
+    def script(asked: Asked, line: Line) -> bool:
+        try:
+            line.send(*pieces, pause=0.005 if len(said.pieces) < 5 else 0.0005)
+        finally:
+            over.set()
+        return not said.closes
+
+    return script
+
+
+def ask(path: bytes, method: bytes = b"") -> bytes:
+    if path == b"/v1/models":
+        return b"%b /v1/models HTTP/1.1\r\nHost: tap\r\n\r\n" % (method or b"GET")
+    body = b'{"model": "m", "messages": []}'
+    return b"POST %b HTTP/1.1\r\nHost: tap\r\nContent-Length: %d\r\n\r\n%b" % (path, len(body), body)
+
+
+def outcome(client: Client) -> Message | None:
+    """The answer; None if the tap closed before it was whole."""
+    try:
+        return client.response()
+    except Cut:
+        return None
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("said", SAID, ids=[said.name for said in SAID])
+def test_what_the_engine_says_wrong_stays_in_its_call(rig: Rig, said: Said, way: str) -> None:
+    path, header = WAYS[way]
+    over = threading.Event()
+    rig.engine.script = says(said, header, over)
+    with rig.client() as client, rig.client() as other:
+        client.send(ask(path))
+        got = outcome(client)
+        assert over.wait(5)
+        # What the engine wrote unasked has reached the tap before it takes the connection for somebody else: no proxy
+        # could tell it from an answer afterwards.
+        rig.settle()
+        rig.engine.fresh()
+        if got is not None and got.status == said.status and said.body is not None:
+            assert got.body == said.body
+        else:
+            assert not said.must_pass, f"got {got}"
+            assert got is None or got.status in (502, 504)
+        # The other call: no byte of what is left over may be in its answer.
+        for number in range(3):
+            other.send(b"GET /v1/other-%d HTTP/1.1\r\nHost: tap\r\n\r\n" % number)
+            assert other.response().json["target"] == f"/v1/other-{number}"
+        # And the same client, if its connection goes on.
+        if got is not None:
+            client.send(b"GET /v1/again HTTP/1.1\r\nHost: tap\r\nConnection: close\r\n\r\n")
+            assert [answer.json["target"] for answer in client.responses()] in ([], ["/v1/again"])
+        assert b"secret" not in client.reader.raw
+    rig.still_sane()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        CHUNKED + chunk(b"hello") + b"0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(OTHERS) + OTHERS,
+    ],
+    ids=["length", "chunked", "length and body", "chunks and body", "another answer as body"],
+)
+def test_an_answer_to_head_has_no_body(rig: Rig, reply: bytes) -> None:
+    def script(asked: Asked, line: Line) -> bool:
+        line.send(reply)
+        return True
+
+    rig.engine.script = script
+    with rig.client() as client:
+        client.send(ask(b"/v1/models", b"HEAD"))
+        got = client.response(head_only=True)
+        assert got.status in (200, 502)
+        rig.engine.fresh()
+        client.send(b"GET /v1/again HTTP/1.1\r\nHost: tap\r\nConnection: close\r\n\r\n")
+        assert [answer.json.get("target", "an error") for answer in client.responses()] in ([], ["/v1/again"])
+    rig.still_sane()
+
+
+@pytest.mark.parametrize("late", [OTHERS, b"garbage", b"\r\n"], ids=["an answer", "garbage", "line end"])
+def test_what_comes_over_an_idle_connection_is_nobodys_answer(rig: Rig, late: bytes) -> None:
+    """The moment when a pool hands out a connection with bytes on it that answer nothing."""
+
+    over = threading.Semaphore(0)
+
+    def script(asked: Asked, line: Line) -> bool:
+        line.send(sized(b"{}"), late, pause=0.02)
+        over.release()
+        return True
+
+    rig.engine.script = script
+    with rig.client() as client:
+        for number in range(5):
+            client.send(b"GET /v1/call-%d HTTP/1.1\r\nHost: tap\r\n\r\n" % number)
+            assert client.response().body == b"{}"
+            assert over.acquire(timeout=5)
+            rig.settle()
+    rig.engine.fresh()
+    rig.still_sane()
+
+
+def test_empty_lines_behind_an_answer_are_no_answer(rig: Rig) -> None:
+    """Parsers skip them before the next one (RFC 9112, 2.2); so may whoever passes them on."""
+
+    def script(asked: Asked, line: Line) -> bool:
+        line.send(sized(b"{}") + b"\r\n\r\n")
+        return True
+
+    rig.engine.script = script
+    with rig.client() as client:
+        client.send(ask(PATHS[0]))
+        assert client.response().body == b"{}"
+        rig.engine.fresh()
+        client.send(b"GET /v1/again HTTP/1.1\r\nHost: tap\r\nConnection: close\r\n\r\n")
+        after = client.rest().lstrip(b"\r\n")
+    assert after == b"" or after.endswith(b'{"target": "/v1/again", "size": 0}')
+    assert after.count(b"HTTP/1.1") <= 1
+    rig.still_sane()
+
+
+def test_a_flood_of_interim_answers_ends(rig: Rig) -> None:
+    def script(asked: Asked, line: Line) -> bool:
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            line.send(b"HTTP/1.1 103 Early Hints\r\nLink: <" + b"x" * 1000 + b">\r\n\r\n")
+        return False
+
+    rig.engine.script = script
+    before = rig.tap.rss()
+    with rig.client() as client:
+        client.send(ask(b"/v1/models"))
+        began = time.monotonic()
+        while client.reader.more():
+            assert time.monotonic() - began < FIRST_BYTE_SECONDS + 2.0, "interim answers keep the call alive for ever"
+            client.reader.buffer = b""
+            client.reader.raw.clear()
+    assert rig.tap.rss() - before < 16 << 20
+    rig.engine.fresh()
+    rig.still_sane()
+
+
+@pytest.mark.parametrize("path", PATHS, ids=["passed on", "held"])
+def test_an_answer_that_stops_half_way_is_cut_at_the_deadline(rig: Rig, path: bytes) -> None:
+    ended = []
+
+    def script(asked: Asked, line: Line) -> bool:
+        line.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\nhello")
+        ended.append(line.left())
+        return False
+
+    rig.engine.script = script
+    with rig.client() as client:
+        began = time.monotonic()
+        client.send(ask(path))
+        got = outcome(client)
+        assert time.monotonic() - began < IDLE_SECONDS + 1.0
+        assert got is None or got.status == 504
+        assert time.monotonic() - began > IDLE_SECONDS * 0.7
+        if got is None:
+            client.ends_within(1.0)
+    deadline = time.monotonic() + 2
+    while not ended and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert ended == [True], "the engine's call was closed"
+    rig.engine.fresh()
+    rig.still_sane()
+
+
+def test_an_answer_that_never_begins_gets_504_at_the_deadline(rig: Rig) -> None:
+    def script(asked: Asked, line: Line) -> bool:
+        line.left()
+        return False
+
+    rig.engine.script = script
+    with rig.client() as client:
+        began = time.monotonic()
+        client.send(ask(b"/v1/models"))
+        assert client.response().status == 504
+        assert 0.5 * FIRST_BYTE_SECONDS < time.monotonic() - began < FIRST_BYTE_SECONDS + 1.5
+        rig.engine.fresh()
+        client.send(b"GET /v1/again HTTP/1.1\r\nHost: tap\r\n\r\n")
+        assert client.response().json["target"] == "/v1/again"
+    rig.still_sane()
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["sized", "chunked"])
+def test_an_answer_before_the_upload_is_over_does_not_leave_half_a_request_behind(rig: Rig, chunked: bool) -> None:
+    """The rest of such a body would be read as the next request, by the engine or by the tap."""
+    body = b"GET /v1/smuggled HTTP/1.1\r\nHost: tap\r\n\r\n" * 20_000
+    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: tap\r\n"
+    with rig.client() as client:
+        if chunked:
+            client.send(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(body[:600_000]))
+        else:
+            client.send(head + b"Content-Length: %d\r\n\r\n" % len(body) + body[:600_000])
+        rig.engine.hang_up()  # before it is whole
+        got = outcome(client)
+        assert got is None or got.status >= 400
+        client.send(chunk(body[600_000:]) + b"0\r\n\r\n" if chunked else body[600_000:])
+        client.half_close()
+        assert b'"/v1/smuggled"' not in client.rest()
+    assert b"/v1/smuggled" not in [asked.target for asked in rig.engine.asked]
+    rig.engine.fresh()
+    rig.still_sane()

@@ -1,0 +1,136 @@
+"""The engine's admin plane is out of reach, however its path is dressed up."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.hostile.conftest import Rig
+from tests.support.wire import Client
+
+ADMIN = [
+    b"/pause", b"/resume", b"/sleep", b"/wake_up", b"/collective_rpc", b"/update_weights", b"/reset_prefix_cache",
+    b"/server_info", b"/init_weights_update_group", b"/load", b"/metrics", b"/tokenize", b"/docs", b"/", b"/v1",
+    b"/pause/", b"/pause?mode=keep", b"/PAUSE", b"/Pause", b"//pause", b"///pause", b"/./pause", b"/;/pause",
+    b"/v1/../pause", b"/v1/./../pause", b"/v1/.././pause", b"/v1/x/../../pause", b"/v1/../v1/../pause", b"/v1/..",
+    b"/v1/../", b"/V1/../pause", b"/v1/%2e%2e/pause", b"/v1/%2E%2E/pause", b"/v1/.%2e/pause", b"/v1/%2e./pause",
+    b"/v1/..%2fpause", b"/v1/..%2Fpause", b"/v1%2f..%2fpause", b"/v1/%2e%2e%2fpause", b"/v1/%2e%2e/collective_rpc",
+    b"/%2e%2e/pause", b"/%70ause", b"/v1/..;/pause", b"/v1/..;x=y/pause", b"/v1/.;/../pause", b"/v1/x/..;/..;/pause",
+    b"/v1/%2e%2e;/pause", b"/v1/%2e%2e%3b/pause", b"/v1/..%3b/pause", b"/v1\\..\\pause", b"/v1/..\\pause",
+    b"/v1/..%5cpause", b"/v1/%5c..%5cpause", b"\\pause", b"/\\pause", b"/v1//pause", b"/v1//../pause", b"/v1/..//pause",
+    b"/v1/%252e%252e/pause", b"/v1/..%252fpause", b"/v1/%25%32%65%25%32%65/pause", b"/v1/%2e%2e%00/pause",
+    b"/v1/..%00/pause", b"/v1/..%20/pause", b"/v1/..%0a/pause", b"/v1/..%09/pause", b"/v1/x#/../../pause",
+    b"/health/../pause", b"/health/..;/pause", b"/health%2f..%2fpause", b"/healthz", b"/health/pause",
+    b"/v1/load_lora_adapter", b"/v1/load_lora_adapter/", b"/v1/load_lora_adapter//", b"/v1/load_lora_adapter?x=y",
+    b"/v1/load%5flora_adapter", b"/v1/%6coad_lora_adapter", b"/v1/unload_lora_adapter", b"/v1/./load_lora_adapter",
+    b"/v1/x/../load_lora_adapter", b"/v1//load_lora_adapter", b"/v1/load_lora_adapter;x", b"/v1/load_lora_adapter%2f",
+    b"/v1/load_lora_adapter%3bx", b"/v1/load%255flora_adapter", b"/v1/load_lora_adapter/.",
+    b"http://engine/pause", b"http://engine/v1/../pause", b"HTTP://engine/pause", b"http:/pause", b"http:///pause",
+    b"https://engine/pause", b"ftp://engine/pause", b"http://a@engine/pause", b"http://engine:1/v1/%2e%2e/pause",
+    b"*", b"engine:80", b"engine/pause", b"pause", b"?/v1/", b"/pause?/v1/models", b"/pause#/v1/models",
+    b"/pause;/v1/models", b"/pause%3f/v1/models", b"/pause%23/v1/", b"/pause%00/v1/",
+]  # fmt: skip
+"""Targets that some engine, router or file system takes for something outside /v1/, or for an adapter upload."""
+
+MODELS = [b"/v1/models", b"/v1/models/", b"/v1/models?x=../../pause", b"/v1/models/a.b", b"/v1/models/..a",
+          b"/v1/a%20b", b"/v1/models/org%2Fname", b"/health", b"/v1/responses/resp_1/input_items"]  # fmt: skip
+
+
+def get(client: Client, target: bytes) -> int:
+    client.send(b"GET %b HTTP/1.1\r\nHost: tap\r\n\r\n" % target)
+    return client.response().status
+
+
+@pytest.mark.parametrize("target", ADMIN, ids=[target.decode() for target in ADMIN])
+def test_the_admin_plane_is_out_of_reach(rig: Rig, target: bytes) -> None:
+    for method in (b"GET", b"POST"):
+        with rig.client() as client:
+            client.send(b"%b %b HTTP/1.1\r\nHost: tap\r\nContent-Length: 2\r\n\r\n{}" % (method, target))
+            assert client.response().status in (400, 404)
+    assert rig.engine.asked == []
+
+
+@pytest.mark.parametrize("target", MODELS, ids=[target.decode() for target in MODELS])
+def test_what_is_inside_passes_as_it_was_written(rig: Rig, target: bytes) -> None:
+    with rig.client() as client:
+        assert get(client, target) == 200
+    assert [asked.target for asked in rig.engine.asked] == [target]
+
+
+_HEX = {b"%%%02x" % code: bytes([code]) for code in range(256)}
+
+
+def places(target: bytes) -> set[bytes]:
+    """Where `target` may lead: for every number of decodings, with and without parameters, with and without merging."""
+    path = target.partition(b"?")[0]
+    found, seen = set(), []
+    while path not in seen and len(seen) < 4:
+        seen.append(path)
+        path = b"".join(_HEX.get(piece.lower(), piece) for piece in _pieces(path))
+    for one in seen:
+        one = one.replace(b"\\", b"/").lower()
+        for cut in (b"", b"#", b"\x00", b"?"):
+            whole = one.partition(cut)[0] if cut else one
+            bare = b"/".join(part.partition(b";")[0] for part in whole.split(b"/"))
+            for form in (whole, bare):
+                found.add(_resolved(form.split(b"/")))
+                found.add(_resolved([part.strip() for part in form.split(b"/") if part]))
+    return found
+
+
+def _pieces(path: bytes) -> list[bytes]:
+    found, at = [], 0
+    while at < len(path):
+        size = 3 if path[at : at + 1] == b"%" else 1
+        found.append(path[at : at + size])
+        at += size
+    return found
+
+
+def _resolved(parts: list[bytes]) -> bytes:
+    out: list[bytes] = []
+    for part in parts:
+        if part == b"..":
+            del out[-1:]
+        elif part and part != b".":
+            out.append(part)
+    return b"/" + b"/".join(out)
+
+
+def outside(target: bytes) -> set[bytes]:
+    """The places among them that no agent may reach."""
+    return {
+        place
+        for place in places(target)
+        if not (place == b"/health" or (place + b"/").startswith(b"/v1/"))
+        or {b"load_lora_adapter", b"unload_lora_adapter"} & set(place.split(b"/"))
+    }
+
+
+def test_the_judge_of_the_next_test_knows_the_cases_above() -> None:
+    assert [target for target in MODELS if outside(target)] == []
+    assert [target for target in ADMIN if target.startswith(b"/v1/") and not outside(target)] == [b"/v1//pause"]
+
+
+_PARTS = [
+    b"/", b"/", b"/", b"//", b"v1", b"v1", b"..", b".", b"%2e", b"%2E%2e", b"%2f", b"%5c", b"\\", b";", b";x=y", b"%3b",
+    b"pause", b"models", b"health", b"load_lora_adapter", b"%00", b"%20", b"%09", b"#", b"%23", b"?", b"%3f", b"%25",
+    b"2e", b"%252e", b"%252f", b"%c0%ae", b"x", b"V1", b"%76", b"1", b"http:", b"tap", b"@", b":", b"*",
+]  # fmt: skip
+
+
+@settings(
+    max_examples=1500,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.booleans(), st.lists(st.sampled_from(_PARTS), max_size=9))
+def test_no_path_that_may_lead_outside_reaches_the_engine(rig: Rig, inside: bool, parts: list[bytes]) -> None:
+    target = (b"/v1/" if inside else b"/") + b"".join(parts)
+    rig.engine.fresh()
+    with rig.client() as client:
+        status = get(client, target)
+    assert [asked.target for asked in rig.engine.asked] == ([target] if status == 200 else [])
+    if status == 200:
+        assert not outside(target)

@@ -1,0 +1,274 @@
+"""What goes on to the engine of a request, what does not, and where a request ends: one behind the other, 100 Continue,
+limits, and bodies that are passed on while they come."""
+
+import msgspec
+import pytest
+
+from tests.hostile.cases import CHUNKED, EMPTY, ENDED, GET, HELLO, HELLO_CHUNKED, LIST, POST, SMUGGLED, Meant
+from tests.hostile.conftest import BODY_LIMIT, HEAD_LIMIT, Rig
+from tests.support.wire import Cut
+
+# -- what goes on to the engine ----------------------------------------------------------------------------------------
+
+
+def test_headers_between_neighbours_end_at_the_tap(rig: Rig) -> None:
+    with rig.client() as client:
+        client.send(
+            GET + b"Connection: keep-alive, X-Mine\r\nKeep-Alive: timeout=5\r\nX-Mine: 1\r\nTE: trailers\r\n"
+            b"Proxy-Connection: close\r\nProxy-Authorization: Basic x\r\nTrailer: X-Sum\r\nX-Kept: 1\r\n\r\n"
+        )
+        assert client.response().status == 200
+    names = {field.name.lower() for field in rig.engine.asked[0].message.fields}
+    assert b"x-kept" in names
+    assert not names & {
+        b"connection", b"keep-alive", b"x-mine", b"te", b"proxy-connection", b"proxy-authorization", b"trailer",
+    }  # fmt: skip
+
+
+def test_trailers_never_become_headers(rig: Rig) -> None:
+    with rig.client() as client:
+        client.send(
+            POST + CHUNKED + b"\r\n5\r\nhello\r\n0\r\nX-Evolved-Tenant: other\r\nAuthorization: Bearer evil\r\n\r\n"
+        )
+        client.response()
+    for asked in rig.engine.asked:
+        assert asked.message.all(b"authorization") == []
+        assert asked.message.all(b"x-evolved-tenant") == []
+
+
+def test_the_host_that_the_engine_sees_is_the_taps_choice(rig: Rig) -> None:
+    with rig.client() as client:
+        client.send(b"GET /v1/models HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: evil.example\r\n\r\n")
+        assert client.response().status == 200
+    assert rig.engine.asked[0].message.one(b"host") == b"127.0.0.1:%d" % rig.engine.port
+
+
+@pytest.mark.parametrize("target", [b'/nowhere"><script>', b"/x%0d%0aSet-Cookie:%20a=b", "/é☃".encode(), b'/\\"{}'])
+def test_what_a_refusal_repeats_cannot_break_out_of_it(rig: Rig, target: bytes) -> None:
+    with rig.client() as client:
+        client.send(b"GET %b HTTP/1.1\r\nHost: tap\r\nConnection: close\r\n\r\n" % target)
+        (answer,) = client.responses()
+    assert answer.status in (400, 404)
+    assert answer.all(b"set-cookie") == []
+    assert set(answer.json) == {"error"}
+    assert rig.engine.asked == []
+
+
+@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/completions"])
+def test_where_the_tap_writes_into_the_body_the_length_is_its_own(rig: Rig, path: bytes) -> None:
+    body = b'{"model": "m", "messages": []}'
+    for head in (
+        b"Content-Length: %d\r\n\r\n%b" % (len(body), body),
+        CHUNKED + b"\r\n%x\r\n%b\r\n" % (len(body), body) + ENDED,
+    ):
+        with rig.client() as client:
+            client.send(b"POST %b HTTP/1.1\r\nHost: tap\r\n" % path + head)
+            assert client.response().status == 200
+    for asked in rig.engine.asked:
+        assert msgspec.json.decode(asked.body)["model"] == "m"
+    assert len(rig.engine.asked) == 2
+    rig.still_sane()
+
+
+# -- one behind the other ----------------------------------------------------------------------------------------------
+
+
+def numbered(number: int, *fields: bytes) -> bytes:
+    return b"\r\n".join((b"GET /v1/n%d HTTP/1.1" % number, b"Host: tap", *fields, b"", b""))
+
+
+@pytest.mark.parametrize("count", [2, 20, 200])
+def test_pipelined_requests_get_their_own_answers_in_order(rig: Rig, count: int) -> None:
+    with rig.client() as client:
+        client.send(b"".join(map(numbered, range(count - 1))) + numbered(count - 1, b"Connection: close"))
+        answers = client.responses()
+    assert [answer.json["target"] for answer in answers] == [f"/v1/n{number}" for number in range(count)]
+    assert [asked.target for asked in rig.engine.asked] == [b"/v1/n%d" % number for number in range(count)]
+    rig.still_sane()
+
+
+def test_a_bad_request_between_good_ones_ends_the_connection_there(rig: Rig) -> None:
+    with rig.client() as client:
+        client.send(numbered(0) + numbered(1) + b"GET /v1/n2 HTTP/1.1\r\nA : b\r\n\r\n" + numbered(3))
+        answers = client.responses()
+    assert [answer.status for answer in answers] == [200, 200, 400]
+    assert [asked.target for asked in rig.engine.asked] == [b"/v1/n0", b"/v1/n1"]
+    rig.still_sane()
+
+
+@pytest.mark.parametrize("behind", [SMUGGLED, b"garbage", b"\x00" * 100])
+def test_nothing_behind_connection_close_is_looked_at(rig: Rig, behind: bytes) -> None:
+    with rig.client() as client:
+        client.send(numbered(0, b"Connection: close") + behind)
+        answers = client.responses()
+    assert answers[0].status in (200, 400)
+    assert len(answers) <= 2
+    assert [asked.target for asked in rig.engine.asked] in ([b"/v1/n0"], [])
+    assert len(rig.engine.asked) == [answer.status for answer in answers].count(200)
+    rig.still_sane()
+
+
+def test_an_http_1_0_request_ends_the_connection(rig: Rig) -> None:
+    with rig.client() as client:
+        client.send(b"GET /v1/n0 HTTP/1.0\r\n\r\n" + numbered(1))
+        answers = client.responses()
+    assert b"/v1/n1" not in [asked.target for asked in rig.engine.asked]
+    assert len(answers) >= 1
+    rig.still_sane()
+
+
+# -- 100 Continue ------------------------------------------------------------------------------------------------------
+
+
+def test_who_waits_for_100_gets_it_once_and_then_the_answer(rig: Rig) -> None:
+    with rig.client() as client:
+        client.send(POST + b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+        assert client.reader.line() == b"HTTP/1.1 100 Continue"
+        assert client.reader.line() == b""
+        client.send(b"hello")
+        answer = client.response()
+        assert (answer.status, answer.interim) == (200, [])
+    assert rig.engine.asked[0].short == HELLO
+    assert rig.engine.asked[0].message.all(b"expect") == [], "it ends here: the body is there already"
+
+
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        (POST + b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\nhello", HELLO),
+        (POST + b"Expect: 100-continue\r\n" + CHUNKED + b"\r\n" + HELLO_CHUNKED, HELLO),
+        (POST + b"Expect: 100-continue\r\nContent-Length: 0\r\n\r\n", EMPTY),
+        (GET + b"Expect: 100-continue\r\n\r\n", LIST),
+        (b"POST /v1/embeddings HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello", HELLO),
+    ],
+    ids=["body at once", "chunks at once", "no bytes of body", "no body", "HTTP/1.0"],
+)
+def test_who_does_not_wait_for_100_gets_one_answer(rig: Rig, sent: bytes, meant: Meant) -> None:
+    with rig.client() as client:
+        client.send(sent)
+        answer = client.response()
+        assert answer.status == 200
+        assert answer.interim in ([], [100])
+        if b"HTTP/1.0" in sent:
+            assert answer.interim == [], "HTTP/1.0 knows no 100"
+    assert [asked.short for asked in rig.engine.asked] == [meant]
+    rig.still_sane()
+
+
+def test_who_waits_for_100_with_too_large_a_body_is_told_before_it_sends_any(rig: Rig) -> None:
+    with rig.client() as client:
+        client.send(POST + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (BODY_LIMIT + 1))
+        answer = client.response()
+        assert (answer.status, answer.interim) == (413, [])
+        assert client.rest() == b""
+    rig.still_sane()
+
+
+def test_an_expectation_that_nobody_knows_is_refused_or_ignored(rig: Rig) -> None:
+    with rig.client() as client:
+        client.send(POST + b"Expect: 200-ok\r\nContent-Length: 5\r\n\r\nhello")
+        assert client.response().status in (200, 417)
+    rig.still_sane()
+
+
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        b"X: " + b"v" * HEAD_LIMIT,
+        b"N" * HEAD_LIMIT + b": v",
+        b"\r\n".join(b"X-%d: %d" % (number, number) for number in range(HEAD_LIMIT // 4)),
+        b"\r\n".join([b"A:"] * HEAD_LIMIT),
+    ],
+    ids=["one long value", "one long name", "very many", "very many empty ones"],
+)
+def test_headers_above_the_limit_get_431(rig: Rig, field: bytes) -> None:
+    with rig.client() as client:
+        client.send(GET + field + b"\r\n\r\n" + SMUGGLED)
+        assert client.response().status == 431
+        assert client.rest() == b""
+    assert rig.engine.asked == []
+    rig.still_sane()
+
+
+def test_a_target_above_the_limit_is_refused(rig: Rig) -> None:
+    with rig.client() as client:
+        client.send(b"GET /v1/" + b"x" * 2 * HEAD_LIMIT + b" HTTP/1.1\r\nHost: tap\r\n\r\n")
+        assert client.response().status in (414, 431)
+    assert rig.engine.asked == []
+
+
+def test_a_sized_body_above_the_limit_gets_413_before_it_is_sent(rig: Rig) -> None:
+    with rig.client() as client:
+        client.send(POST + b"Content-Length: %d\r\n\r\n" % (BODY_LIMIT + 1))
+        assert client.response().status == 413
+        assert client.rest() == b""
+    assert rig.engine.asked == []
+    rig.still_sane()
+
+
+def test_a_chunked_body_above_the_limit_never_reaches_the_engine_whole(rig: Rig) -> None:
+    with rig.client() as client:
+        client.send(POST + CHUNKED + b"\r\n")
+        piece = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
+        for _ in range(BODY_LIMIT // 65_536 + 2):
+            client.send(piece)
+        client.send(ENDED)
+        try:
+            assert client.response().status == 413
+        except Cut:
+            pytest.fail("closed without an answer")
+    assert rig.engine.asked == []
+    rig.still_sane()
+
+
+# -- bodies that are passed on as they come ----------------------------------------------------------------------------
+
+LARGE = b"0123456789abcdef" * 40_000
+"""640 KB: above what the tap waits for as a whole."""
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["sized", "chunked"])
+def test_a_large_body_reaches_the_engine_whole_and_alone(rig: Rig, chunked: bool) -> None:
+    with rig.client() as client:
+        if chunked:
+            client.send(POST + CHUNKED + b"\r\n")
+            for start in range(0, len(LARGE), 50_000):
+                piece = LARGE[start : start + 50_000]
+                client.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+            client.send(ENDED)
+        else:
+            client.send(POST + b"Content-Length: %d\r\n\r\n" % len(LARGE) + LARGE)
+        client.send(GET + b"Connection: close\r\n\r\n")
+        answers = client.responses()
+    assert [answer.json["size"] for answer in answers] == [len(LARGE), 0]
+    assert [asked.short for asked in rig.engine.asked] == [(b"POST", b"/v1/embeddings", LARGE), LIST]
+    rig.still_sane()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [b"5;a\nhello\r\n", b"-5\r\nhello\r\n", b"5\r\nhelloXX0\r\n\r\n", b"0\n\n" + SMUGGLED, b"zz\r\n"],
+    ids=["extension with bare LF", "negative size", "chunk without its end", "last with bare LFs", "no size"],
+)
+def test_a_large_body_that_goes_wrong_half_way_is_never_whole(rig: Rig, wrong: bytes) -> None:
+    with rig.client() as client:
+        client.send(POST + CHUNKED + b"\r\n%x\r\n%b\r\n" % (len(LARGE), LARGE))
+        client.send(wrong)
+        assert 400 <= client.response().status < 600
+        assert client.rest() == b""
+    assert rig.engine.asked == []
+    rig.still_sane()
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["sized", "chunked"])
+def test_a_client_that_leaves_in_mid_upload_leaves_no_half_request(rig: Rig, chunked: bool) -> None:
+    with rig.client() as client:
+        if chunked:
+            client.send(POST + CHUNKED + b"\r\n%x\r\n%b\r\n" % (len(LARGE), LARGE))
+        else:
+            client.send(POST + b"Content-Length: %d\r\n\r\n" % (len(LARGE) + 1) + LARGE)
+    rig.still_sane()
+    assert [asked.method for asked in rig.engine.asked] == [b"GET"]

@@ -1,0 +1,354 @@
+"""A stream through the tap is the stream of the engine: byte for byte, event for event, each before the next is made.
+
+What the tap asks for on its own account (token ids, log-probs) and hides again may leave one trace: `null` in a field
+where the engine's own answer to the agent's own request has `null` or nothing.
+"""
+
+import gzip
+import json
+import re
+import threading
+
+import pytest
+
+from tests.hostile.conftest import Rig
+from tests.support.strict_engine import Asked, Line
+from tests.support.wire import Client, chunk, sized
+
+EXTRAS = ("logprobs", "return_token_ids", "return_weight_versions")
+HIDDEN = re.compile(rb'"(?:token_ids|logprobs|prompt_token_ids|weight_versions)":null,?')
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+ODD = [
+    b'data: {"choices":[{"index":0,"delta":{"content":"a"},"logprobs":null}]}\r\n\r\n',
+    b": a comment\n\n",
+    b":\r\n\r\n",
+    b"event: ping\ndata: {}\n\n",
+    b'id: 7\ndata: {"choices":\ndata: []}\n\n',
+    b"retry: 100\n\n\n\n",
+    b"data:no space\n\n",
+    'data: {"choices":[{"delta":{"content":"é☃\\u2028 \\"token_ids\\": [1]"}}]}\n\n'.encode(),
+    b'data: {"choices":[{"delta":{"content":"' + b"x" * 300_000 + b'"}}]}\n\n',
+    b"data: not json\n\n",
+    b"\xef\xbb\xbfdata: {}\n\n",
+    b"data: \xff\xfe\n\n",
+    b"data: [DONE]\n\n",
+]
+"""Events as no vLLM writes them, and some as it does."""
+
+
+def request(
+    *, stream: bool, extras: tuple[str, ...] = (), path: bytes = b"/v1/chat/completions", fields: bytes = b""
+) -> bytes:
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream} | dict.fromkeys(
+        extras, True
+    )
+    data = json.dumps(body).encode()
+    return b"POST %b HTTP/1.1\r\nHost: tap\r\n%bContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+        path, fields, len(data), data,
+    )  # fmt: skip
+
+
+def vllm(asked: dict, *, words: int = 5, choices: int = 1, tools: bool = False) -> list[bytes]:
+    """The events of a stream (or the one body of a plain answer) as vLLM writes them: compact JSON, and the fields of
+    token ids and log-probs are `null` unless they were asked for."""
+
+    def given(name: str, value: object) -> object:
+        return value if asked.get(name) else None
+
+    base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    words_logprobs = [
+        {"token": f"w{n} ", "logprob": -0.1250 * n, "bytes": [119, 48 + n], "top_logprobs": []} for n in range(words)
+    ]
+    if not asked["stream"]:
+        said = [
+            {
+                "index": index,
+                "message": {"role": "assistant", "content": 'w0 é \\ " w4 ', "refusal": None, "tool_calls": []},
+                "logprobs": given("logprobs", {"content": words_logprobs}),
+                "finish_reason": "stop",
+                "stop_reason": None,
+                "token_ids": given("return_token_ids", list(range(words))),
+                "weight_versions": given("return_weight_versions", [{"version": "3", "start": 0, "end": words}]),
+            }
+            for index in range(choices)
+        ]
+        body = base | {"object": "chat.completion", "choices": said, "usage": {"total_tokens": 9}}
+        body |= {"prompt_logprobs": None, "prompt_token_ids": given("return_token_ids", [7, 8, 9])}
+        return [dumps(body)]
+    events = []
+    for index in range(choices):
+        first = {"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
+        events.append(base | {"choices": [first], "prompt_token_ids": given("return_token_ids", [7, 8, 9])})
+    for n in range(words):
+        for index in range(choices):
+            delta = {"content": f'w{n} é \u2028 " '}
+            if tools:
+                call = {
+                    "index": 0,
+                    "id": "call_0",
+                    "function": {"name": "f", "arguments": '{"logprobs": [1], "token_ids": 2}'},
+                }
+                delta = {"tool_calls": [call]}
+            choice = {
+                "index": index,
+                "delta": delta,
+                "logprobs": given("logprobs", {"content": [words_logprobs[n]]}),
+                "finish_reason": "stop" if n == words - 1 else None,
+                "token_ids": given("return_token_ids", [n]),
+            }
+            if n == words - 1:
+                choice["weight_versions"] = given(
+                    "return_weight_versions", [{"version": "3", "start": 0, "end": words}]
+                )
+            events.append(base | {"choices": [choice]})
+    events.append(base | {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": words}})
+    return [b"data: " + dumps(event) + b"\n\n" for event in events] + [b"data: [DONE]\n\n"]
+
+
+def dumps(body: object) -> bytes:
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def streams(events: list[bytes], *fields: bytes):
+    """A script that writes these events, a chunk each."""
+
+    def script(asked: Asked, line: Line) -> bool:
+        head = HEAD.replace(b"\r\n\r\n", b"".join(b"\r\n" + field for field in fields) + b"\r\n\r\n")
+        line.send(head + b"".join(map(chunk, events)) + b"0\r\n\r\n")
+        return True
+
+    return script
+
+
+def like_vllm(**options: object):
+    """A script that answers as vLLM does, to what it is asked."""
+
+    def script(asked: Asked, line: Line) -> bool:
+        wanted = asked.message.json
+        pieces = vllm(wanted, **options)  # type: ignore[arg-type]
+        if wanted["stream"]:
+            line.send(HEAD, *map(chunk, pieces), b"0\r\n\r\n")
+        else:
+            line.send(sized(pieces[0], b"Content-Type: application/json"))
+        return True
+
+    return script
+
+
+def body_of(port: int, sent: bytes) -> bytes:
+    with Client(port) as client:
+        client.send(sent)
+        return client.response().body
+
+
+def shown(data: bytes) -> bytes:
+    """Without fields that are `null`."""
+    return re.sub(rb",(?=[}\]])", b"", HIDDEN.sub(b"", data))
+
+
+# -- nothing was asked for in the agent's place ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tools", [False, True], ids=["text", "tool calls"])
+@pytest.mark.parametrize("choices", [1, 3])
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "plain"])
+def test_who_asks_for_the_extras_gets_every_byte(rig: Rig, stream: bool, choices: int, tools: bool) -> None:
+    rig.engine.script = like_vllm(choices=choices, tools=tools)
+    sent = request(stream=stream, extras=EXTRAS)
+    assert body_of(rig.tap.port, sent) == body_of(rig.engine.port, sent)
+    through, direct = rig.engine.asked
+    assert through.body == direct.body, "there was nothing to add"
+
+
+@pytest.mark.parametrize("path", [b"/v1/responses", b"/v1/messages", b"/v1/embeddings", b"/v1/x"])
+def test_where_nothing_is_asked_for_every_byte_passes(rig: Rig, path: bytes) -> None:
+    rig.engine.script = streams(ODD)
+    sent = request(stream=True, path=path)
+    with rig.client() as client, Client(rig.engine.port) as direct:
+        client.send(sent)
+        direct.send(sent)
+        got, wanted = client.response(), direct.response()
+        assert got.body == wanted.body == b"".join(ODD)
+        assert bytes(client.reader.raw) == bytes(direct.reader.raw), "chunks and headers as well"
+
+
+@pytest.mark.parametrize("odd", [*ODD, b"".join(ODD)], ids=[*(repr(one[:24]) for one in ODD), "all"])
+@pytest.mark.parametrize("extras", [EXTRAS, ()], ids=["asked for", "hidden"])
+def test_events_of_any_form_pass(rig: Rig, odd: bytes, extras: tuple[str, ...]) -> None:
+    rig.engine.script = streams([odd])
+    assert body_of(rig.tap.port, request(stream=True, extras=extras)) == odd
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "plain"])
+@pytest.mark.parametrize("extras", [EXTRAS, ()], ids=["asked for", "hidden"])
+def test_a_compressed_answer_passes_as_it_is(rig: Rig, extras: tuple[str, ...], stream: bool) -> None:
+    """An engine may compress without being asked; and what one asked for must not be unpacked on the way."""
+    packed = gzip.compress(b"".join(vllm({"stream": stream})), mtime=0)
+
+    def script(asked: Asked, line: Line) -> bool:
+        kind = b"text/event-stream" if stream else b"application/json"
+        line.send(sized(packed, b"Content-Encoding: gzip", b"Content-Type: " + kind))
+        return True
+
+    rig.engine.script = script
+    with rig.client() as client:
+        client.send(request(stream=stream, extras=extras, fields=b"Accept-Encoding: gzip\r\n"))
+        got = client.response()
+    assert got.body == packed
+    assert got.one(b"content-encoding") == b"gzip"
+
+
+def test_who_asks_for_the_extras_may_have_them_compressed(rig: Rig) -> None:
+    with rig.client() as client:
+        client.send(request(stream=True, extras=EXTRAS, fields=b"Accept-Encoding: gzip, br\r\n"))
+        client.response()
+    assert rig.engine.asked[0].message.one(b"accept-encoding") == b"gzip, br"
+
+
+# -- what the tap asked for is hidden ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tools", [False, True], ids=["text", "tool calls"])
+@pytest.mark.parametrize("choices", [1, 3])
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "plain"])
+@pytest.mark.parametrize(
+    "extras",
+    [(), ("logprobs",), ("return_token_ids",), ("return_weight_versions",), ("logprobs", "return_token_ids")],
+    ids=["nothing", "log-probs", "ids", "versions", "log-probs and ids"],
+)
+def test_who_asks_for_less_sees_what_the_engine_would_have_said_to_it(
+    rig: Rig, extras: tuple[str, ...], stream: bool, choices: int, tools: bool
+) -> None:
+    rig.engine.script = like_vllm(choices=choices, tools=tools)
+    sent = request(stream=stream, extras=extras)
+    got, direct = body_of(rig.tap.port, sent), body_of(rig.engine.port, sent)
+    assert shown(got) == shown(direct)
+    assert rig.engine.asked[0].message.json.keys() >= set(EXTRAS), "else there was nothing to hide"
+
+
+def test_the_length_of_a_plain_answer_is_that_of_what_is_shown(rig: Rig) -> None:
+    rig.engine.script = like_vllm()
+    with rig.client() as client:
+        client.send(request(stream=False) * 3)
+        for _ in range(3):
+            assert shown(client.response().body) == shown(vllm({"stream": False})[0])
+
+
+def test_headers_of_a_hidden_answer_are_the_engines(rig: Rig) -> None:
+    """All but the framing, in their order and their case."""
+    fields = (b"X-Request-Id: 1", b"x-Odd-CASE: \xe9", b"Set-Cookie: a=1", b"Set-Cookie: b=2", b"Server: uvicorn")
+    rig.engine.script = streams(vllm({"stream": True} | dict.fromkeys(EXTRAS, True)), *fields)
+    with rig.client() as client, Client(rig.engine.port) as direct:
+        for one in (client, direct):
+            one.send(request(stream=True))
+        got, wanted = client.response(), direct.response()
+    framing = (b"transfer-encoding", b"content-length")
+    assert [field for field in got.fields if field.name.lower() not in framing] == [
+        field for field in wanted.fields if field.name.lower() not in framing
+    ]
+
+
+# -- pieces and their time ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("extras", [EXTRAS, ()], ids=["asked for", "hidden"])
+def test_each_event_arrives_before_the_next_is_made(rig: Rig, extras: tuple[str, ...]) -> None:
+    turn = threading.Semaphore(0)
+
+    def script(asked: Asked, line: Line) -> bool:
+        line.send(HEAD)
+        for event in vllm(asked.message.json):
+            line.send(chunk(event))
+            if not turn.acquire(timeout=3):
+                return False
+        line.send(b"0\r\n\r\n")
+        return True
+
+    rig.engine.script = script
+    with rig.client(timeout=2) as client:
+        client.send(request(stream=True, extras=extras))
+        body = b""
+        for number in range(len(vllm({"stream": True}))):
+            while body.count(b"\n\n") <= number:
+                assert client.reader.more(), "the stream ended early"
+                body = bytes(client.reader.raw).partition(b"\r\n\r\n")[2]
+            assert body.count(b"\n\n") == number + 1, "an event that was not made yet"
+            turn.release()
+        assert shown(client.response().body) == shown(b"".join(vllm({"stream": True} | dict.fromkeys(extras, True))))
+
+
+@pytest.mark.parametrize("extras", [EXTRAS, ()], ids=["asked for", "hidden"])
+def test_the_head_arrives_before_the_first_event_is_made(rig: Rig, extras: tuple[str, ...]) -> None:
+    """A client with a short time-out for the headers must not wait for a long prefill."""
+    seen = threading.Event()
+
+    def script(asked: Asked, line: Line) -> bool:
+        line.send(HEAD)
+        seen.wait(3)
+        line.send(chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+        return True
+
+    rig.engine.script = script
+    with rig.client(timeout=1) as client:
+        client.send(request(stream=True, extras=extras))
+        assert client.reader.more()
+        seen.set()
+        assert client.response().body == b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("extras", [EXTRAS, ()], ids=["asked for", "hidden"])
+@pytest.mark.parametrize("ends", [b"\n\n", b"\r\n\r\n"], ids=["LF", "CRLF"])
+def test_an_answer_may_be_cut_anywhere(rig: Rig, ends: bytes, extras: tuple[str, ...]) -> None:
+    """A whole response of two events, in two pieces, at each of its bytes: head, chunk sizes, events."""
+    asked_all = {"stream": True} | dict.fromkeys(EXTRAS, True)
+    events = [event.replace(b"\n\n", ends) for event in vllm(asked_all, words=1)[:2]] + [b"data: [DONE]" + ends]
+    hidden = [
+        event.replace(b"\n\n", ends) for event in vllm({"stream": True} | dict.fromkeys(extras, True), words=1)[:2]
+    ]
+    wanted = shown(b"".join(hidden) + b"data: [DONE]" + ends)
+    reply = HEAD + b"".join(map(chunk, events)) + b"0\r\n\r\n"
+    cut = 0
+
+    def script(asked: Asked, line: Line) -> bool:
+        line.send(reply[:cut], reply[cut:], pause=0.0005)
+        return True
+
+    rig.engine.script = script
+    with rig.client() as client:
+        for cut in range(1, len(reply)):
+            client.send(request(stream=True, extras=extras))
+            assert shown(client.response().body) == wanted, f"cut at {cut}: {reply[:cut][-20:]!r}"
+            client.reader.raw.clear()
+
+
+@pytest.mark.parametrize("extras", [EXTRAS, ()], ids=["asked for", "hidden"])
+def test_chunks_need_not_be_events(rig: Rig, extras: tuple[str, ...]) -> None:
+    """Chunks of every size, from a byte each to all in one."""
+    data = b"".join(vllm({"stream": True} | dict.fromkeys(EXTRAS, True), words=2))
+    wanted = shown(b"".join(vllm({"stream": True} | dict.fromkeys(extras, True), words=2)))
+    with rig.client() as client:
+        for size in (1, 2, 3, 7, 64, 100, 1000, len(data)):
+            rig.engine.script = streams([data[at : at + size] for at in range(0, len(data), size)])
+            client.send(request(stream=True, extras=extras))
+            assert shown(client.response().body) == wanted, f"chunks of {size}"
+
+
+@pytest.mark.parametrize("extras", [EXTRAS, ()], ids=["asked for", "hidden"])
+@pytest.mark.parametrize("size", [100_000, 3_000_000])
+def test_a_very_long_event_passes(rig: Rig, size: int, extras: tuple[str, ...]) -> None:
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"' + b"x" * size + b'"},"token_ids":%b}]}\n\n'
+    rig.engine.script = streams([event % b"[1,2]"])
+    assert shown(body_of(rig.tap.port, request(stream=True, extras=extras))) == shown(
+        event % (b"[1,2]" if extras else b"null")
+    )
+
+
+@pytest.mark.parametrize("extras", [EXTRAS, ()], ids=["asked for", "hidden"])
+def test_a_stream_without_a_length_ends_with_the_connection(rig: Rig, extras: tuple[str, ...]) -> None:
+    def script(asked: Asked, line: Line) -> bool:
+        line.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", *vllm(asked.message.json))
+        return False
+
+    rig.engine.script = script
+    wanted = vllm({"stream": True} | dict.fromkeys(extras, True))
+    assert shown(body_of(rig.tap.port, request(stream=True, extras=extras))) == shown(b"".join(wanted))

@@ -1,0 +1,124 @@
+"""The tap as it is shipped, in a process of its own, and what that process holds."""
+
+import contextlib
+import multiprocessing
+import os
+import socket
+import time
+from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from daemon.tap.settings import TapSettings
+from tests.support.wire import Client
+
+
+class TapProcess:
+    """A tap as it is shipped."""
+
+    def __init__(self, port: int, admin_port: int, pid: int, spool: Path) -> None:
+        self.port, self.admin_port, self.pid, self.spool = port, admin_port, pid, spool
+
+    def rss(self) -> int:
+        """Bytes of memory of the process that agents talk to."""
+        return _rss(self.pid)
+
+    def helpers_rss(self) -> int:
+        """Bytes of memory of its children."""
+        return sum(_rss(pid) for pid in family(self.pid)[1:])
+
+    def descriptors(self) -> int:
+        """Open files and sockets of the tap and of its children."""
+        found = 0
+        for pid in family(self.pid):
+            with contextlib.suppress(OSError):
+                found += len(os.listdir(f"/proc/{pid}/fd"))
+        return found
+
+    def cpu_seconds(self) -> float:
+        """Used so far, by the tap and its children."""
+        ticks = 0
+        for pid in family(self.pid):
+            with contextlib.suppress(OSError):
+                ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def metrics(self) -> dict[str, float]:
+        """The tap's own figures, by name with labels."""
+        with Client(self.admin_port) as client:
+            client.send(b"GET /metrics HTTP/1.1\r\nHost: tap\r\nConnection: close\r\n\r\n")
+            lines = client.response().body.decode().splitlines()
+        pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in pairs}
+
+
+def family(pid: int) -> list[int]:
+    """`pid` and its living descendants."""
+    found = [pid]
+    for one in found:
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{one}/task"):
+                found += map(int, Path(f"/proc/{one}/task/{task}/children").read_text().split())
+    return found
+
+
+def _rss(pid: int) -> int:
+    """Anonymous memory: pages of shared files come and go with the page cache and are no growth."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _run(settings: TapSettings) -> None:
+    from daemon.logs import configure
+    from daemon.tap.server import main
+
+    configure(level=50)
+    main(settings)
+
+
+@contextlib.contextmanager
+def tap_process(directory: Path, upstream: int, **settings: object) -> Iterator[TapProcess]:
+    """A tap in its own process, before the engine on port `upstream`; ended with SIGTERM, or SIGKILL after 15 s."""
+    with contextlib.ExitStack() as stack:
+        # Held while the tap lives: nobody else gets these ports, and the tap listens with SO_REUSEPORT.
+        port, admin_port = stack.enter_context(_held()), stack.enter_context(_held())
+        spool = directory / "spool"
+        told = {"upstream": f"http://127.0.0.1:{upstream}", "spool_dir": str(spool), "drain_seconds": 1.0, **settings}
+        context = multiprocessing.get_context("spawn")
+        process = context.Process(
+            target=_run, args=(TapSettings(port=port, admin_port=admin_port, **told),), name="hostile-tap"
+        )
+        process.start()
+        try:
+            _await(port, process)
+            yield TapProcess(port, admin_port, process.pid or 0, spool)
+            assert process.is_alive(), f"the tap died: exit code {process.exitcode}"
+        finally:
+            process.terminate()
+            process.join(15)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+
+@contextlib.contextmanager
+def _held() -> Iterator[int]:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]
+
+
+def _await(port: int, process: BaseProcess) -> None:
+    end = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            if not process.is_alive() or time.monotonic() > end:
+                raise
+            time.sleep(0.05)
