@@ -47,7 +47,7 @@ demo: setup
 	$(BIN)/evolved demo --seed $(SEED)
 
 test: setup
-	$(BIN)/python -m pytest tests/unit tests/contract tests/integration
+	$(BIN)/python -m pytest tests/unit tests/contract tests/integration tests/hostile
 
 chaos: setup
 	$(BIN)/python -m pytest tests/chaos

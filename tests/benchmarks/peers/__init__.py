@@ -1,0 +1,132 @@
+"""Other people's proxies, started the way they are at their fastest: Debian's nginx, and LiteLLM with one worker."""
+
+import contextlib
+import grp
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+FILES = Path(__file__).parent
+ROOT = FILES.parents[2]
+LITELLM = ROOT / ".venv-litellm" / "bin" / "litellm"
+_END_SECONDS = 10
+
+
+class PeerError(Exception):
+    """A peer that is missing or does not start; the message says what to do."""
+
+
+@contextlib.contextmanager
+def nginx(engine_port: int, directory: Path) -> Iterator[int]:
+    """nginx in front of the engine, one worker, nothing buffered; gives its port.
+
+    Raises:
+        PeerError: it is not installed, or does not start.
+    """
+    binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    if binary is None:
+        raise PeerError("nginx is missing: apt install nginx-light wrk")
+    directory.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    text = (FILES / "nginx.conf").read_text(encoding="utf-8")
+    for name, value in (
+        ("USER", pwd.getpwuid(os.getuid()).pw_name),
+        ("GROUP", grp.getgrgid(os.getgid()).gr_name),
+        ("DIRECTORY", str(directory)),
+        ("PORT", str(port)),
+        ("ENGINE_PORT", str(engine_port)),
+    ):
+        text = text.replace(f"@{name}@", value)
+    (directory / "nginx.conf").write_text(text, encoding="utf-8")
+    command = [binary, "-p", str(directory), "-c", str(directory / "nginx.conf")]
+    with _running(command, port, directory / "nginx.log", seconds=20):
+        yield port
+
+
+@contextlib.contextmanager
+def litellm(engine_port: int, directory: Path, key: str) -> Iterator[int]:
+    """LiteLLM's proxy in front of the engine; gives its port. It starts in 10 to 60 seconds.
+
+    Args:
+        key: the master key that its callers have to bring.
+
+    Raises:
+        PeerError: it is not installed, or does not start.
+    """
+    if not LITELLM.exists():
+        raise PeerError("LiteLLM is missing: make bench-peers-setup (or leave it out with --no-litellm)")
+    directory.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    settings = {
+        "ENGINE_URL": f"http://127.0.0.1:{engine_port}/v1",
+        "LITELLM_MASTER_KEY": key,
+        "LITELLM_LOG": "ERROR",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "NO_PROXY": "127.0.0.1",
+    }
+    command = [str(LITELLM), "--config", str(FILES / "litellm.yaml"), "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--num_workers", "1"]
+    with _running(command, port, directory / "litellm.log", seconds=120, settings=settings):
+        yield port
+
+
+def litellm_version() -> str:
+    """Of the one that would be started; empty if there is none."""
+    found = sorted((LITELLM.parents[1] / "lib").glob("python3*/site-packages/litellm-*.dist-info"))
+    return found[0].name.removeprefix("litellm-").removesuffix(".dist-info") if found else ""
+
+
+def nginx_version() -> str:
+    """Of the one that would be started; empty if there is none."""
+    binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    if binary is None:
+        return ""
+    said = subprocess.run([binary, "-v"], capture_output=True, timeout=10).stderr.decode()
+    return said.rpartition("/")[2].strip()
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return int(held.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _running(
+    command: list[str], port: int, log: Path, *, seconds: float, settings: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """A process of a group of its own, from when it listens until it and its children are gone."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env={**os.environ, **(settings or {})}, start_new_session=True
+        )
+    try:
+        _await_listener(process, port, log, seconds)
+        yield
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _await_listener(process: subprocess.Popen[bytes], port: int, log: Path, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError as error:
+            if process.poll() is None and time.monotonic() < end:
+                time.sleep(0.05)
+                continue
+            said = log.read_text(encoding="utf-8", errors="replace")[-2000:]
+            raise PeerError(f"{process.args} does not listen on {port}:\n{said}") from error

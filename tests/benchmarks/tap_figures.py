@@ -1,0 +1,188 @@
+"""The figures of `tests.benchmarks.tap`: what was measured, of whom, and how it is told."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+
+import msgspec
+from rich.console import Console
+
+from tests.benchmarks import report
+from tests.benchmarks.native import Load
+
+DIRECT, NGINX, LITELLM = "direct", "nginx", "litellm"
+CAPTURE, IDS, REDACTED = "tap: capture", "tap: + ids", "tap: + redaction"
+TAPS = (CAPTURE, IDS, REDACTED)
+_WIDTH = 130
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """One way to load a target."""
+
+    name: str
+    size: int
+    """Bytes of the prompt."""
+    stream: bool
+    connections: int
+    requests: int = 0
+    """Instead of a time: large prompts would fill a disk."""
+    paced: bool = False
+    """The engine takes a pause before every event, as real ones do."""
+    turns: int = 1
+    """A round. Which core a process wakes on is settled anew with each, and makes half of a latency."""
+    share: float = 1.0
+    """Of the time that a load lasts."""
+
+
+PLAIN = Measure("plain c1", 1_000, False, 1, turns=3, share=0.5)
+STREAM = Measure("stream c1", 1_000, True, 1, share=0.5)
+PLAIN_32, STREAM_32 = Measure("plain c32", 1_000, False, 32), Measure("stream c32", 1_000, True, 32)
+PACED = Measure("paced", 1_000, True, 8, paced=True)
+SIZES = {"32 KB": 32_000, "100 K tokens": 400_000}
+LARGE = {
+    (label, stream): Measure(f"{label}, {'stream' if stream else 'plain'}", size, stream, 1, 100)
+    for label, size in SIZES.items()
+    for stream in (False, True)
+}
+MEASURES = (PLAIN, STREAM, PLAIN_32, STREAM_32, PACED, *LARGE.values())
+
+
+class Row:
+    """What a target gave, round by round."""
+
+    def __init__(self) -> None:
+        self.loads: dict[Measure, list[Load]] = defaultdict(list)
+        self.void = ""
+        """The first reason not to believe it."""
+        self.behind = 0.0
+        """Seconds that the spool was behind at most."""
+        self.own_us: list[float] = []
+        """Its own time on a plain call at low load, by its own account: total minus upstream."""
+        self.calls = 0
+        self.lost = 0
+
+    def spoil(self, why: str) -> None:
+        self.void = self.void or why
+
+    def values(self, measure: Measure, read: Callable[[Load], float]) -> list[float]:
+        """One a round."""
+        return [read(load) for load in self.loads[measure]]
+
+    def median(self, measure: Measure, read: Callable[[Load], float]) -> float:
+        return statistics.median(self.values(measure, read))
+
+
+def p50(load: Load) -> float:
+    return load.total_us.p50 if load.total_us else float("nan")
+
+
+def p99(load: Load) -> float:
+    return load.total_us.p99 if load.total_us else float("nan")
+
+
+def first(load: Load) -> float:
+    """Microseconds to the first byte of the body, median."""
+    return load.first_us.p50 if load.first_us else float("nan")
+
+
+def first_p99(load: Load) -> float:
+    return load.first_us.p99 if load.first_us else float("nan")
+
+
+def rate(load: Load) -> float:
+    return load.rps
+
+
+def ratio(one: Row, other: Row, measure: Measure) -> float:
+    """How many times as many requests a second `one` passes: the median of the rounds' ratios."""
+    pairs = zip(one.values(measure, rate), other.values(measure, rate), strict=True)
+    return statistics.median(a / b if b else float("nan") for a, b in pairs)
+
+
+def added(one: Row, other: Row, measure: Measure, read: Callable[[Load], float]) -> float:
+    """Microseconds on top of `other`: the median of the rounds' differences."""
+    pairs = zip(one.values(measure, read), other.values(measure, read), strict=True)
+    return statistics.median(a - b for a, b in pairs)
+
+
+def figures(rows: Mapping[str, Row]) -> dict[str, float]:
+    """What is claimed; without the figures of a void row."""
+    found: dict[str, float] = {}
+
+    def claim(key: str, names: tuple[str, ...], read: Callable[..., float]) -> None:
+        if all(name in rows and not rows[name].void for name in names):
+            found[key] = read(*(rows[name] for name in names))
+
+    claim("direct_vs_nginx", (DIRECT, NGINX), lambda a, b: ratio(a, b, PLAIN_32))
+    for suffix, name in (("", IDS), ("_capture_alone", CAPTURE), ("_redacted", REDACTED), ("_nginx", NGINX)):
+        claim(f"added_p50_us{suffix}", (name, DIRECT), lambda a, b: added(a, b, PLAIN, p50))
+        claim(f"added_p99_us{suffix}", (name, DIRECT), lambda a, b: added(a, b, PLAIN, p99))
+        claim(f"added_stream_first_us{suffix}", (name, DIRECT), lambda a, b: added(a, b, PACED, first))
+    for peer, label in ((NGINX, "nginx"), (LITELLM, "litellm")):
+        for prefix, name in (("", CAPTURE), ("hidden_", IDS), ("hidden_redacted_", REDACTED)):
+            claim(f"plain_{prefix}vs_{label}", (name, peer), lambda a, b: ratio(a, b, PLAIN_32))
+            claim(f"stream_{prefix}vs_{label}", (name, peer), lambda a, b: ratio(a, b, STREAM_32))
+    claim("own_time_mean_us", (IDS,), lambda a: statistics.median(a.own_us) if a.own_us else float("nan"))
+    found["calls_tapped"] = sum(rows[name].calls for name in TAPS)
+    found["calls_lost"] = sum(rows[name].lost for name in TAPS)
+    return found
+
+
+def show(rows: Mapping[str, Row]) -> None:
+    """The tables, without void rows."""
+    console = Console(width=_WIDTH)
+    valid = {name: row for name, row in rows.items() if not row.void}
+    direct, nginx = rows[DIRECT], rows[NGINX]
+    report.table(
+        "One call at a time, microseconds (own time: total minus upstream, by the tap's own account)",
+        ("", "p50", "p99", "added p50", "added p99", "own time", "32 KB prompt", "added", "100 K tokens", "added"),
+        [
+            (
+                name,
+                *(row.median(PLAIN, read) for read in (p50, p99)),
+                *(added(row, direct, PLAIN, read) for read in (p50, p99)),
+                statistics.median(row.own_us) if row.own_us else "",
+                *_sizes(row, direct, False, p50),
+            )
+            for name, row in valid.items()
+        ],
+        console,
+    )
+    report.table(
+        "Streams, microseconds to the first byte of the body (paced: 8 at a time, an event every ms; else at once)",
+        ("", PACED.name, "p99", "added p50", "added p99", "c1", "whole", "32 KB", "added", "100 K tok", "added"),
+        [
+            (
+                name,
+                *(row.median(PACED, read) for read in (first, first_p99)),
+                *(added(row, direct, PACED, read) for read in (first, first_p99)),
+                *(row.median(STREAM, read) for read in (first, p50)),
+                *_sizes(row, direct, True, first),
+            )
+            for name, row in valid.items()
+        ],
+        console,
+    )
+    report.table(
+        "32 connections",
+        ("", "plain /s", "of nginx", "stream /s", "of nginx", "calls", "lost", "spool behind, s"),
+        [
+            (
+                name,
+                row.median(PLAIN_32, rate),
+                f"{ratio(row, nginx, PLAIN_32):.1%}",
+                row.median(STREAM_32, rate),
+                f"{ratio(row, nginx, STREAM_32):.1%}",
+                row.calls,
+                row.lost if name in TAPS else "",
+                row.behind if name in TAPS else "",
+            )
+            for name, row in valid.items()
+        ],
+        console,
+    )
+
+
+def _sizes(row: Row, direct: Row, stream: bool, read: Callable[[Load], float]) -> list[float]:
+    measures = [LARGE[label, stream] for label in SIZES]
+    return [value for one in measures for value in (row.median(one, read), added(row, direct, one, read))]

@@ -1,0 +1,131 @@
+"""The tap as a benchmark needs it: started as it is shipped, watched by its /metrics, its spool counted and deleted."""
+
+import contextlib
+import multiprocessing
+import shutil
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from actors.messages.spool import RawExchange, decode_spooled
+from daemon.tap.settings import TapSettings
+from daemon.tap.spool_reader import SpoolReader
+from tests.benchmarks import report
+from tests.benchmarks.peers import free_port
+
+_POLL_SECONDS = 0.02
+_END_SECONDS = 40
+
+
+class Overhead(msgspec.Struct, frozen=True):
+    """The tap's own time on calls, as its histogram has it: total minus upstream."""
+
+    calls: float
+    seconds: float
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What a spool holds."""
+
+    records: int
+    doubled: int
+    problems: dict[str, int]
+    """How many calls were not captured whole, by why."""
+    with_ids: int
+    """Records in which there are token ids."""
+
+
+class Tapped:
+    """A tap that runs."""
+
+    def __init__(self, port: int, admin_port: int, spool: Path) -> None:
+        self.port, self.spool = port, spool
+        self._admin = f"http://127.0.0.1:{admin_port}/metrics"
+
+    def await_written(self, records: int, seconds: float) -> float:
+        """Wait until so many records are on disk.
+
+        Returns:
+            Seconds until then: how far the spool was behind. `seconds` if they are still not.
+        """
+        began = time.monotonic()
+        while (took := time.monotonic() - began) < seconds:
+            if self._samples().get("evolved_tap_spool_written_total", 0) >= records:
+                return took
+            time.sleep(_POLL_SECONDS)
+        return seconds
+
+    def overhead(self) -> Overhead:
+        """Since its start; zeros if this tap does not say."""
+        samples = self._samples()
+        name = "evolved_tap_overhead_seconds"
+        return Overhead(samples.get(f"{name}_count", 0.0), samples.get(f"{name}_sum", 0.0))
+
+    def _samples(self) -> dict[str, float]:
+        with urllib.request.urlopen(self._admin, timeout=10) as answer:
+            text = answer.read().decode()
+        families = text_string_to_metric_families(text)
+        return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
+
+
+@contextlib.contextmanager
+def tapped(engine_port: int, spool: Path, *, capture_tokens: bool, redaction: dict[str, Any]) -> Iterator[Tapped]:
+    """A tap in front of the engine; when this ends it has drained and its spool is whole.
+
+    Args:
+        redaction: fields of `adapters.redaction.RedactionSettings`.
+    """
+    port, admin_port = free_port(), free_port()
+    settings = TapSettings(
+        port=port,
+        admin_port=admin_port,
+        upstream=f"http://127.0.0.1:{engine_port}",
+        spool_dir=str(spool),
+        capture_tokens=capture_tokens,
+        drain_seconds=5.0,
+    )
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(settings, redaction))
+    process.start()
+    try:
+        report.await_port(port)
+        report.await_port(admin_port)
+        yield Tapped(port, admin_port, spool)
+    finally:
+        process.terminate()
+        process.join(_END_SECONDS)
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+def count(spool: Path) -> Kept:
+    """Read a whole spool, and delete it."""
+    ids: set[bytes] = set()
+    records = with_ids = 0
+    problems: dict[str, int] = {}
+    reader = SpoolReader(spool)
+    while found := reader.read():
+        records += len(found)
+        ids.update(record.id for record in found)
+        for record in found:
+            exchange = decode_spooled(record.payload)
+            assert isinstance(exchange, RawExchange)
+            with_ids += b'"token_ids":[' in exchange.response
+            if exchange.problem or exchange.status != 200:
+                why = exchange.problem or f"status {exchange.status}"
+                problems[why] = problems.get(why, 0) + 1
+    shutil.rmtree(spool, ignore_errors=True)
+    return Kept(records, records - len(ids), problems, with_ids)
+
+
+def _serve(settings: TapSettings, redaction: dict[str, Any]) -> None:
+    from daemon.logs import configure
+    from daemon.tap.server import main
+
+    configure(level=40)
+    main(settings, redaction)
