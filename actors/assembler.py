@@ -164,7 +164,8 @@ class Assembler:
         outputs: list[Output] = []
         for closing in closings:
             self.links.update((link.signal, link.confidence) for link in closing.links.values())
-            for built in build_all(closing):
+            # The main line last: who names the trajectory afterwards means it, not a call beside it.
+            for built in reversed(build_all(closing)):
                 run = built.run
                 self._stitcher.remember(built.turns, run.id)
                 records.append(run)

@@ -5,21 +5,29 @@
 It asks the judge for each trajectory, several at a time, and adds which cluster of goals the trajectory belongs to. A
 judge that fails abstains: after a few attempts every step is ABSTAIN, which the learner masks; the outcome still
 counts. A failed judgement never becomes a label. A judge that is away (`JudgeUnavailable`) is waited for instead.
+
+What somebody reported of a step outranks what a judge thinks of it: feedback on a step that is there when the
+trajectory gets its credit is that step's label, and a trajectory with feedback on every step is shown to no judge. What
+comes later is kept and counted by the store, and changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import anyio
 import msgspec
 import structlog
 
 from actors.clusters import cluster_of
-from actors.messages import Attributed, Attribution, StepLabel, Trajectory
+from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
 from adapters.errors import JudgeUnavailable
 from adapters.judges import Judge
+
+FEEDBACK = "feedback"
+"""Judge and rubric of a trajectory that no judge saw."""
 
 _log = structlog.get_logger(__name__)
 
@@ -37,24 +45,35 @@ class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Seconds that one judgement may take."""
 
 
+class Evidence(Protocol):
+    """What is known of steps without a judge; the store does it."""
+
+    async def step_feedback(self, run: Trajectory) -> list[tuple[int, Feedback]]:
+        """Feedback on single steps, with the step's number, oldest first."""
+        ...
+
+
 class Attributor:
     """Actor: closed trajectories in, attributed ones out.
 
     Args:
         settings: batch sizes, attempts and deadlines.
         judge: gives the labels.
+        evidence: goes before the judge; none: there is none.
     """
 
     name = "attributor"
     inputs = (TRAJECTORY_CLOSED,)
     tick_seconds: float | None = None
 
-    def __init__(self, settings: AttributorSettings, *, judge: Judge) -> None:
-        self._settings, self._judge = settings, judge
+    def __init__(self, settings: AttributorSettings, *, judge: Judge, evidence: Evidence | None = None) -> None:
+        self._settings, self._judge, self._evidence = settings, judge, evidence
         self.judged = 0
         """Trajectories that the judge labelled."""
         self.abstained = 0
         """Trajectories that the judge failed on."""
+        self.told = 0
+        """Steps whose label is what somebody reported."""
 
     @property
     def batch(self) -> int:
@@ -67,11 +86,11 @@ class Attributor:
         """Label the trajectories of `batch`.
 
         Raises:
-            DependencyUnavailable: the judge is away.
+            DependencyUnavailable: the judge, or the evidence, is away.
         """
         trajectories = [received.message for received in batch if isinstance(received.message, Trajectory)]
         labelled: list[Attribution | None] = [None] * len(trajectories)
-        away: list[JudgeUnavailable] = []
+        away: list[DependencyUnavailable] = []
         slots = anyio.CapacityLimiter(self._settings.concurrency)
 
         async def one(index: int) -> None:
@@ -81,13 +100,15 @@ class Attributor:
                 try:
                     labelled[index] = await self._label(trajectories[index])
                 except JudgeUnavailable as error:
+                    away.append(DependencyUnavailable(f"judge {self._judge.name}: {error}"))
+                except DependencyUnavailable as error:
                     away.append(error)
 
         async with anyio.create_task_group() as group:
             for index in range(len(trajectories)):
                 group.start_soon(one, index)
         if away:
-            raise DependencyUnavailable(f"judge {self._judge.name}: {away[0]}") from away[0]
+            raise away[0]
         attributed = [
             Attributed(
                 id=trajectory.id,
@@ -104,6 +125,24 @@ class Attributor:
         return Result()
 
     async def _label(self, trajectory: Trajectory) -> Attribution:
+        told = await self._told(trajectory)
+        if trajectory.steps and len(told) == len(trajectory.steps):
+            nothing = StepLabel("ABSTAIN", 0.0)
+            attribution = Attribution(labels=(nothing,) * len(told), judge=FEEDBACK, rubric=FEEDBACK)
+        else:
+            attribution = await self._judged(trajectory)
+            # A judge may take minutes, in which more was said.
+            told = await self._told(trajectory)
+        self.told += len(told)
+        labels = tuple(told.get(number, label) for number, label in enumerate(attribution.labels))
+        return msgspec.structs.replace(attribution, labels=labels)
+
+    async def _told(self, trajectory: Trajectory) -> Mapping[int, StepLabel]:
+        """Labels by step, as reported; of several reports on a step the last counts."""
+        said = await self._evidence.step_feedback(trajectory) if self._evidence is not None else []
+        return {number: label_of(feedback) for number, feedback in said}
+
+    async def _judged(self, trajectory: Trajectory) -> Attribution:
         reason = ""
         for attempt in range(1, self._settings.attempts + 1):
             try:
@@ -126,3 +165,11 @@ class Attributor:
     def _abstention(self, trajectory: Trajectory, reason: str) -> Attribution:
         label = StepLabel("ABSTAIN", 0.0, f"judge failed: {reason}"[:200])
         return Attribution(labels=(label,) * len(trajectory.steps), judge=self._judge.name, rubric=self._judge.rubric)
+
+
+def label_of(feedback: Feedback) -> StepLabel:
+    """The label that a report on a step is; who says neither good nor bad is not overruled by a judge."""
+    outcome = 0.5 if feedback.outcome is None else feedback.outcome
+    label = "GOOD" if outcome > 0.5 else "BAD" if outcome < 0.5 else "ABSTAIN"
+    reason = f"feedback: {feedback.text}" if feedback.text.strip() else "feedback"
+    return StepLabel(label, abs(2.0 * outcome - 1.0), reason[:200])

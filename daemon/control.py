@@ -1,4 +1,5 @@
-"""The daemon's own HTTP surface: JSON for people and scripts, `/metrics`, and the dashboard. Loopback by default.
+"""The daemon's own HTTP surface: JSON for people and scripts, `/metrics`, and the dashboard. Loopback by default; who
+may use it, `daemon.admin` says.
 
 GET  /                      the dashboard
 GET  /api/status            what runs, what serves, what was counted
@@ -34,18 +35,23 @@ from actors.gate_statistics import wilson
 from actors.messages import Attributed, Directive, derived_id, new_id
 from actors.store import Store
 from actors.system.life import ActorState
+from daemon.admin import AdminOnly
 from daemon.dashboard import STATIC
+from daemon.tap.keys import KeyRing
 
 
 class ControlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the control API listens."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Other than loopback only behind something that authenticates: it has no keys yet."""
+    """Address to listen on. Other than loopback only with an admin key (`evolved keys add --scope admin`), and behind
+    something that speaks TLS: the key travels with every request."""
     port: int = 8090
     """Port; 0 takes a free one."""
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     """Host headers that are answered: a page elsewhere cannot reach the API through the reader's browser."""
+    admin_key_file: str = ""
+    """File that holds an admin key, for `evolved status`, `freeze` and `thaw` to show."""
 
 
 class Control:
@@ -66,8 +72,8 @@ class Control:
         self._send, self._retry, self._describe, self._clock = send, retry, describe, clock
         self._started = clock()
 
-    def app(self, allowed_hosts: Sequence[str]) -> Starlette:
-        """The ASGI application."""
+    def app(self, allowed_hosts: Sequence[str], keys: KeyRing | None = None) -> Starlette:
+        """The ASGI application; all of it takes an admin key if there is one among `keys`."""
         return Starlette(
             routes=[
                 Route("/api/status", self.status),
@@ -82,7 +88,10 @@ class Control:
                 Route("/metrics", self.metrics),
                 Mount("/", StaticFiles(directory=STATIC, html=True)),
             ],
-            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))],
+            middleware=[
+                Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts)),
+                Middleware(AdminOnly, keys=keys),
+            ],
         )
 
     async def status(self, request: Request) -> Response:

@@ -6,6 +6,7 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 
+from daemon.admin import key_headers
 from daemon.control import ControlSettings
 from daemon.errors import ControlUnreachable
 
@@ -14,18 +15,28 @@ def fetch(settings: ControlSettings) -> dict[str, Any]:
     """The daemon's `/api/status`.
 
     Raises:
-        ControlUnreachable: nobody answers there.
+        ControlUnreachable: nobody answers there, or not without an admin key.
     """
     url = f"http://{settings.host}:{settings.port}/api/status"
     try:
-        answer = httpx.get(url, timeout=5.0)
+        answer = httpx.get(url, headers=key_headers(settings.admin_key_file), timeout=5.0)
         answer.raise_for_status()
         return dict(answer.json())
+    except httpx.HTTPStatusError as error:
+        raise ControlUnreachable(refusal(error)) from error
     except (httpx.HTTPError, ValueError) as error:
         raise ControlUnreachable(
             f"no daemon at {url} ({error}); start it with `evolved run`, or name its address with "
             "--set control.port=PORT"
         ) from error
+
+
+def refusal(error: httpx.HTTPStatusError) -> str:
+    """What to do about an answer that is an error."""
+    said = f"{error.request.url}: {error.response.status_code}"
+    if error.response.status_code == 401:
+        return f"{said}: it takes an admin key; put one into a file and name it: --set control.admin_key_file=FILE"
+    return f"{said} {error.response.text[:300]}"
 
 
 def show(status: dict[str, Any], console: Console | None = None) -> None:

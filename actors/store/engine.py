@@ -5,9 +5,9 @@ the last moments, which the streams deliver again. Writers take the write lock a
 lock that is upgraded later fails at once instead of waiting.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
@@ -15,8 +15,12 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from actors.store.errors import StoreUnavailable
+from actors.store.tables import Base
 
+T = TypeVar("T")
 _BUSY_SECONDS = 20.0
+_IN = 500
+"""Values in one IN clause: below SQLite's oldest limit."""
 _DEFECTS = ("no such table", "no such column", "syntax error", "has no column")
 """SQLite reports defects of a statement in the class of errors that it reports outages in; waiting cures none."""
 
@@ -44,6 +48,19 @@ def open_engine(url: str) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
+
+
+def table_of(row: type[Base]) -> Table:
+    """The Core table of a declarative class."""
+    table = row.__table__
+    assert isinstance(table, Table)
+    return table
+
+
+def chunks(items: Sequence[T], size: int = _IN) -> Iterator[Sequence[T]]:
+    """`items` in parts that fit an IN clause."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def insert_new(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:

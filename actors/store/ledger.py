@@ -6,8 +6,8 @@ from sqlalchemy import Connection, delete, func, select, update
 
 from actors.messages import Message, derived_id
 from actors.store import tables as t
-from actors.store.engine import insert_new
-from actors.store.saving import chunks, save, table_of
+from actors.store.engine import chunks, insert_new, table_of
+from actors.store.saving import save
 from actors.system.bus import Outgoing
 
 

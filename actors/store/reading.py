@@ -21,7 +21,7 @@ from actors.messages import (
     decode,
 )
 from actors.store import tables as t
-from actors.store.saving import chunks
+from actors.store.engine import chunks
 
 T = TypeVar("T")
 
@@ -84,18 +84,58 @@ def feedback_for(connection: Connection, trajectory_id: str) -> list[Feedback]:
     return bodies(connection, wanted, Feedback)
 
 
-def find_trajectory(connection: Connection, feedback: Feedback) -> str:
-    """Id of the closed trajectory that `feedback` means; empty if there is none."""
+def step_feedback(connection: Connection, run: Trajectory) -> list[tuple[int, Feedback]]:
+    """What was said of single steps of `run`, with the step that each means, oldest first.
+
+    A step is meant by its number, or by an id of its call.
+    """
+    told = [said for said in feedback_for(connection, run.id) if said.kind == "step" and said.outcome is not None]
+    if not told:
+        return []
+    places: dict[str, int] = {}
+    for number, step in enumerate(run.steps):
+        places |= {name: number for name in (f"x{step.exchange_id}", f"r{step.response_id}")}
     row = t.ExchangeRow
-    own = (row.tenant == feedback.tenant, row.trajectory_id != "")
+    for custom in {said.custom_id for said in told if said.custom_id}:
+        # A caller that gives an id twice means the newer call.
+        wanted = select(row.id).where(
+            row.tenant == run.tenant, row.custom_id == custom, row.trajectory_id == run.id
+        )  # fmt: skip
+        found = connection.scalar(wanted.order_by(row.started.desc()).limit(1))
+        if found is not None and f"x{found}" in places:
+            places[f"u{custom}"] = places[f"x{found}"]
+    found_steps: list[tuple[int, Feedback]] = []
+    for said in told:
+        names = (f"x{said.exchange_id}", f"r{said.response_id}", f"u{said.custom_id}")
+        number = next((places[name] for name in names if len(name) > 1 and name in places), None)
+        number = number if said.step is None else said.step
+        if number is not None and number < len(run.steps):
+            found_steps.append((number, said))
+    return found_steps
+
+
+def find_trajectory(connection: Connection, feedback: Feedback) -> str:
+    """Id of the closed trajectory that `feedback` means; empty if there is none.
+
+    Ids that callers make up may come again: the newest trajectory that had begun when the feedback came is meant.
+    """
+    row, run = t.ExchangeRow, t.TrajectoryRow
+    calls = (
+        select(row.trajectory_id)
+        .where(row.tenant == feedback.tenant, row.trajectory_id != "")
+        .order_by((row.started <= feedback.received).desc(), row.started.desc())
+    )
     tries: list[Select[Any]] = []
     if feedback.exchange_id:
-        tries.append(select(row.trajectory_id).where(*own, row.id == feedback.exchange_id))
+        tries.append(calls.where(row.id == feedback.exchange_id))
     if feedback.response_id:
-        tries.append(select(row.trajectory_id).where(*own, row.response_id == feedback.response_id))
+        tries.append(calls.where(row.response_id == feedback.response_id))
+    if feedback.custom_id:
+        tries.append(calls.where(row.custom_id == feedback.custom_id))
     if feedback.trajectory_id:
-        tries.append(select(row.trajectory_id).where(*own, row.explicit == feedback.trajectory_id))
-        run = t.TrajectoryRow
+        # Who names the trajectory means its main line.
+        main = calls.join(run, run.id == row.trajectory_id).where(run.side_of == "")
+        tries.append(main.where(row.explicit == feedback.trajectory_id))
         tries.append(select(run.id).where(run.id == feedback.trajectory_id, run.tenant == feedback.tenant))
     for statement in tries:
         found = connection.scalar(statement.limit(1))
@@ -273,6 +313,7 @@ def counts(connection: Connection) -> dict[str, int]:
         "exchanges_failed": total(call, call.status >= 400),
         "exchanges_late": total(call, call.late),
         "feedback": total(t.FeedbackRow),
+        "feedback_late": total(t.FeedbackRow, t.FeedbackRow.late),
         "feedback_waiting": total(t.FeedbackRow, t.FeedbackRow.joined == ""),
         "batches": total(t.BatchRow),
         "versions": total(t.CandidateRow),

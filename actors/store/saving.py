@@ -1,10 +1,10 @@
 """Messages into rows: `save` dispatches by type. A record that is there already changes nothing."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Table, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from actors.dialects import has_conversation
 from actors.messages import (
@@ -24,32 +24,18 @@ from actors.messages import (
     encode,
 )
 from actors.store import tables as t
-from actors.store.engine import insert_new
+from actors.store.engine import chunks, insert_new, table_of
 from actors.store.errors import UnknownRecord
 from actors.store.records import Dropped, Joined, Late
+from actors.store.waiting import claimed, forget, wait
 
 T = TypeVar("T")
-_IN = 500
-"""Values in one IN clause: below SQLite's oldest limit."""
 
 
 def stitchable(exchange: Exchange) -> bool:
     """Whether the call can be a step: one of a conversation, and the engine answered it, or a mirror saw it alone."""
     answered = 0 < exchange.status < 400 or (exchange.status == 0 and exchange.source != "tap")
     return answered and has_conversation(exchange.endpoint)
-
-
-def table_of(row: type[t.Base]) -> Table:
-    """The Core table of a declarative class."""
-    table = row.__table__
-    assert isinstance(table, Table)
-    return table
-
-
-def chunks(items: Sequence[T], size: int = _IN) -> Iterator[Sequence[T]]:
-    """`items` in parts that fit an IN clause."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 class Saved(msgspec.Struct):
@@ -81,6 +67,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     }:
         raise UnknownRecord(", ".join(sorted(kind.__name__ for kind in unknown)))
     saved = Saved()
+    wait(connection, _only(by_type, Feedback))
     for kind, rows in by_type.items():
         if kind in _SIMPLE:
             table, columns = _SIMPLE[kind]
@@ -91,8 +78,9 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     _candidates(connection, _only(by_type, Candidate))
     for late in _only(by_type, Late):
         connection.execute(update(t.ExchangeRow).where(t.ExchangeRow.id == late.id).values(late=True))
-    for joined in _only(by_type, Joined):
-        _join(connection, joined)
+    own = _only(by_type, Joined)
+    heard = {joined.id for joined in own}
+    _join(connection, [*own, *claimed(connection, _only(by_type, Trajectory), heard)])
     for dropped in _only(by_type, Dropped):
         connection.execute(
             update(t.TrajectoryRow)
@@ -149,7 +137,8 @@ def _exchanges(connection: Connection, exchanges: list[Exchange]) -> int:
             "id": e.id,
             "tenant": e.tenant,
             "response_id": e.response_id,
-            "explicit": e.hints.trajectory_id,
+            "explicit": e.hints.trajectory_id or e.hints.conversation,
+            "custom_id": e.hints.custom_id,
             "trajectory_id": "",
             "started": e.started,
             "status": e.status,
@@ -206,6 +195,7 @@ def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[st
         "closed_by": run.closed_by,
         "trainable": run.trainable,
         "why_not": run.why_not,
+        "side_of": run.side_of,
         "attributed": attributed,
         "batch_id": "",
         "dropped": "",
@@ -223,12 +213,35 @@ def _claim_exchanges(connection: Connection, run: Trajectory) -> None:
         )
 
 
-def _join(connection: Connection, joined: Joined) -> None:
-    connection.execute(update(t.FeedbackRow).where(t.FeedbackRow.id == joined.id).values(joined=joined.trajectory_id))
-    if joined.outcome is None:
+def _join(connection: Connection, joins: Sequence[Joined]) -> None:
+    if not joins:
         return
+    row, feedback = t.TrajectoryRow, table_of(t.FeedbackRow)
+    known: dict[str, tuple[bool, float | None]] = {}
+    for part in chunks(sorted({joined.trajectory_id for joined in joins})):
+        found = connection.execute(select(row.id, row.attributed, row.outcome).where(row.id.in_(part)))
+        known |= {key: (attributed, outcome) for key, attributed, outcome in found}
+    connection.execute(
+        update(feedback)
+        .where(feedback.c.id == bindparam("said"))
+        .values(joined=bindparam("where"), late=bindparam("after")),
+        [
+            {"said": one.id, "where": one.trajectory_id, "after": known.get(one.trajectory_id, (False, None))[0]}
+            for one in joins
+        ],
+    )
+    forget(connection, [joined.id for joined in joins])
+    for joined in joins:
+        attributed, outcome = known.get(joined.trajectory_id, (False, 0.0))
+        if joined.outcome is not None and outcome is None:
+            _adopt(connection, joined)
+            known[joined.trajectory_id] = (attributed, joined.outcome)
+
+
+def _adopt(connection: Connection, joined: Joined) -> None:
+    """The trajectory, which closed without an outcome, takes over what was said of it since."""
     row = t.TrajectoryRow
-    body = connection.scalar(select(row.body).where(row.id == joined.trajectory_id, row.outcome.is_(None)))
+    body = connection.scalar(select(row.body).where(row.id == joined.trajectory_id))
     if body is None:
         return
     message = decode(body)
@@ -237,11 +250,7 @@ def _join(connection: Connection, joined: Joined) -> None:
         body = encode(msgspec.structs.replace(message, trajectory=run))
     else:
         body = encode(msgspec.structs.replace(message, outcome=joined.outcome))
-    connection.execute(
-        update(t.TrajectoryRow)
-        .where(t.TrajectoryRow.id == joined.trajectory_id)
-        .values(outcome=joined.outcome, body=body)
-    )
+    connection.execute(update(row).where(row.id == joined.trajectory_id).values(outcome=joined.outcome, body=body))
 
 
 def _batches(connection: Connection, orders: list[BatchOrder]) -> None:

@@ -36,6 +36,7 @@ from actors.store.errors import SchemaMismatch
 from actors.store.lineage import Lineage, lineage
 from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.saving import save
+from actors.store.upgrade import upgrade
 from actors.system.bus import Outgoing
 
 Ts = TypeVarTuple("Ts")
@@ -64,7 +65,7 @@ class Store:
         """Exchanges refused because another call of the tenant has their response id: counted, never silent."""
 
     async def open(self) -> None:
-        """Create what tables are missing.
+        """Create what tables are missing, and bring those of an older evolved up to date.
 
         Raises:
             SchemaMismatch: written by a newer evolved.
@@ -136,6 +137,9 @@ class Store:
 
     async def find_trajectory(self, feedback: Feedback) -> str:
         return await self._read(reading.find_trajectory, feedback)
+
+    async def step_feedback(self, run: Trajectory) -> list[tuple[int, Feedback]]:
+        return await self._read(reading.step_feedback, run)
 
     async def trajectory(self, trajectory_id: str) -> Attributed | Trajectory | None:
         return await self._read(reading.trajectory, trajectory_id)
@@ -237,4 +241,7 @@ def _create(connection: Connection) -> None:
     found = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _SCHEMA_KEY))
     if found is not None and int(found) > t.SCHEMA_VERSION:
         raise SchemaMismatch(int(found), t.SCHEMA_VERSION)
+    if found is not None and int(found) < t.SCHEMA_VERSION:
+        upgrade(connection)
+        _log.info("store_upgraded", before=int(found), now=t.SCHEMA_VERSION)
     ledger.put_state(connection, _SCHEMA_KEY, str(t.SCHEMA_VERSION).encode())

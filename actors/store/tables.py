@@ -4,10 +4,11 @@ The body is the truth; columns exist to find rows. What comes later than a recor
 outcome, the batch that used a trajectory) is a column that is updated.
 """
 
-from sqlalchemy import Boolean, Float, Index, Integer, LargeBinary, String, Text, text
+from sqlalchemy import Boolean, Float, Index, Integer, LargeBinary, String, Text, false, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""A database of an older version is brought up to this one when it is opened (`actors.store.upgrade`)."""
 
 
 class Base(DeclarativeBase):
@@ -24,7 +25,9 @@ class ExchangeRow(Base):
     tenant: Mapped[str]
     response_id: Mapped[str]
     explicit: Mapped[str]
-    """Trajectory id that the call named itself."""
+    """Trajectory, or conversation, that the call named itself."""
+    custom_id: Mapped[str] = mapped_column(server_default="")
+    """Its caller's own id of the call; empty if it gave none. Nothing keeps callers from giving one twice."""
     trajectory_id: Mapped[str]
     """Trajectory that it ended up in; empty while open."""
     started: Mapped[float]
@@ -44,6 +47,13 @@ class ExchangeRow(Base):
         ),
         Index("ix_exchanges_open", "trajectory_id", "stitched", "started"),
         Index("ix_exchanges_explicit", "tenant", "explicit"),
+        Index(
+            "ix_exchanges_custom",
+            "tenant",
+            "custom_id",
+            sqlite_where=text("custom_id <> ''"),
+            postgresql_where=text("custom_id <> ''"),
+        ),
     )
 
 
@@ -56,7 +66,19 @@ class FeedbackRow(Base):
     received: Mapped[float]
     joined: Mapped[str] = mapped_column(index=True)
     """Trajectory that it belongs to; empty while nobody knows."""
+    late: Mapped[bool] = mapped_column(server_default=false())
+    """It came when its trajectory had its credit already: kept, and nothing is learned from it."""
     body: Mapped[bytes]
+
+
+class WaitingNameRow(Base):
+    """An id that feedback names whose trajectory is not known yet; gone once it is."""
+
+    __tablename__ = "waiting_names"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    """The id, with the kind of id before it (see `actors.store.waiting`)."""
+    tenant: Mapped[str] = mapped_column(primary_key=True)
+    feedback_id: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
 class TrajectoryRow(Base):
@@ -77,6 +99,8 @@ class TrajectoryRow(Base):
     closed_by: Mapped[str]
     trainable: Mapped[bool]
     why_not: Mapped[str]
+    side_of: Mapped[str] = mapped_column(server_default="")
+    """Trajectory whose side call it is; empty for a main line."""
     attributed: Mapped[bool]
     batch_id: Mapped[str]
     """Batch that used it; empty if none did."""

@@ -5,7 +5,7 @@ import pytest
 
 from actors.attributor import Attributor, AttributorSettings
 from actors.clusters import cluster_of
-from actors.messages import Attributed, Attribution, StepLabel, Trajectory
+from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
 from actors.system.actor import Received
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
@@ -95,3 +95,64 @@ async def test_no_more_judgements_are_under_way_than_allowed():
     judge = Counting()
     await attributed(judge, 12, concurrency=3)
     assert judge.most == 3
+
+
+class Said:
+    """Feedback on steps, more of it at every question."""
+
+    def __init__(self, *rounds: list[tuple[int, Feedback]]) -> None:
+        self.rounds, self.asked = rounds, 0
+
+    async def step_feedback(self, run: Trajectory) -> list[tuple[int, Feedback]]:
+        self.asked += 1
+        return self.rounds[min(self.asked, len(self.rounds)) - 1]
+
+
+def on_step(number: int, outcome: float, text: str = "") -> tuple[int, Feedback]:
+    return number, Feedback(id=f"f{number}", received=1.0, kind="step", outcome=outcome, text=text)
+
+
+async def with_evidence(judge: Failing, said: Said) -> tuple[Attribution, Attributor]:
+    actor = Attributor(AttributorSettings(attempts=1), judge=judge, evidence=said)
+    (record,) = (await actor.handle(received(1))).records
+    assert isinstance(record, Attributed)
+    return record.attribution, actor
+
+
+async def test_what_somebody_reported_of_a_step_outranks_the_judge():
+    said = Said([on_step(0, 1.0), on_step(0, 0.0, "wrong day"), on_step(1, 0.75)])
+    attribution, actor = await with_evidence(Failing(0), said)
+    assert attribution.labels[:2] == (StepLabel("BAD", 1.0, "feedback: wrong day"), StepLabel("GOOD", 0.5, "feedback"))
+    assert {label for label in attribution.labels[2:]} == {StepLabel("GOOD")}
+    assert (attribution.judge, actor.told) == ("failing", 2)
+
+
+async def test_who_says_neither_good_nor_bad_is_not_overruled_by_the_judge():
+    attribution, _ = await with_evidence(Failing(0), Said([on_step(0, 0.5)]))
+    assert attribution.labels[0] == StepLabel("ABSTAIN", 0.0, "feedback")
+
+
+async def test_a_report_counts_where_the_judge_fails():
+    attribution, _ = await with_evidence(Failing(9, 99), Said([on_step(0, 0.0)]))
+    assert [label.label for label in attribution.labels[:2]] == ["BAD", "ABSTAIN"]
+
+
+async def test_what_is_said_while_the_judge_thinks_still_counts():
+    attribution, _ = await with_evidence(Failing(0), Said([], [on_step(0, 0.0)]))
+    assert attribution.labels[0].label == "BAD"
+
+
+async def test_no_judge_is_asked_where_every_step_has_been_reported_on():
+    judge, steps = Failing(0), len(next(iter(plays(1))).trajectory.steps)
+    attribution, _ = await with_evidence(judge, Said([on_step(number, 0.0) for number in range(steps)]))
+    assert (judge.asked, attribution.judge) == (0, "feedback")
+    assert [label.label for label in attribution.labels] == ["BAD"] * steps
+
+
+async def test_evidence_that_is_away_is_waited_for():
+    class Away(Said):
+        async def step_feedback(self, run: Trajectory) -> list[tuple[int, Feedback]]:
+            raise DependencyUnavailable("locked")
+
+    with pytest.raises(DependencyUnavailable, match="locked"):
+        await with_evidence(Failing(0), Away())

@@ -1,0 +1,100 @@
+"""The store from beside the daemon that owns it: read-only, record by record, in the order of their times.
+
+Ids first, bodies in small reads after them: no transaction lives long enough to keep the daemon's log from being folded
+back into the database, and memory holds ids and one page.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+from sqlalchemy import Engine, create_engine, select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+
+from actors.messages import Message, decode
+from actors.store import tables as t
+from actors.store.errors import SchemaMismatch, StoreUnavailable
+from actors.store.saving import chunks
+
+Kind = Literal["trajectories", "exchanges", "feedback"]
+_PAGE = 200
+_SCHEMA_KEY = "store.schema"
+_ROWS: dict[Kind, tuple[type[Any], Any]] = {
+    "trajectories": (t.TrajectoryRow, t.TrajectoryRow.ended),
+    "exchanges": (t.ExchangeRow, t.ExchangeRow.started),
+    "feedback": (t.FeedbackRow, t.FeedbackRow.received),
+}
+"""Where the records of a kind are, and the time that they are found by."""
+
+
+class Archive:
+    """Records of one kind in a time span."""
+
+    def __init__(
+        self, url: str, kind: Kind, *, since: float | None = None, until: float | None = None, tenant: str | None = None
+    ) -> None:
+        """Reads the ids.
+
+        Args:
+            url: as `Store` takes it; nothing is created.
+            since: unix seconds, included: a trajectory's end, a call's start, the receipt of feedback.
+            until: unix seconds, excluded.
+
+        Raises:
+            StoreUnavailable: no such database, or it cannot be read.
+            SchemaMismatch: written by a newer evolved.
+        """
+        self._engine = _read_only(url)
+        self._row, time = _ROWS[kind]
+        wanted = select(self._row.id).order_by(time, self._row.id)
+        if since is not None:
+            wanted = wanted.where(time >= since)
+        if until is not None:
+            wanted = wanted.where(time < until)
+        if tenant is not None:
+            wanted = wanted.where(self._row.tenant == tenant)
+        try:
+            with self._engine.connect() as connection:
+                found = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _SCHEMA_KEY))
+                if found is not None and int(found) > t.SCHEMA_VERSION:
+                    raise SchemaMismatch(int(found), t.SCHEMA_VERSION)
+                self._ids = list(connection.scalars(wanted))
+        except DBAPIError as error:
+            raise StoreUnavailable(f"{self._engine.url.render_as_string()}: {error.orig}") from error
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[Message]:
+        """The records; one that is gone by now is left out.
+
+        Raises:
+            StoreUnavailable: the database went away.
+        """
+        row = self._row
+        for part in chunks(self._ids, _PAGE):
+            try:
+                with self._engine.connect() as connection:
+                    found = connection.execute(select(row.id, row.body).where(row.id.in_(part))).all()
+            except DBAPIError as error:
+                raise StoreUnavailable(str(error.orig)) from error
+            bodies = {key: body for key, body in found}
+            for key in part:
+                if key in bodies:
+                    yield decode(bodies[key])
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+
+
+def _read_only(url: str) -> Engine:
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return create_engine(url)
+    path = Path(parsed.database or "").absolute()
+    if not path.is_file():
+        raise StoreUnavailable(f"no store at {path}; name the state_dir or the store.url of the daemon that wrote it")
+    return create_engine(f"sqlite:///file:{quote(str(path))}?mode=ro&uri=true", connect_args={"timeout": 20.0})
