@@ -17,7 +17,7 @@ _FORMS = (
     r"gl(?:pat|dt|rt|cbt|ptt|soat|ft|imt|agent|oas)-[\w-]{20,}",
     r"xox[a-z]-[\w-]{10,}|xapp-\d-[\w-]{20,}|xwfp-[\w-]{20,}",
     r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9]{24,}",
-    r"hf_[A-Za-z0-9]{30,}|npm_[A-Za-z0-9]{36,}|pypi-AgE[\w-]{40,}|rubygems_[0-9a-f]{40,}|dckr_pat_[\w-]{20,}",
+    r"evk_[0-9a-f]{12}_[\w-]{40,}|hf_[A-Za-z0-9]{30,}|npm_[A-Za-z0-9]{36,}|pypi-AgE[\w-]{40,}|rubygems_[0-9a-f]{40,}|dckr_pat_[\w-]{20,}",
     r"SG\.[\w-]{16,32}\.[\w-]{32,}|SK[0-9a-f]{32}(?![0-9A-Za-z])|key-[0-9a-f]{32}(?![0-9A-Za-z])",
     r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|do[opr]_v1_[0-9a-f]{64}|dapi[0-9a-f]{32}|sq0[a-z]{3}-[\w-]{22,}",
     r"gsk_[A-Za-z0-9]{40,}|xai-[A-Za-z0-9]{40,}|pplx-[A-Za-z0-9]{40,}|r8_[A-Za-z0-9]{30,}|nvapi-[\w-]{40,}",

@@ -25,7 +25,7 @@ from daemon.tap.router import Router
 from daemon.tap.scribe import Scribe
 from daemon.tap.settings import TapSettings
 from daemon.tap.upstream import EngineConnection, Upstream
-from daemon.tap.veil import Veil
+from daemon.tap.veil import Hidden, Veil
 
 log = structlog.get_logger(__name__)
 
@@ -66,6 +66,14 @@ class Plant:
         self.nothing = ReplyParser()
         """The reply of a call that has not reached an engine."""
         self.record_ids = RecordIds()
+        self._hidden: dict[tuple[str, ...], Hidden] = {}
+
+    def hidden(self, added: tuple[str, ...]) -> Hidden:
+        """How the fields of an answer are found that `added` has asked for."""
+        found = self._hidden.get(added)
+        if found is None:
+            found = self._hidden[added] = Hidden(added)
+        return found
 
 
 class Call:
@@ -94,7 +102,8 @@ class Call:
         self._busy = 0
         """Nanoseconds of our own work on it."""
         mint = plant.mint.rewrite if plant.mint is not None and self._plan.rewritable else None
-        self._veil = Veil(self._plan.added, mint=mint) if self._plan.added or mint is not None else None
+        added = self._plan.added
+        self._veil = Veil(plant.hidden(added), mint=mint) if added or mint is not None else None
         self._veiled_stream = False
         self._head: list[bytes] = []
         """Bytes of the response until its head is whole, if there is a veil."""

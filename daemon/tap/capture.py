@@ -250,8 +250,3 @@ def _hints(request: Request) -> Hints:
 
 def _text(value: bytes) -> str:
     return value.decode("utf-8", "replace").strip()[:256]
-
-
-def tenant(request: Request) -> str:
-    """On whose behalf: the `x-evolved-tenant` header, or the one tenant that there is."""
-    return _text(request.header(b"x-evolved-tenant")) or "default"

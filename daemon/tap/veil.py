@@ -23,26 +23,41 @@ _objects = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _encode = msgspec.json.Encoder().encode
 
 
+class Hidden:
+    """What is to be hidden, and how it is found. Made once for each set of fields."""
+
+    __slots__ = ("fields", "ids", "known", "marks")
+
+    def __init__(self, asked: Sequence[str]) -> None:
+        """
+        Args:
+            asked: the fields of the request that the tap has added.
+        """
+        self.ids = "return_token_ids" in asked
+        # A prompt's ids come and go with the answer's.
+        named = (*asked, "prompt_token_ids") if self.ids else tuple(asked)
+        self.fields = tuple(_NAMES.get(name, name) for name in named)
+        self.marks = tuple((b'"%b"' % name.encode(), b'"%b":null' % name.encode()) for name in self.fields)
+        self.known = tuple(
+            (b',"%b":%b' % (name.encode(), begins), b',"%b":null' % name.encode(), ends, keeps)
+            for name, begins, ends, keeps in _KNOWN
+            if name in self.fields
+        )
+
+
 class Veil:
     """One response on its way to an agent."""
 
-    def __init__(self, fields: Sequence[str], *, mint: Callable[[bytes], bytes] | None = None) -> None:
+    __slots__ = ("_held", "_hidden", "_mint", "_size")
+
+    def __init__(self, hidden: Hidden, *, mint: Callable[[bytes], bytes] | None = None) -> None:
         """
         Args:
-            fields: what to hide.
-            mint: rewrites the bytes of a choice that carries tool calls, see `ids`.
+            hidden: what to hide.
+            mint: rewrites the bytes of a message that carries tool calls.
         """
-        # A prompt's ids come and go with the answer's.
-        self._fields = (*fields, "prompt_token_ids") if "return_token_ids" in fields else tuple(fields)
-        self._fields = tuple(_NAMES.get(name, name) for name in self._fields)
-        self._marks = tuple(b'"%b"' % name.encode() for name in self._fields)
-        self._known = tuple(
-            (b',"%b":%b' % (name.encode(), begins), b',"%b":null' % name.encode(), ends, keeps)
-            for name, begins, ends, keeps in _KNOWN
-            if name in self._fields
-        )
+        self._hidden = hidden
         self._mint = mint
-        self._idle = _says_nothing if "return_token_ids" in fields else None
         self._held: list[bytes] = []
         self._size = 0
 
@@ -65,7 +80,7 @@ class Veil:
             return b""
         whole = piece[:end]
         whole = self._without_known(whole)
-        if self._mint is None and self._bare(whole) and not (self._idle is not None and b'"delta":{}' in whole):
+        if self._mint is None and self._bare(whole) and not (self._hidden.ids and b'"delta":{}' in whole):
             return whole
         blank = b"\r\n\r\n" if b"\r\n\r\n" in whole else b"\n\n"
         events = [self._event(event) for event in whole.split(blank)]
@@ -89,7 +104,7 @@ class Veil:
     def rest(self) -> bytes:
         """What a stream left without an end of event: it goes on as it is unless it may hold what is to be hidden."""
         rest = b"".join(self._held)
-        return b"" if any([mark in rest for mark in self._marks]) else rest
+        return b"" if any([mark in rest for mark, _ in self._hidden.marks]) else rest
 
     def _without_known(self, data: bytes) -> bytes:
         """`data` with the known forms of the hidden fields made null.
@@ -97,7 +112,7 @@ class Veil:
         A quote in a JSON text is escaped, so byte sequences with one are fields wherever they stand; and the value of a
         field ends where the next one begins.
         """
-        for begins, null, ends, keeps in self._known:
+        for begins, null, ends, keeps in self._hidden.known:
             if begins in data:
                 first, *others = data.split(begins)
                 parts = [first]
@@ -109,14 +124,14 @@ class Veil:
 
     def _bare(self, data: bytes) -> bool:
         """Whether every hidden field in `data` is null."""
-        return all([data.count(mark) == data.count(mark + b":null") for mark in self._marks])
+        return all([data.count(mark) == data.count(null) for mark, null in self._hidden.marks])
 
     def _event(self, event: bytes) -> bytes | None:
         # vLLM writes one data line an event; anything else holds no fields of ours.
         if not event.startswith(b"data: {") or b"\n" in event:
             return event
         told = self._rewritten(event[6:])
-        if self._idle is not None and self._idle(told):
+        if self._hidden.ids and _says_nothing(told):
             return None
         return b"data: " + told
 
@@ -146,7 +161,7 @@ class Veil:
 
     def _blank(self, fields: dict[str, msgspec.Raw]) -> bool:
         changed = False
-        for name in self._fields:
+        for name in self._hidden.fields:
             if name in fields and bytes(fields[name]) != b"null":
                 fields[name] = _NULL
                 changed = True

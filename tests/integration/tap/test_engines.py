@@ -62,23 +62,28 @@ async def test_a_tool_result_follows_the_call_that_asked_for_it(tmp_path: Path) 
             assert after[0] > before[0] if "one" in told["tool_call_id"] else after[1] > before[1]
 
 
-async def test_an_engine_that_is_away_is_made_up_for_by_another(tmp_path: Path) -> None:
-    async with running_engine() as engine:
-        upstreams = (
-            UpstreamSettings(url=f"http://127.0.0.1:{unused_port()}", name="away"),
-            UpstreamSettings(url=f"http://127.0.0.1:{engine.port}", name="here"),
-        )
-        async with (
-            running_tap(tmp_path, 0, upstreams=upstreams, health_seconds=0.1) as rig,
-            httpx.AsyncClient(base_url=rig.url) as http,
-        ):
-            got = [(await http.post("/v1/chat/completions", json=BODY)).status_code for _ in range(4)]
-            assert got == [200] * 4
-            assert rig.tap.counts.errors["rerouted"] >= 1
-            async with httpx.AsyncClient(base_url=rig.admin) as admin:
-                await until(lambda: not rig.tap.upstreams[0].healthy)
-                shown = (await admin.get("/upstreams")).json()
-                assert [engine["healthy"] for engine in shown] == [False, True]
+def away_and(engine: Engine) -> tuple[UpstreamSettings, UpstreamSettings]:
+    return (
+        UpstreamSettings(url=f"http://127.0.0.1:{unused_port()}", name="away"),
+        UpstreamSettings(url=f"http://127.0.0.1:{engine.port}", name="here"),
+    )
+
+
+async def test_an_engine_that_is_away_is_made_up_for_by_another(tmp_path: Path, engine: Engine) -> None:
+    settings = {"upstreams": away_and(engine), "health_seconds": 60.0}
+    async with running_tap(tmp_path, 0, **settings) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+        assert [(await http.post("/v1/chat/completions", json=BODY)).status_code for _ in range(4)] == [200] * 4
+        assert rig.tap.counts.errors["rerouted"] == 2, "every second new trajectory"
+
+
+async def test_an_engine_that_does_not_answer_for_its_health_gets_nothing_new(tmp_path: Path, engine: Engine) -> None:
+    settings = {"upstreams": away_and(engine), "health_seconds": 0.05}
+    async with running_tap(tmp_path, 0, **settings) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+        await until(lambda: not rig.tap.upstreams[0].healthy)
+        async with httpx.AsyncClient(base_url=rig.admin) as admin:
+            assert [one["healthy"] for one in (await admin.get("/upstreams")).json()] == [False, True]
+        assert [(await http.post("/v1/chat/completions", json=BODY)).status_code for _ in range(4)] == [200] * 4
+        assert rig.tap.counts.errors["rerouted"] == 0
 
 
 async def test_an_operator_sets_an_engines_share_while_it_runs(tmp_path: Path) -> None:

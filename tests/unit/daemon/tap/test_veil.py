@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.tap.mint import Mint
-from daemon.tap.veil import Veil
+from daemon.tap.veil import Hidden, Veil
 
-ALL = ("logprobs", "return_token_ids", "return_weight_versions")
+ALL = Hidden(("logprobs", "return_token_ids", "return_weight_versions"))
 LOGPROBS = {"content": [{"token": '"{\n', "logprob": -0.5, "bytes": [34, 123], "top_logprobs": []}]}
 
 
@@ -57,7 +57,7 @@ def test_whole_events_go_on_before_the_stream_does() -> None:
 
 
 def test_only_what_the_agent_left_out_is_hidden() -> None:
-    shown = json.loads(through(Veil(("return_token_ids",)), [event(shown=True)])[6:])
+    shown = json.loads(through(Veil(Hidden(("return_token_ids",))), [event(shown=True)])[6:])
     assert shown["choices"][0]["logprobs"] == LOGPROBS
     assert shown["choices"][0]["token_ids"] is None
 
@@ -115,7 +115,7 @@ def test_events_may_end_in_carriage_returns() -> None:
 
 def test_repeated_tool_call_ids_become_unique_ones() -> None:
     numbers = iter("ab")
-    veil = Veil((), mint=Mint(lambda: next(numbers)).rewrite)
+    veil = Veil(Hidden(()), mint=Mint(lambda: next(numbers)).rewrite)
     calls = [{"id": "call_0", "type": "function", "function": {"name": "f", "arguments": '{"id": "call_0"}'}}] * 2
     veil.hold(json.dumps({"id": "c", "choices": [{"message": {"content": None, "tool_calls": calls}}]}).encode())
     told = json.loads(veil.whole())
@@ -130,7 +130,7 @@ def test_events_that_only_carry_ids_are_left_out() -> None:
 
     assert through(Veil(ALL), [event(shown=True) + empty() + event(shown=True)]) == event(shown=False) * 2
     assert through(Veil(ALL), [empty(b',"usage":{"total_tokens":3}')]) != b"", "usage is news"
-    assert through(Veil(("logprobs",)), [empty()]) == empty(), "the agent asked for the ids itself"
+    assert through(Veil(Hidden(("logprobs",))), [empty()]) == empty(), "the agent asked for the ids itself"
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" , ", " : ")])
