@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from daemon.errors import ControlUnreachable, DaemonError
+from daemon.tap.errors import TapError
+from daemon.transfer_cli import add_commands
 
 EPILOG = """\
 examples:
@@ -17,7 +19,23 @@ examples:
   evolved tap --config config.toml      the pass-through in front of your vLLM
   evolved run --config config.toml      the daemon: actors, store, control API, dashboard
   evolved learner --config config.toml  the trainer, usually on another node
+  evolved keys add --tenant acme        a key for an agent, shown once
   evolved status                        what runs, what serves, how it fares
+  evolved export --since 7d             what the agents did, as JSONL
+  evolved import chats.jsonl            conversations from elsewhere
+"""
+
+KEYS_HELP = """\
+Agents' keys say whose a call is; admin keys guard the control API and the tap's admin port. Neither opens the other's.
+
+examples:
+  evolved keys add --tenant acme --note "billing agent" --expires 90d
+  evolved keys add --tenant ops --scope admin
+  evolved keys list
+  evolved keys revoke 4f9c02d1a7be
+
+An agent shows its key in the header x-evolved-key, beside whatever authorization its engine wants, or as its API key
+(Authorization: Bearer evk_...), if the engine wants none. Tap and daemon see a change within about a second.
 """
 
 
@@ -98,6 +116,10 @@ def parser() -> argparse.ArgumentParser:
         command = add(name, _directive, text)
         command.add_argument("--reason", default="by hand", help="kept with the directive")
 
+    _keys_arguments(add("keys", _keys, "Make, list and revoke keys for agents and operators."))
+
+    add_commands(add)
+
     config = add("config", _config, "Check the settings and print them with their defaults.")
     config.add_argument("--json", action="store_true", help="as JSON")
     config.add_argument("--reference", action="store_true", help="the commented reference with every default")
@@ -106,6 +128,26 @@ def parser() -> argparse.ArgumentParser:
     warm.add_argument("--out", type=Path, required=True, help="directory to write")
     warm.add_argument("--seed", type=int, default=0)
     return top
+
+
+def _keys_arguments(command: argparse.ArgumentParser) -> None:
+    command.description, command.formatter_class = KEYS_HELP, argparse.RawDescriptionHelpFormatter
+    command.add_argument(
+        "--file", type=Path, metavar="FILE", help="the key file (tap.door.keys_file, else STATE_DIR/keys/keys.json)"
+    )
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    add = actions.add_parser("add", help="make a key and print it, once")
+    add.add_argument("--tenant", required=True, help="whose calls come with it")
+    add.add_argument(
+        "--scope", choices=("agent", "admin"), default="agent", help="what it opens: the agents' port, or the admin's"
+    )
+    add.add_argument("--expires", metavar="SPAN", help="in 12h, 90d or 26w (never)")
+    add.add_argument("--note", default="", help="for the list: who has it, what for")
+    listed = actions.add_parser("list", help="all keys, without their secrets")
+    listed.add_argument("--json", action="store_true", help="as JSON")
+    actions.add_parser("revoke", help="from now on the key opens nothing").add_argument(
+        "id", help="as in the list, or the key itself"
+    )
 
 
 def _settings(arguments: argparse.Namespace) -> Any:
@@ -198,15 +240,27 @@ def _status(arguments: argparse.Namespace) -> int:
 def _directive(arguments: argparse.Namespace) -> int:
     import httpx
 
+    from daemon.admin import key_headers
+    from daemon.status import refusal
+
     control = _settings(arguments).control
     url = f"http://{control.host}:{control.port}/api/{arguments.command}"
     try:
-        answer = httpx.post(url, json={"reason": arguments.reason}, timeout=10.0)
+        headers = key_headers(control.admin_key_file)
+        answer = httpx.post(url, json={"reason": arguments.reason}, headers=headers, timeout=10.0)
         answer.raise_for_status()
+    except httpx.HTTPStatusError as error:
+        raise ControlUnreachable(refusal(error)) from error
     except httpx.HTTPError as error:
         raise ControlUnreachable(f"{url}: {error}; is the daemon running, and [control] the same?") from error
     print(f"{arguments.command}: sent")
     return 0
+
+
+def _keys(arguments: argparse.Namespace) -> int:
+    from daemon.keys import run
+
+    return run(arguments, _settings(arguments))
 
 
 def _config(arguments: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ from adapters.redaction import InvalidRedaction, RedactionSettings, Redactor
 from daemon import toml
 from daemon.control import ControlSettings
 from daemon.errors import ConfigError
+from daemon.intake import IntakeSettings
 from daemon.shipper import ShipperSettings
 from daemon.tap.settings import TapSettings
 from learner.settings import LearnerSettings
@@ -110,6 +111,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     judge: AdapterSettings = AdapterSettings(name="rules")
     embedder: AdapterSettings = AdapterSettings(name="hashing")
     tap: TapSettings = TapSettings()
+    intake: IntakeSettings = IntakeSettings()
     redaction: RedactionSettings = RedactionSettings()
     shipper: ShipperSettings = ShipperSettings()
     actors: RunnerSettings = RunnerSettings()
@@ -135,6 +137,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.state / self.tap.spool_dir  # an absolute path stands for itself
 
     @property
+    def keys(self) -> Path | None:
+        """The key file that tap and control API check; none if nobody has keys."""
+        name = self.tap.door.keys_file
+        return self.state / name if name else None
+
+    @property
     def store_url(self) -> str:
         return self.store.url or f"sqlite:///{self.state.absolute() / 'evolved.db'}"
 
@@ -152,8 +160,9 @@ def load(path: Path | None, assignments: Sequence[str] = ()) -> Config:
 
 
 def tap_settings(config: Config) -> TapSettings:
-    """What the tap is told, with the spool where this machine keeps it."""
-    return msgspec.structs.replace(config.tap, spool_dir=str(config.spool))
+    """What the tap is told, with spool and keys where this machine keeps them."""
+    door = msgspec.structs.replace(config.tap.door, keys_file=str(config.keys or ""))
+    return msgspec.structs.replace(config.tap, spool_dir=str(config.spool), door=door)
 
 
 def tap_redaction(config: Config) -> dict[str, Any]:

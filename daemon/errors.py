@@ -3,6 +3,7 @@
 DaemonError
 ├── ConfigError      a setting that is unknown, of the wrong type, or contradicts another
 ├── StartFailed      a process of ours did not come up in time
+├── TransferFailed   an export or import that cannot go on
 └── ControlUnreachable   no daemon answers on the control address
 """
 
@@ -21,3 +22,7 @@ class StartFailed(DaemonError):
 
 class ControlUnreachable(DaemonError):
     """`evolved status` and its like found no running daemon."""
+
+
+class TransferFailed(DaemonError):
+    """Names the file or the store, how far it got, and what is in the way."""

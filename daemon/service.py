@@ -43,11 +43,15 @@ from actors.system.streams import POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
 from actors.trials import SandboxTrial
 from adapters.engines.client import EngineClient
+from adapters.redaction import Redactor
 from daemon import registry as adapters
+from daemon.admin import admin_keys
 from daemon.config import Config
 from daemon.connect import open_bus
 from daemon.control import Control, serve
 from daemon.errors import StartFailed
+from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
+from daemon.linking import AssemblerCollector
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
 
@@ -147,8 +151,10 @@ def build(config: Config, parts: Parts) -> Supervisor:
 
         supervisor.add(actor.name, task, restart)
 
-    act(Assembler(config.assembler, store=store, clock=clock))
-    act(Attributor(config.attributor, judge=judge))
+    assembler = Assembler(config.assembler, store=store, clock=clock)
+    AssemblerCollector(assembler).register(parts.registry)
+    act(assembler)
+    act(Attributor(config.attributor, judge=judge, evidence=store))
     act(Curator(config.curator, store=store, batches=config.state / "batches", clock=clock))
     act(navigator)
     act(
@@ -184,6 +190,13 @@ def build(config: Config, parts: Parts) -> Supervisor:
         clock=clock,
     )  # fmt: skip
     supervisor.add("shipper", shipper.run)
+    if config.intake.otlp:
+        intake = OtlpIntake(
+            config.intake, bus, redact=Redactor(config.redaction).message, rng=rng("intake"),
+            keys=agent_keys(config.keys), require_key=config.tap.door.require_key,
+        )  # fmt: skip
+        IntakeCollector(intake).register(parts.registry)
+        supervisor.add("intake", intake.run)
     supervisor.add("housekeeping", partial(_housekeeping, parts), Restart(critical=False))
     supervisor.add("control", _control(config, parts, supervisor))
     return supervisor
@@ -207,6 +220,7 @@ def _rng(seed: int, name: str) -> random.Random:
 
 def _control(config: Config, parts: Parts, supervisor: Supervisor) -> Callable[[Life], Awaitable[None]]:
     store, bus = parts.store, parts.bus
+    keys = admin_keys(config.keys, config.control.host)
 
     async def send(directive: Directive) -> None:
         await store.save([directive])
@@ -248,7 +262,7 @@ def _control(config: Config, parts: Parts, supervisor: Supervisor) -> Callable[[
         async with anyio.create_task_group() as group:
             group.start_soon(observe, life)
             group.start_soon(
-                partial(serve, control.app(config.control.allowed_hosts), config.control, ready=life.ready)
+                partial(serve, control.app(config.control.allowed_hosts, keys), config.control, ready=life.ready)
             )
             await life.draining.wait()
             group.cancel_scope.cancel()

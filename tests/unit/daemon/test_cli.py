@@ -23,6 +23,8 @@ def test_help_shows_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None
         "thaw",
         "config",
         "warmstart",
+        "export",
+        "import",
     ):
         assert any(line.split()[:1] == [name] for line in lines)
 

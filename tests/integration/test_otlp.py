@@ -1,0 +1,293 @@
+"""The OTLP receiver over real HTTP: recorded exports in, exchanges on the bus, and what else exporters are told."""
+
+import contextlib
+import gzip
+import os
+import random
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import httpx
+import msgspec
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from prometheus_client import CollectorRegistry, generate_latest
+
+from actors.assembler import Assembler, AssemblerSettings
+from actors.messages import Exchange, Trajectory, decode
+from actors.store import Store
+from actors.system.bus import Bus
+from actors.system.life import Life, Restart, Unit
+from actors.system.runner import run_actor
+from actors.system.runtime import SameLoopHost
+from actors.system.streams import TRAFFIC_EXCHANGE, TRAJECTORY_CLOSED
+from actors.system.stub_bus import StubBus
+from adapters.intake.otlp import JoinSettings
+from adapters.redaction import RedactionSettings, Redactor
+from daemon.intake import IntakeCollector, IntakeSettings, OtlpIntake
+from daemon.tap.keys import KeyRing, add_key
+from tests.support.nats import QUICK as NATS
+from tests.support.nats import opened_bus, running_broker
+from tests.support.otlp import as_json, recorded
+
+pytestmark = pytest.mark.anyio
+PROTOBUF = {"content-type": "application/x-protobuf"}
+JSON = {"content-type": "application/json"}
+QUICK = JoinSettings(settle_seconds=0.1, join_seconds=1.0)
+QUESTION = b"2+2 and 3+3?"
+OTHER = b"call a@b.org!"
+"""As long, so that no length in the protobuf changes; and personal."""
+
+
+class Rig:
+    def __init__(self, intake: OtlpIntake, unit: Unit, draining: anyio.Event) -> None:
+        self.intake, self.unit, self._draining = intake, unit, draining
+        self.client = httpx.AsyncClient(timeout=10.0)
+        self.registry = CollectorRegistry()
+        IntakeCollector(intake).register(self.registry)
+
+    def listening(self, port: int) -> None:
+        self.client.base_url = httpx.URL(f"http://127.0.0.1:{port}")
+
+    async def post(self, name: str, data: bytes, headers: dict = PROTOBUF) -> httpx.Response:
+        return await self.client.post(f"/v1/{name}", content=data, headers=headers)
+
+    async def post_all(self, mode: str) -> None:
+        for name, data in recorded(mode):
+            answer = await self.post(name, data)
+            assert (answer.status_code, answer.content) == (200, b"")
+
+    def drain(self) -> None:
+        self._draining.set()
+        self.unit.interrupt()
+
+    async def until(self, what: str, number: int) -> None:
+        with anyio.fail_after(10):
+            while self.intake.counts[what] < number:  # noqa: ASYNC110 - a counter is no event
+                await anyio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def receiving(bus: Bus, *, keys: KeyRing | None = None, require_key=False, **settings) -> AsyncIterator[Rig]:
+    ports: list[int] = []
+    intake = OtlpIntake(
+        IntakeSettings(**{"port": 0, "spans": QUICK, **settings}), bus, redact=Redactor(RedactionSettings()).message,
+        rng=random.Random(0), keys=keys, require_key=require_key, listening=ports.append,
+    )  # fmt: skip
+    unit, draining = Unit("intake", intake.run, Restart()), anyio.Event()
+    rig = Rig(intake, unit, draining)
+    async with rig.client, anyio.create_task_group() as group:
+        group.start_soon(intake.run, Life(unit, draining, lambda: None))
+        with anyio.fail_after(5):
+            while not ports or not await answers(ports[0]):  # noqa: ASYNC110 - there is no event for a server's first breath
+                await anyio.sleep(0.01)
+        rig.listening(ports[0])
+        yield rig
+        rig.drain()
+
+
+async def answers(port: int) -> bool:
+    try:
+        await (await anyio.connect_tcp("127.0.0.1", port)).aclose()
+    except OSError:
+        return False
+    return True
+
+
+def published(bus: StubBus) -> list[Exchange]:
+    assert all(item.subject == TRAFFIC_EXCHANGE for item in bus.published)
+    found = [decode(item.data) for item in bus.published]
+    return sorted((call for call in found if isinstance(call, Exchange)), key=lambda call: call.started)
+
+
+@pytest.mark.parametrize(("mode", "number"), [("span", 3), ("event", 3), ("legacy", 3), ("openinference", 4)])
+async def test_recorded_exports_become_exchanges_once(mode: str, number: int) -> None:
+    bus = StubBus()
+    async with receiving(bus) as rig:
+        await rig.post_all(mode)
+        await rig.until("published", number)
+        await rig.post_all(mode)
+        text = generate_latest(rig.registry).decode()
+    calls = published(bus)
+    assert [call.response_id for call in calls[:3]] == ["chatcmpl-1", "chatcmpl-2", "chatcmpl-3"]
+    assert len(calls) == number
+    assert f'evolved_otlp_calls_total{{what="published"}} {float(number)}' in text
+    assert 'evolved_otlp_exports_total{status="200"}' in text
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
+async def test_json_and_gzip_are_taken_too() -> None:
+    bus = StubBus()
+    async with receiving(bus) as rig:
+        for name, data in recorded("event"):
+            body = gzip.compress(as_json(name, data))
+            answer = await rig.post(name, body, {**JSON, "content-encoding": "gzip"})
+            assert (answer.status_code, answer.json()) == (200, {})
+            assert answer.headers["content-type"] == "application/json"
+    assert len(published(bus)) == 3
+
+
+async def test_what_is_personal_is_taken_out_before_the_bus() -> None:
+    bus = StubBus()
+    ((name, data),) = recorded("span")
+    async with receiving(bus) as rig:
+        assert (await rig.post(name, data.replace(QUESTION, OTHER[:12]))).status_code == 200
+    first, *_ = published(bus)
+    assert b"a@b.or" not in b"".join(item.data for item in bus.published)
+    assert (first.redacted, first.finds["email"]) == (("prompt",), 1)
+
+
+async def test_spans_without_content_are_counted_and_give_nothing() -> None:
+    bus = StubBus()
+    async with receiving(bus) as rig:
+        await rig.post_all("silent")
+        await rig.until("no_content", 3)
+    assert bus.published == []
+
+
+async def test_what_waits_for_its_other_half_goes_out_at_a_drain() -> None:
+    bus = StubBus()
+    async with receiving(bus, spans=JoinSettings()) as rig:
+        for name, data in recorded("event"):
+            if name == "logs":
+                await rig.post(name, data)
+        assert (rig.intake.waiting, bus.published) == (3, [])
+    assert len(published(bus)) == 3
+
+
+async def test_records_without_ids_are_a_partial_success() -> None:
+    ((name, data),) = recorded("span")
+    key = as_json(name, data).split(b'"traceId": "')[1][:32]
+    async with receiving(StubBus()) as rig:
+        answer = await rig.post(name, data.replace(bytes.fromhex(key.decode()), bytes(16)))
+        told = ExportTraceServiceResponse.FromString(answer.content).partial_success
+    assert (answer.status_code, told.rejected_spans) == (200, 4)
+    assert "trace id" in told.error_message
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
+async def test_what_cannot_be_taken_is_refused_with_the_status_that_exporters_know() -> None:
+    bus = StubBus()
+    ((name, data),) = recorded("span")
+    async with receiving(bus, max_body_bytes=20_000) as rig:
+        refused = [
+            (400, await rig.post(name, b"no protobuf")),
+            (400, await rig.post(name, data, {**PROTOBUF, "content-encoding": "gzip"})),
+            (413, await rig.post(name, bytes(20_001))),
+            (413, await rig.post(name, gzip.compress(bytes(20_001)), {**PROTOBUF, "content-encoding": "gzip"})),
+            (415, await rig.post(name, data, {"content-type": "text/plain"})),
+            (415, await rig.post(name, data, {**PROTOBUF, "content-encoding": "br"})),
+            (404, await rig.post("metrics", data)),
+            (405, await rig.client.get("/v1/traces")),
+            (400, await rig.post(name, data, {**PROTOBUF, "host": "evil.example"})),
+        ]
+
+        async def endless():
+            for _ in range(30):
+                yield bytes(1000)
+
+        refused.append((413, await rig.client.post("/v1/traces", content=endless(), headers=PROTOBUF)))
+    assert [answer.status_code for _, answer in refused] == [status for status, _ in refused]
+    assert bus.published == []
+
+
+async def test_while_the_bus_takes_nothing_exporters_are_told_to_come_again_and_nothing_is_lost() -> None:
+    bus = StubBus()
+    ((name, data),) = recorded("span")
+    async with receiving(bus) as rig:
+        bus.down = True
+        refused = await rig.post(name, data)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        bus.down = False
+        assert (await rig.post(name, data)).status_code == 200
+        assert len(published(bus)) == 3
+    assert len(published(bus)) == 3
+
+
+async def test_what_was_refused_goes_out_by_itself_once_the_bus_is_back() -> None:
+    bus = StubBus()
+    ((name, data),) = recorded("span")
+    async with receiving(bus) as rig:
+        bus.down = True
+        assert (await rig.post(name, data)).status_code == 503
+        with anyio.fail_after(5):
+            while rig.unit.status != "waiting":  # noqa: ASYNC110 - a status is no event
+                await anyio.sleep(0.01)
+        bus.down = False
+        await rig.until("published", 3)
+        assert rig.unit.status == "ready"
+
+
+async def test_a_full_buffer_takes_no_more_exports() -> None:
+    bus = StubBus()
+    ((name, data),) = recorded("span")
+    async with receiving(bus, spans=JoinSettings(max_waiting=2)) as rig:
+        bus.down = True
+        assert (await rig.post(name, data)).status_code == 503
+        again = await rig.post(name, data)
+        assert (again.status_code, b"buffer is full" in again.content) == (503, True)
+        bus.down = False
+
+
+async def test_too_many_exports_at_once_are_told_to_come_again() -> None:
+    async with receiving(StubBus(), max_requests=1) as rig:
+
+        async def slow():
+            yield b"x"
+            await anyio.sleep(0.5)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: rig.client.post("/v1/traces", content=slow(), headers=PROTOBUF))
+            await anyio.sleep(0.1)
+            answer = await rig.post("traces", b"")
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
+        assert (await rig.post("traces", b"")).status_code == 200
+
+
+async def test_a_key_says_whose_calls_they_are(tmp_path: Path) -> None:
+    path, bus = tmp_path / "keys.json", StubBus()
+    ours, key = add_key(path, tenant="acme", scope="agent", now=time.time())
+    admin, _ = add_key(path, tenant="ops", scope="admin", now=time.time())
+    ((name, data),) = recorded("span")
+    async with receiving(bus, keys=KeyRing(path, clock=time.time), require_key=True) as rig:
+        for shown in ({}, {"x-evolved-key": "evk_nonsense"}, {"x-evolved-key": admin}):
+            assert (await rig.post(name, data, {**PROTOBUF, **shown})).status_code == 401
+        assert bus.published == []
+        assert (await rig.post(name, data, {**PROTOBUF, "x-evolved-key": ours})).status_code == 200
+    assert {(call.tenant, call.caller) for call in published(bus)} == {("acme", key.id)}
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_recorded_run_becomes_one_trajectory_through_a_real_broker_that_hangs(tmp_path: Path) -> None:
+    settings = AssemblerSettings(idle_seconds=0.5, tick_seconds=0.05)
+    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=time.time)
+    await store.open()
+    quick = msgspec.structs.replace(NATS, answer_seconds=0.3, publish_attempts=1)
+    async with running_broker(tmp_path) as broker, opened_bus(SameLoopHost(), broker, tmp_path, settings=quick) as bus:
+        assert broker.pid is not None
+        async with receiving(bus) as rig:
+            os.kill(broker.pid, signal.SIGSTOP)
+            ((name, data),) = recorded("span")
+            assert (await rig.post(name, data)).status_code == 503
+            os.kill(broker.pid, signal.SIGCONT)
+            with anyio.fail_after(10):
+                while (await rig.post(name, data)).status_code != 200:  # noqa: ASYNC110 - as an exporter does
+                    await anyio.sleep(0.1)
+        assembler = Assembler(settings, store=store, clock=time.time)
+        unit, draining = Unit("assembler", anyio.sleep_forever, Restart()), anyio.Event()
+        closed = await bus.subscribe("watcher", [TRAJECTORY_CLOSED])
+        async with anyio.create_task_group() as group:
+            life = Life(unit, draining, lambda: None)
+            group.start_soon(lambda: run_actor(assembler, bus, store, life, rng=random.Random(1)))
+            with anyio.fail_after(10):
+                (delivery,) = await closed.fetch(10, 10.0)
+            group.cancel_scope.cancel()
+    run = decode(delivery.data)
+    assert isinstance(run, Trajectory)
+    assert [step.text or step.tool_calls[0].name for step in run.steps] == ["add", "4 and 6", "all done"]
+    assert (run.goal, run.trainable, run.why_not) == ("2+2 and 3+3?", False, "no token ids in spans")
+    assert (await store.counts())["exchanges"] == 3
+    await store.aclose()

@@ -1,0 +1,223 @@
+"""Export and import as a user runs them: the real command line, a real broker, the real actors on an empty store."""
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from actors.assembler import Assembler, AssemblerSettings
+from actors.assembly import build_all
+from actors.attributor import Attributor, AttributorSettings
+from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
+from actors.stitching import Closing
+from actors.store import Store
+from actors.system.bus import Bus
+from actors.system.life import Life
+from actors.system.runner import run_actor
+from actors.system.runtime import SameLoopHost
+from actors.system.supervisor import Supervisor
+from actors.turns import read_turn
+from daemon.cli import main
+from tests.support.nats import opened_bus, running_broker
+from tests.support.traffic import exchange, feedback
+
+pytestmark = pytest.mark.anyio
+RUNS, STEPS = ("first", "second", "third"), 3
+SECRET = "reach me at jane.doe@example.org"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Fair:
+    """A judge."""
+
+    name, rubric = "fair", "1"
+
+    async def label(self, trajectory: Trajectory) -> Attribution:
+        return Attribution(labels=(StepLabel("GOOD"),) * len(trajectory.steps), judge=self.name, rubric=self.rubric)
+
+
+def exported(state: Path, *options: str) -> bytes:
+    """What the command writes, run in this process: it only reads files, and starting Python takes a second."""
+    file = state / "out.jsonl"
+    assert main(["export", "--set", f"state_dir={state}", "--out", str(file), *options]) == 0
+    return file.read_bytes()
+
+
+def opened(state: Path) -> Store:
+    return Store(f"sqlite:///{state}/evolved.db", clock=time.time)
+
+
+async def evolved(*arguments: str, state: Path, stdin: bytes = b"", status: int = 0) -> bytes:
+    """What the command prints."""
+    command = [sys.executable, "-m", "daemon.cli", arguments[0], "--set", f"state_dir={state}", *arguments[1:]]
+    done = await anyio.run_process(command, input=stdin, check=False, stderr=subprocess.PIPE)
+    assert done.returncode == status, done.stderr.decode()
+    return done.stdout
+
+
+async def work(bus: Bus, state: Path, until: Callable[[Store], Awaitable[bool]]) -> None:
+    """The daemon's actors at work on what is on the bus."""
+    store = opened(state)
+    await store.open()
+    settings = AssemblerSettings(grace_seconds=0.1, tick_seconds=0.05)
+    supervisor = Supervisor(rng=random.Random(0))
+    for actor in (
+        Assembler(settings, store=store, clock=time.time),
+        Attributor(AttributorSettings(), judge=Fair()),
+    ):
+
+        async def task(life: Life, actor=actor) -> None:
+            await run_actor(actor, bus, store, life, rng=random.Random(1))
+
+        supervisor.add(actor.name, task)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: supervisor.run(signals=False))
+            while not await until(store):  # noqa: ASYNC110 - the store has no event to wait on
+                await anyio.sleep(0.05)
+            group.cancel_scope.cancel()
+    await store.aclose()
+
+
+def attributed(number: int) -> Callable[[Store], Awaitable[bool]]:
+    async def enough(store: Store) -> bool:
+        return len(await store.recent_attributed()) == number
+
+    return enough
+
+
+async def trajectories(state: Path) -> dict[str, Trajectory]:
+    store = opened(state)
+    await store.open()
+    found = await store.recent_attributed()
+    await store.aclose()
+    return {one.id: one.trajectory for one in found}
+
+
+async def filled(state: Path) -> None:
+    """A store with three judged runs of production, and a call that nobody followed up."""
+    store = opened(state)
+    state.mkdir(parents=True, exist_ok=True)
+    await store.open()
+    calls = [exchange(run, number) for run in RUNS for number in range(STEPS)]
+    for number, run in enumerate(RUNS):
+        mine = tuple(read_turn(call) for call in calls if call.id.startswith(f"x-default-{run}-"))
+        closing = Closing(turns=mine, links={}, feedback=(feedback(run, 2, number / 2),), closed_by="feedback")
+        (built,) = build_all(closing)
+        labels = (StepLabel("BAD", 0.5, "why"),) * STEPS
+        credit = Attribution(labels=labels, judge="theirs", rubric="9")
+        await store.save([Attributed(id=built.run.id, trajectory=built.run, attribution=credit, cluster="c")])
+        await store.save([feedback(run, 2, number / 2)])
+    await store.save(calls)
+    await store.aclose()
+
+
+async def test_trajectories_come_back_the_same_in_an_empty_store(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    await filled(there)
+    wanted = await trajectories(there)
+    file = tmp_path / "runs.jsonl.gz"
+    await evolved("export", "--out", str(file), state=there)
+    lines = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
+    assert [line["attribution"]["judge"] for line in lines] == ["theirs"] * 3
+    assert file.stat().st_mode & 0o777 == 0o600
+    async with running_broker(here) as broker:
+        # No daemon runs yet: the broker keeps what comes, and knows what comes twice.
+        for _ in range(2):
+            told = json.loads(await evolved("import", "--json", "--trainable", str(file), state=here))
+            assert (told["lines"], told["records"], told["bad"], told["published"]) == (3, {"trajectories": 3}, 0, 3)
+        async with opened_bus(SameLoopHost(), broker, here) as bus:
+            await work(bus, here, attributed(3))
+    assert await trajectories(here) == wanted
+    assert all(len(run.rows) == 1 and run.trainable for run in wanted.values())
+    assert sorted(run.outcome for run in wanted.values() if run.outcome is not None) == [0.0, 0.5, 1.0]
+
+
+async def test_what_comes_from_elsewhere_is_not_trained_on_and_holds_no_secrets(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    await filled(there)
+    lines = [json.loads(line) for line in exported(there).splitlines()]
+    lines[0]["trajectory"]["steps"][1]["observation"] = SECRET
+    stdin = b"\n".join(json.dumps(line).encode() for line in lines)
+    async with running_broker(here) as broker, opened_bus(SameLoopHost(), broker, here) as bus:
+        told = json.loads(await evolved("import", "--json", "--tenant", "acme", "-", state=here, stdin=stdin))
+        assert told["redacted"] == {"email": 1}
+        await work(bus, here, attributed(3))
+    found = await trajectories(here)
+    assert {run.tenant for run in found.values()} == {"acme"}
+    redacted = found.pop(lines[0]["id"])
+    assert (redacted.rows, redacted.trainable, redacted.why_not) == ((), False, "redacted")
+    assert {(run.trainable, run.why_not) for run in found.values()} == {(False, "imported")}
+    assert all(b"jane.doe" not in path.read_bytes() for path in here.rglob("*") if path.is_file())
+
+
+async def test_calls_and_feedback_become_the_trajectories_that_they_were(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    await filled(there)
+    calls, said = exported(there, "--kind", "exchanges"), exported(there, "--kind", "feedback")
+    assert (len(calls.splitlines()), len(said.splitlines())) == (9, 3)
+    async with running_broker(here) as broker, opened_bus(SameLoopHost(), broker, here) as bus:
+        await evolved("import", "--trainable", "-", state=here, stdin=calls + said)
+        await work(bus, here, attributed(3))
+    assert await trajectories(here) == await trajectories(there)
+
+
+async def test_conversations_become_trajectories_and_bad_lines_are_told_and_kept(tmp_path: Path) -> None:
+    file, rejects = tmp_path / "chats.jsonl", tmp_path / "bad.jsonl"
+    messages = [
+        {"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes?"},
+        {"role": "user", "content": "add"}, {"role": "assistant", "content": "4"},
+    ]  # fmt: skip
+    good = json.dumps({"messages": messages, "outcome": 1.0})
+    file.write_text(f"\ufeff{good}\n\nnonsense\r\n{json.dumps({'messages': messages[:1]})}\n")
+    async with running_broker(tmp_path) as broker, opened_bus(SameLoopHost(), broker, tmp_path) as bus:
+        told = json.loads(
+            await evolved("import", "--json", "--rejects", str(rejects), str(file), state=tmp_path, status=1)
+        )
+        await work(bus, tmp_path, attributed(1))
+    assert (told["lines"], told["records"], told["bad"]) == (4, {"exchanges": 2, "feedback": 1}, 2)
+    assert [bad["line"] for bad in told["shown"]] == [3, 4]
+    assert rejects.read_text().splitlines()[0] == "nonsense"
+    (run,) = (await trajectories(tmp_path)).values()
+    assert ([step.text for step in run.steps], run.outcome, run.closed_by) == (["yes?", "4"], 1.0, "feedback")
+
+
+async def test_an_export_is_of_the_time_and_the_tenant_that_were_asked_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = opened(tmp_path)
+    await store.open()
+    await store.save([exchange("a", 0, started=100.0), exchange("b", 0, started=2e9), exchange("c", 0, tenant="acme")])
+    await store.save([Feedback(id="f", received=3e9)])
+    await store.aclose()
+
+    def ids(*options: str) -> list[str]:
+        assert main(["export", "--set", f"state_dir={tmp_path}", "--kind", "exchanges", *options]) == 0
+        return [json.loads(line)["id"] for line in capfd.readouterr().out.splitlines()]
+
+    assert ids("--since", "2001-01-01") == ["x-default-b-0"]
+    assert ids("--until", "2001-01-01", "--tenant", "acme") == ["x-acme-c-0"]
+    assert len(ids()) == 3
+
+
+async def test_without_a_store_or_a_broker_the_commands_say_what_to_do(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", "--set", f"state_dir={tmp_path}"]) == 2
+    assert "name the state_dir" in capfd.readouterr().err
+    assert not (tmp_path / "evolved.db").exists()
+    assert main(["export", "--since", "soon"]) == 2
+    assert "write 2026-05-01" in capfd.readouterr().err
+    assert main(["import", "--set", f"state_dir={tmp_path}", str(tmp_path / "none.jsonl")]) == 2
+    assert "no such file" in capfd.readouterr().err

@@ -1,0 +1,179 @@
+"""A real nginx with the configuration in ops/nginx mirrors to a real tap; agents must never notice."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+from actors.messages.spool import RawExchange
+from actors.turns import read_turn
+from adapters.intake.tap import exchange_from_raw
+from tests.support.engine import Engine, completion, running_engine, stream_pieces
+from tests.support.tapping import Rig, running_tap, unused_port
+
+pytestmark = pytest.mark.anyio
+SHIPPED = Path(__file__).parents[2] / "ops" / "nginx" / "mirror.conf"
+AUTHORIZATION = {"authorization": "Bearer sk-of-the-engine", "cookie": "session=1"}
+BODY = {"model": "desk", "messages": [{"role": "user", "content": "hello"}]}
+ANSWER = {"role": "assistant", "content": completion(tokens=False)["choices"][0]["message"]["content"]}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def nginx() -> str:
+    found = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    assert found, "nginx is needed: apt install nginx-light"
+    return found
+
+
+def started(root: Path) -> subprocess.Popen[bytes]:
+    with open(root / "stderr", "wb") as stderr:
+        return subprocess.Popen([nginx(), "-p", str(root), "-c", str(root / "nginx.conf")], stderr=stderr)
+
+
+@contextlib.asynccontextmanager
+async def mirroring(directory: Path, *, engine: int, mirror: int) -> AsyncIterator[httpx.AsyncClient]:
+    """nginx with the shipped configuration on other ports, and an agent's client before it."""
+    port, text = unused_port(), SHIPPED.read_text()
+    for shipped, here in (
+        ("listen 127.0.0.1:8080;", f"listen 127.0.0.1:{port};"),
+        ("server 127.0.0.1:8000;", f"server 127.0.0.1:{engine};"),
+        ("server 127.0.0.1:8082 ", f"server 127.0.0.1:{mirror} "),
+    ):
+        assert text.count(shipped) == 1
+        text = text.replace(shipped, here)
+    root = directory / "nginx"
+    root.mkdir()
+    (root / "mirror.conf").write_text(text)
+    temporary = "".join(
+        f"{name}_temp_path {root}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (root / "nginx.conf").write_text(
+        f"daemon off; master_process off; worker_processes 1; error_log {root}/error.log; pid {root}/pid;"
+        f"events {{}} http {{ access_log off; {temporary} include {root}/mirror.conf; }}"
+    )
+    process = started(root)
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10.0) as client:
+            with anyio.fail_after(5):
+                while True:
+                    assert process.poll() is None, (root / "stderr").read_text()
+                    with contextlib.suppress(OSError):
+                        await (await anyio.connect_tcp("127.0.0.1", port)).aclose()
+                        break
+                    await anyio.sleep(0.02)
+            yield client
+    finally:
+        process.terminate()
+        process.wait(5)
+
+
+@contextlib.asynccontextmanager
+async def mirrored(directory: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Engine, Rig]]:
+    """(client, engine, tap): the tap sees copies alone."""
+    async with running_engine() as engine, running_tap(directory, unused_port(), mirror_port=0) as rig:
+        assert rig.bound.mirror_port is not None
+        async with mirroring(directory, engine=engine.port, mirror=rig.bound.mirror_port) as client:
+            yield client, engine, rig
+
+
+async def one(rig: Rig) -> RawExchange:
+    (record,) = await rig.records(1)
+    assert isinstance(record, RawExchange)
+    return record
+
+
+async def test_the_agent_gets_the_engines_answer_and_the_tap_the_request(tmp_path: Path) -> None:
+    async with mirrored(tmp_path) as (client, engine, rig):
+        answer = await client.post("/v1/chat/completions", json=BODY, headers=AUTHORIZATION)
+        record = await one(rig)
+    assert answer.json() == completion(tokens=False)
+    assert engine.asked[0].headers["authorization"] == AUTHORIZATION["authorization"]
+    assert (record.source, record.path, record.status, record.response) == ("mirror", "/v1/chat/completions", 0, b"")
+    assert record.request == engine.asked[0].body
+
+
+async def test_a_stream_goes_through_event_by_event(tmp_path: Path) -> None:
+    async with mirrored(tmp_path) as (client, _, rig):
+        async with client.stream("POST", "/v1/chat/completions", json={**BODY, "stream": True}) as answer:
+            pieces = [piece async for piece in answer.aiter_raw()]
+        assert json.loads((await one(rig)).request)["stream"] is True
+    assert b"".join(pieces) == b"".join(stream_pieces(tokens=False))
+    assert len(pieces) > 3
+
+
+async def test_what_the_engine_said_is_found_in_the_next_request(tmp_path: Path) -> None:
+    async with mirrored(tmp_path) as (client, _, rig):
+        await client.post("/v1/chat/completions", json=BODY)
+        said = [*BODY["messages"], ANSWER, {"role": "user", "content": "and now?"}]
+        await client.post("/v1/chat/completions", json={**BODY, "messages": said})
+        records = await rig.records(2)
+    turns = [read_turn(exchange_from_raw(record)) for record in records if isinstance(record, RawExchange)]
+    first, second = sorted(turns, key=lambda turn: turn.depth)
+    assert (first.mirrored, first.why_not, second.observation) == (True, "mirrored", "and now?")
+    assert second.echo is not None
+    assert second.echo.text == ANSWER["content"]
+
+
+async def test_the_engines_keys_do_not_reach_the_mirror(tmp_path: Path) -> None:
+    headers = {**AUTHORIZATION, "x-evolved-trajectory": "t"}
+    async with (
+        running_engine() as engine,
+        running_engine() as watcher,
+        mirroring(tmp_path, engine=engine.port, mirror=watcher.port) as client,
+    ):
+        await client.post("/v1/chat/completions", json=BODY, headers=headers)
+        with anyio.fail_after(5):
+            await watcher.called.wait()
+    (copy,) = watcher.asked
+    assert copy.line == b"POST /v1/chat/completions HTTP/1.1"
+    assert copy.headers["x-evolved-trajectory"] == "t"
+    assert not {"authorization", "cookie"} & set(copy.headers)
+
+
+async def test_a_large_body_is_copied_whole(tmp_path: Path) -> None:
+    body = {**BODY, "messages": [{"role": "user", "content": "x" * 3_000_000}]}
+    async with mirrored(tmp_path) as (client, engine, rig):
+        assert (await client.post("/v1/chat/completions", json=body)).status_code == 200
+        record = await one(rig)
+    assert record.request == engine.asked[0].body
+
+
+async def test_other_requests_are_not_copied(tmp_path: Path) -> None:
+    async with mirrored(tmp_path) as (client, _, rig):
+        assert (await client.get("/v1/models")).status_code == 200
+        assert (await client.post("/reset", json={})).status_code == 404
+        await rig.nothing_kept()
+
+
+async def test_agents_do_not_notice_a_tap_that_is_down(tmp_path: Path) -> None:
+    async with running_engine() as engine, mirroring(tmp_path, engine=engine.port, mirror=unused_port()) as client:
+        began = time.monotonic()
+        answers = [await client.post("/v1/chat/completions", json=BODY) for _ in range(20)]
+        took = time.monotonic() - began
+    assert {answer.status_code for answer in answers} == {200}
+    assert took < 2.0
+
+
+async def test_a_tap_that_hangs_delays_an_agent_by_a_second_at_most(tmp_path: Path) -> None:
+    async with running_engine() as engine, await anyio.create_tcp_listener(local_host="127.0.0.1") as silent:
+        port = silent.extra(anyio.abc.SocketAttribute.local_port)
+        async with mirroring(tmp_path, engine=engine.port, mirror=port) as client:
+            times = []
+            for _ in range(2):
+                began = time.monotonic()
+                assert (await client.post("/v1/chat/completions", json=BODY)).status_code == 200
+                times.append(time.monotonic() - began)
+    assert times[0] < 0.5
+    assert times[1] < 2.0

@@ -1,0 +1,204 @@
+"""Records as lines: what goes out comes back the same, to the last bit, and what is no record says what is wrong."""
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.messages import (
+    Attributed,
+    Attribution,
+    Exchange,
+    Feedback,
+    Hints,
+    Step,
+    StepLabel,
+    TokenRow,
+    ToolCall,
+    Trajectory,
+    VersionSpan,
+    pack_array,
+)
+from actors.turns import read_turn
+from adapters.intake.jsonl import InvalidLine, from_chat, from_line, kind_of, to_line
+from tests.support.traffic import exchange
+
+FLOATS = st.lists(st.floats(width=32), min_size=1, max_size=20)
+CHAT = {
+    "messages": [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": "2+2?"},
+        {"role": "assistant", "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+        ]},
+        {"role": "tool", "tool_call_id": "c1", "content": "4"},
+        {"role": "assistant", "content": "4", "weight": 1},
+    ],
+    "tools": [{"type": "function", "function": {"name": "add"}}],
+    "outcome": 1.0,
+}  # fmt: skip
+
+
+def row(logprobs: list[float]) -> TokenRow:
+    n = len(logprobs)
+    return TokenRow(
+        ids=pack_array(range(n), "<i4"), step=pack_array([0] * n, "<i2"), logprobs=pack_array(logprobs, "<f4"),
+        versions=pack_array([-1] * n, "<i4"), hint=(0, n), temperature=0.1,
+    )  # fmt: skip
+
+
+def trajectory(logprobs: list[float], text: str = "é\n\u2028") -> Trajectory:
+    step = Step(exchange_id="x", response_id="r", text=text, tool_calls=(ToolCall("t", "{}", "c"),), row=0)
+    return Trajectory(
+        id="t", goal=text, tools=b'[{"a" : 1.50}]', steps=(step,), rows=(row(logprobs),), outcome=1 / 3,
+        closed_by="feedback", started=1.1, ended=2.2, trainable=False, why_not="temperature", min_version=3,
+    )  # fmt: skip
+
+
+def line(**changes: object) -> bytes:
+    plain = json.loads(to_line(trajectory([-0.5, -1.5])))
+    return json.dumps({**plain, **changes}).encode()
+
+
+@given(FLOATS, st.text())
+def test_trajectories_come_back_bit_for_bit(logprobs: list[float], text: str) -> None:
+    run = trajectory(logprobs, text)
+    found = from_line(to_line(run))
+    assert isinstance(found, Trajectory)
+    assert np.array_equal(
+        np.frombuffer(found.rows[0].logprobs, "<f4"), np.frombuffer(run.rows[0].logprobs, "<f4"), equal_nan=True
+    )
+    same = (msgspec.structs.replace(found.rows[0], logprobs=run.rows[0].logprobs),)
+    assert msgspec.structs.replace(found, rows=same) == run
+
+
+@given(st.binary(), st.binary())
+def test_calls_come_back_with_bodies_of_any_bytes(request: bytes, response: bytes) -> None:
+    call = exchange("run", 1, request=request, response=response, finds={"email": 2}, redacted=("prompt",))
+    found = to_line(call)
+    assert b"\n" not in found
+    assert from_line(found) == call
+
+
+def test_json_of_many_lines_stays_the_same_json_on_one() -> None:
+    call = exchange("run", 0, request=b'{\r\n "a": [1.0,\n 12345678901234567890123]}')
+    found = from_line(to_line(call))
+    assert isinstance(found, Exchange)
+    assert found.request == call.request.replace(b"\n", b" ").replace(b"\r", b" ")
+
+
+def test_attributed_trajectories_and_feedback_come_back() -> None:
+    labels = (StepLabel("GOOD", 0.5, "why"),)
+    judged = Attributed(
+        id="t",
+        trajectory=trajectory([-1.0]),
+        attribution=Attribution(labels=labels, judge="j", rubric="1"),
+        cluster="c",
+    )
+    assert from_line(to_line(judged)) == judged
+    said = Feedback(id="f", received=1.5, custom_id="mine", outcome=0.25, step=3, kind="step", text="good")
+    assert from_line(to_line(said)) == said
+    call = exchange("run", 0, hints=Hints(tool_call_ids=("a", "b")), versions=(VersionSpan(3, 0, 4),))
+    assert from_line(to_line(call)) == call
+
+
+def test_a_line_can_be_read_by_a_person() -> None:
+    plain = json.loads(to_line(trajectory([-0.5, float("nan"), float("-inf")])))
+    assert plain["rows"][0]["ids"] == [0, 1, 2]
+    assert plain["rows"][0]["logprobs"] == [-0.5, "NaN", "-Infinity"]
+    assert plain["tools"] == [{"a": 1.5}]
+    call = json.loads(to_line(exchange("run", 0)))
+    assert call["request"]["messages"][1] == {"role": "user", "content": "goal of run"}
+    assert len(call["response_ids"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (b"nonsense", "no JSON object"),
+        (b"[1]", "no JSON object"),
+        (b'{"type": "batch"}', "type is none of"),
+        (b'{"type": ["x"]}', "type is none of"),
+        (b'{"type": "exchange"}', "required field"),
+        (b'{"type": "attributed", "id": "x"}', "without its trajectory"),
+        (line(schema=99), "newer evolved"),
+        (line(goal=7), "goal"),
+        (line(rows=7), "not iterable"),
+        (line(steps=[]), "without steps"),
+        (line(rows=[{"ids": [1], "step": [0], "logprobs": [], "versions": [1]}]), "1 ids, but"),
+        (line(rows=[{"ids": [1], "step": [1], "logprobs": [0], "versions": [1]}]), "a step that is not there"),
+        (line(rows=[{"ids": [1.5], "step": [0], "logprobs": [0], "versions": [1]}]), "whole numbers"),
+        (line(rows=[{"ids": [2**31], "step": [0], "logprobs": [0], "versions": [1]}]), "out of bounds"),
+        (line(rows=[{"ids": [1], "step": [0], "logprobs": ["x"], "versions": [1]}]), "could not convert"),
+        (line(rows=[{"ids": 1, "step": [0], "logprobs": [0], "versions": [1]}]), "list of numbers"),
+        (line(rows=[{"ids": [1], "step": [0], "logprobs": [0], "versions": [1], "hint": [0, 2]}]), "hint"),
+        (line(rows=[]), "a row that is not there"),
+    ],
+)
+def test_a_line_that_is_no_record_says_what_is_wrong(broken: bytes, why: str) -> None:
+    with pytest.raises(InvalidLine, match=why):
+        from_line(broken)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner), max_leaves=5))
+def test_no_field_of_another_form_raises_anything_else(junk: object) -> None:
+    for name in ("type", "schema", "id", "steps", "rows", "tools", "outcome"):
+        try:
+            from_line(line(**{name: junk}))
+        except InvalidLine:
+            continue
+
+
+def test_a_conversation_is_as_many_calls_as_it_has_answers_and_ends() -> None:
+    first, second, end = from_chat(json.dumps(CHAT).encode(), tenant="acme", now=100.0)
+    assert isinstance(first, Exchange)
+    assert isinstance(second, Exchange)
+    assert isinstance(end, Feedback)
+    one, two = read_turn(first), read_turn(second)
+    assert (one.goal, one.answers[0].tool_calls[0].name, one.tools) == (
+        "2+2?",
+        "add",
+        b'[{"type":"function","function":{"name":"add"}}]',
+    )
+    assert (two.observation, two.answers[0].text, two.history) == ("4", "4", one.answers[0].future)
+    assert {one.explicit, two.explicit} == {end.trajectory_id}
+    assert (one.tenant, one.why_not, end.outcome, end.final) == ("acme", "imported", 1.0, True)
+    assert first.started < second.started
+
+
+def test_the_same_conversation_always_has_the_same_ids() -> None:
+    text = json.dumps(CHAT).encode()
+    ids = [
+        [record.id for record in from_chat(text, tenant=tenant, now=now)]
+        for tenant, now in (("a", 1.0), ("a", 2.0), ("b", 1.0))
+    ]
+    assert ids[0] == ids[1]
+    assert not set(ids[0]) & set(ids[2])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": []},
+        {"messages": [{"role": "user", "content": "x"}]},
+        {"messages": [{"role": "assistant", "content": "x"}]},
+        {"messages": "x"},
+        {"messages": [{"role": "user"}, {"role": "assistant"}], "outcome": "good"},
+    ],
+)
+def test_a_conversation_in_which_nobody_answers_is_refused(body: dict) -> None:
+    with pytest.raises(InvalidLine):
+        from_chat(json.dumps(body).encode(), tenant="t", now=0.0)
+
+
+def test_a_line_is_taken_for_what_it_has_in_it() -> None:
+    assert [kind_of(b'{"type": "%s"}' % name) for name in (b"trajectory", b"attributed", b"exchange", b"feedback")] == [
+        "trajectories", "trajectories", "exchanges", "feedback",
+    ]  # fmt: skip
+    assert kind_of(b'{"messages": []}') == "chat"
+    for none in (b"{}", b'{"type": "x"}', b'{"type": {}}'):
+        with pytest.raises(InvalidLine):
+            kind_of(none)
