@@ -48,8 +48,8 @@ class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 class Evidence(Protocol):
     """What is known of steps without a judge; the store does it."""
 
-    async def step_feedback(self, run: Trajectory) -> list[tuple[int, Feedback]]:
-        """Feedback on single steps, with the step's number, oldest first."""
+    async def step_feedback(self, runs: Sequence[Trajectory]) -> Mapping[str, Sequence[tuple[int, Feedback]]]:
+        """Feedback on single steps by trajectory, with the step's number, oldest first."""
         ...
 
 
@@ -89,6 +89,7 @@ class Attributor:
             DependencyUnavailable: the judge, or the evidence, is away.
         """
         trajectories = [received.message for received in batch if isinstance(received.message, Trajectory)]
+        told = await self._told(trajectories)
         labelled: list[Attribution | None] = [None] * len(trajectories)
         away: list[DependencyUnavailable] = []
         slots = anyio.CapacityLimiter(self._settings.concurrency)
@@ -98,7 +99,7 @@ class Attributor:
                 if away:
                     return
                 try:
-                    labelled[index] = await self._label(trajectories[index])
+                    labelled[index] = await self._label(trajectories[index], told)
                 except JudgeUnavailable as error:
                     away.append(DependencyUnavailable(f"judge {self._judge.name}: {error}"))
                 except DependencyUnavailable as error:
@@ -109,11 +110,13 @@ class Attributor:
                 group.start_soon(one, index)
         if away:
             raise away[0]
+        # Judges may take minutes, in which more was said.
+        told = await self._told(trajectories)
         attributed = [
             Attributed(
                 id=trajectory.id,
                 trajectory=trajectory,
-                attribution=attribution,
+                attribution=self._overruled(attribution, told.get(trajectory.id, {})),
                 cluster=cluster_of(trajectory.goal),
             )
             for trajectory, attribution in zip(trajectories, labelled, strict=True)
@@ -124,23 +127,23 @@ class Attributor:
     async def tick(self) -> Result:
         return Result()
 
-    async def _label(self, trajectory: Trajectory) -> Attribution:
-        told = await self._told(trajectory)
-        if trajectory.steps and len(told) == len(trajectory.steps):
+    async def _label(self, trajectory: Trajectory, told: Mapping[str, Mapping[int, StepLabel]]) -> Attribution:
+        if trajectory.steps and len(told.get(trajectory.id, {})) == len(trajectory.steps):
             nothing = StepLabel("ABSTAIN", 0.0)
-            attribution = Attribution(labels=(nothing,) * len(told), judge=FEEDBACK, rubric=FEEDBACK)
-        else:
-            attribution = await self._judged(trajectory)
-            # A judge may take minutes, in which more was said.
-            told = await self._told(trajectory)
+            return Attribution(labels=(nothing,) * len(trajectory.steps), judge=FEEDBACK, rubric=FEEDBACK)
+        return await self._judged(trajectory)
+
+    def _overruled(self, attribution: Attribution, told: Mapping[int, StepLabel]) -> Attribution:
         self.told += len(told)
         labels = tuple(told.get(number, label) for number, label in enumerate(attribution.labels))
         return msgspec.structs.replace(attribution, labels=labels)
 
-    async def _told(self, trajectory: Trajectory) -> Mapping[int, StepLabel]:
-        """Labels by step, as reported; of several reports on a step the last counts."""
-        said = await self._evidence.step_feedback(trajectory) if self._evidence is not None else []
-        return {number: label_of(feedback) for number, feedback in said}
+    async def _told(self, trajectories: Sequence[Trajectory]) -> Mapping[str, Mapping[int, StepLabel]]:
+        """Labels by trajectory and step, as reported; of several reports on a step the last counts."""
+        if self._evidence is None or not trajectories:
+            return {}
+        said = await self._evidence.step_feedback(trajectories)
+        return {key: {number: label_of(feedback) for number, feedback in found} for key, found in said.items()}
 
     async def _judged(self, trajectory: Trajectory) -> Attribution:
         reason = ""

@@ -38,6 +38,7 @@ from actors.system.life import Life, Restart
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
 from actors.system.notify import Notify
+from actors.system.pressure import Pressure
 from actors.system.runner import run_actor, run_producer
 from actors.system.streams import POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
@@ -145,15 +146,20 @@ def build(config: Config, parts: Parts) -> Supervisor:
     else:
         trial = ReplayTrial(config.gate.replay, engine=shadow, store=store)
 
-    def act(actor: Actor, restart: Restart | None = None) -> None:
+    pressure = Pressure()
+
+    def act(actor: Actor, restart: Restart | None = None, *, leads: bool = False) -> None:
         async def task(life: Life) -> None:
-            await run_actor(actor, bus, store, life, rng=rng(actor.name), settings=config.actors, metrics=parts.metrics)
+            await run_actor(
+                actor, bus, store, life, rng=rng(actor.name), settings=config.actors, metrics=parts.metrics,
+                pressure=pressure, leads=leads,
+            )  # fmt: skip
 
         supervisor.add(actor.name, task, restart)
 
     assembler = Assembler(config.assembler, store=store, clock=clock)
     AssemblerCollector(assembler).register(parts.registry)
-    act(assembler)
+    act(assembler, leads=True)
     act(Attributor(config.attributor, judge=judge, evidence=store))
     act(Curator(config.curator, store=store, batches=config.state / "batches", clock=clock))
     act(navigator)

@@ -84,14 +84,24 @@ def feedback_for(connection: Connection, trajectory_id: str) -> list[Feedback]:
     return bodies(connection, wanted, Feedback)
 
 
-def step_feedback(connection: Connection, run: Trajectory) -> list[tuple[int, Feedback]]:
-    """What was said of single steps of `run`, with the step that each means, oldest first.
+def step_feedback(connection: Connection, runs: Sequence[Trajectory]) -> dict[str, list[tuple[int, Feedback]]]:
+    """What was said of single steps of `runs`: by trajectory, the step that each report means and the report, oldest
+    first. Runs of whose steps nobody said anything are left out.
 
     A step is meant by its number, or by an id of its call.
     """
-    told = [said for said in feedback_for(connection, run.id) if said.kind == "step" and said.outcome is not None]
-    if not told:
-        return []
+    told: dict[str, list[Feedback]] = {}
+    row = t.FeedbackRow
+    for part in chunks([run.id for run in runs]):
+        wanted = select(row.joined, row.body).where(row.joined.in_(part)).order_by(row.received, row.id)
+        for joined, body in connection.execute(wanted):
+            said = decode(body)
+            if isinstance(said, Feedback) and said.kind == "step" and said.outcome is not None:
+                told.setdefault(joined, []).append(said)
+    return {run.id: _steps_meant(connection, run, told[run.id]) for run in runs if run.id in told}
+
+
+def _steps_meant(connection: Connection, run: Trajectory, told: list[Feedback]) -> list[tuple[int, Feedback]]:
     places: dict[str, int] = {}
     for number, step in enumerate(run.steps):
         places |= {name: number for name in (f"x{step.exchange_id}", f"r{step.response_id}")}

@@ -158,24 +158,51 @@ def _exchanges(connection: Connection, exchanges: list[Exchange]) -> int:
 
 
 def _trajectories(connection: Connection, records: list[Trajectory | Attributed]) -> None:
+    """Insert the new ones with what they claim, and give the known ones their labels.
+
+    In four statements however many they are: built one by one, statements cost more than all that they do.
+    """
+    if not records:
+        return
+    row = table_of(t.TrajectoryRow)
+    known: dict[str, tuple[bool, float | None]] = {}
+    for part in chunks(sorted({record.id for record in records})):
+        for key, attributed, outcome in connection.execute(
+            select(row.c.id, row.c.attributed, row.c.outcome).where(row.c.id.in_(part))
+        ):
+            known[key] = (attributed, outcome)
+    fresh: list[dict[str, Any]] = []
+    claims: list[dict[str, Any]] = []
+    labels: list[dict[str, Any]] = []
     for record in records:
         run = record.trajectory if isinstance(record, Attributed) else record
-        found = connection.execute(
-            select(t.TrajectoryRow.attributed, t.TrajectoryRow.outcome).where(t.TrajectoryRow.id == record.id)
-        ).first()
+        found = known.get(record.id)
         if found is None:
-            insert_new(connection, table_of(t.TrajectoryRow), [_trajectory_row(record, run)])
-            _claim_exchanges(connection, run)
-        elif isinstance(record, Attributed) and not found.attributed:
-            values = {"attributed": True, "cluster": record.cluster}
-            body: Attributed = record
-            if run.outcome is None and found.outcome is not None:
+            fresh.append(_trajectory_row(record, run))
+            if run.source == "production":
+                claims += [{"call": step.exchange_id, "run": run.id} for step in run.steps]
+            known[record.id] = (isinstance(record, Attributed), run.outcome)
+        elif isinstance(record, Attributed) and not found[0]:
+            if run.outcome is None and found[1] is not None:
                 # Feedback came between closing and attribution: the row keeps what it knows.
-                late = msgspec.structs.replace(run, outcome=found.outcome)
-                body = msgspec.structs.replace(record, trajectory=late)
-            connection.execute(
-                update(t.TrajectoryRow).where(t.TrajectoryRow.id == record.id).values(**values, body=encode(body))
-            )
+                late = msgspec.structs.replace(run, outcome=found[1])
+                record = msgspec.structs.replace(record, trajectory=late)
+            labels.append({"which": record.id, "kind": record.cluster, "content": encode(record)})
+            known[record.id] = (True, found[1])
+    insert_new(connection, row, fresh)
+    calls = table_of(t.ExchangeRow)
+    if claims:
+        # By key alone: asked for open ones too, SQLite walks the index of all that are open instead.
+        connection.execute(
+            update(calls).where(calls.c.id == bindparam("call")).values(trajectory_id=bindparam("run")), claims
+        )
+    if labels:
+        connection.execute(
+            update(row)
+            .where(row.c.id == bindparam("which"))
+            .values(attributed=True, cluster=bindparam("kind"), body=bindparam("content")),
+            labels,
+        )
 
 
 def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[str, Any]:
@@ -201,16 +228,6 @@ def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[st
         "dropped": "",
         "body": encode(record),
     }
-
-
-def _claim_exchanges(connection: Connection, run: Trajectory) -> None:
-    if run.source != "production":
-        return
-    for part in chunks([step.exchange_id for step in run.steps]):
-        connection.execute(
-            # By key alone: asked for open ones too, SQLite walks the index of all that are open instead.
-            update(t.ExchangeRow).where(t.ExchangeRow.id.in_(part)).values(trajectory_id=run.id)
-        )
 
 
 def _join(connection: Connection, joins: Sequence[Joined]) -> None:

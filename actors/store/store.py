@@ -138,8 +138,8 @@ class Store:
     async def find_trajectory(self, feedback: Feedback) -> str:
         return await self._read(reading.find_trajectory, feedback)
 
-    async def step_feedback(self, run: Trajectory) -> list[tuple[int, Feedback]]:
-        return await self._read(reading.step_feedback, run)
+    async def step_feedback(self, runs: Sequence[Trajectory]) -> dict[str, list[tuple[int, Feedback]]]:
+        return await self._read(reading.step_feedback, runs)
 
     async def trajectory(self, trajectory_id: str) -> Attributed | Trajectory | None:
         return await self._read(reading.trajectory, trajectory_id)

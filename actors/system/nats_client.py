@@ -15,11 +15,12 @@ import nats.errors
 import structlog
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
-from nats.js.errors import APIError, BadRequestError, NoStreamResponseError, NotFoundError
+from nats.js.errors import APIError, BadRequestError, NotFoundError
 
 from actors.system.bus import Outgoing
 from actors.system.claims import ClaimStore
 from actors.system.errors import BusMisconfigured, BusUnavailable, StreamFull
+from actors.system.nats_confirm import Confirmations, Record
 from actors.system.streams import Stream, stream_of
 
 _log = structlog.get_logger(__name__)
@@ -65,6 +66,7 @@ class NatsClient:
         self._on_disconnect, self._on_reconnect, self._on_retry = on_disconnect, on_reconnect, on_retry
         self._nats: Client | None = None
         self._opening = asyncio.Lock()
+        self._confirmations: Confirmations | None = None
         self._last_error = ""
         self._closed = False
         self.reconnected: list[Callable[[], None]] = []
@@ -177,17 +179,29 @@ class NatsClient:
 
     async def _round(self, client: Client, items: list[Outgoing]) -> tuple[list[Outgoing], BusUnavailable | None]:
         """Publish `items` window by window; returns those without a confirmation and why."""
-        js = self._context(client)
         left: list[Outgoing] = []
         failure: BusUnavailable | None = None
         for window in self._windows(items):
-            outcomes = await asyncio.gather(*(self._one(js, client.max_payload, item) for item in window))
-            for item, error in zip(window, outcomes, strict=True):
-                if error is not None:
+            try:
+                confirmations = await self._confirming(client)
+                records = [await self._record(client.max_payload, item) for item in window]
+                outcomes = await confirmations.publish(records, self.settings.answer_seconds)
+            except (nats.errors.Error, OSError) as error:
+                outcomes = [error] * len(window)
+            for item, outcome in zip(window, outcomes, strict=True):
+                if outcome is not None:
+                    error = _publish_failure(outcome, item.subject)
                     left.append(item)
                     # Back-pressure says more than a timeout beside it.
                     failure = error if failure is None or isinstance(error, StreamFull) else failure
         return left, failure
+
+    async def _confirming(self, client: Client) -> Confirmations:
+        if self._confirmations is None or self._confirmations.client is not client:
+            fresh = Confirmations(client)
+            await fresh.listen()
+            self._confirmations = fresh
+        return self._confirmations
 
     def _windows(self, items: Sequence[Outgoing]) -> list[list[Outgoing]]:
         windows: list[list[Outgoing]] = []
@@ -200,25 +214,14 @@ class NatsClient:
             size += len(item.data)
         return windows
 
-    async def _one(self, js: JetStreamContext, max_payload: int, item: Outgoing) -> BusUnavailable | None:
-        headers = {ID_HEADER: item.id}
-        data = item.data
-        try:
-            if len(data) + len(item.id) > max_payload - _HEADROOM:
-                claim = await asyncio.to_thread(self.claims.put, data)
-                headers[CLAIM_HEADER] = msgspec.json.encode(claim).decode()
-                data = b""
-            await js.publish(item.subject, data, headers=headers)
-        except APIError as error:
-            failure = api_failure(error, item.subject)
-            if isinstance(failure, BusUnavailable):
-                return failure
-            raise failure from error
-        except NoStreamResponseError:
-            return BusUnavailable(f"{item.subject}: JetStream is not up")
-        except (TimeoutError, nats.errors.Error, OSError) as error:
-            return BusUnavailable(f"{item.subject}: {error!r}")
-        return None
+    async def _record(self, max_payload: int, item: Outgoing) -> Record:
+        """`item` as it goes out: what is too large for the broker goes by claim check."""
+        headers, data = {ID_HEADER: item.id}, item.data
+        if len(data) + len(item.id) > max_payload - _HEADROOM:
+            claim = await asyncio.to_thread(self.claims.put, data)
+            headers[CLAIM_HEADER] = msgspec.json.encode(claim).decode()
+            data = b""
+        return Record(item.subject, data, headers)
 
     async def close(self) -> None:
         """Flush and close. Never `drain`: it hangs for its whole timeout after a fetch that found nothing."""
@@ -230,6 +233,22 @@ class NatsClient:
             await asyncio.wait_for(client.flush(1), 0.5)
         with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
             await asyncio.wait_for(client.close(), 0.5)
+
+
+def _publish_failure(outcome: Exception, subject: str) -> BusUnavailable:
+    """Why a record is not confirmed.
+
+    Raises:
+        BusMisconfigured: the broker refuses it for good.
+    """
+    if isinstance(outcome, APIError):
+        failure = api_failure(outcome, subject)
+        if isinstance(failure, BusUnavailable):
+            return failure
+        raise failure from outcome
+    if isinstance(outcome, nats.errors.NoRespondersError):
+        return BusUnavailable(f"{subject}: JetStream is not up")
+    return BusUnavailable(f"{subject}: {outcome!r}")
 
 
 def api_failure(error: APIError, what: str) -> BusUnavailable | BusMisconfigured:

@@ -3,7 +3,8 @@
 The pull requests are made here instead of through nats-py's `fetch`: that one waits out its timeout when fewer records
 come than were asked for, serves one stream only, and forgets what arrives after a cancel. Here a request stands with
 the server until it is used up or expires, what arrives goes to the buffer, and `fetch` empties the buffer. The server
-is never asked for more than the next batch has room for.
+is never asked for more than the next batch has room for; that batch is asked for while this one is worked on, or each
+would begin with the few records that happen to come first.
 """
 
 import asyncio
@@ -154,17 +155,7 @@ class NatsPull:
                 break
             now = loop.time()
             wake = deadline
-            try:
-                for source in self._sources.values():
-                    if source.blocked_until > now:
-                        wake = min(wake, source.blocked_until)
-                    else:
-                        await self._ask(source, n, now)
-            except BusUnavailable:
-                wake = min(wake, now + _RECHECK)
-            except (TimeoutError, nats.errors.Error, OSError) as error:
-                _log.debug("pull_failed", durable=self._durable, error=repr(error))
-                wake = min(wake, now + _RECHECK)
+            wake = await self._ask_all(n, now, wake)
             if now >= deadline:
                 break
             try:
@@ -175,10 +166,27 @@ class NatsPull:
             raise BusUnavailable("the subscription is closed")
         taken = [self._buffer.popleft() for _ in range(min(n, len(self._buffer)))]
         try:
+            if taken:
+                await self._ask_all(n - len(self._buffer), loop.time(), deadline)
             return [await self._delivery(message) for message in taken]
         except asyncio.CancelledError:
             self._buffer.extendleft(reversed(taken))
             raise
+
+    async def _ask_all(self, n: int, now: float, wake: float) -> float:
+        """Ask every stream for `n` records less what is on its way; returns when to try again, `wake` at the latest."""
+        try:
+            for source in self._sources.values():
+                if source.blocked_until > now:
+                    wake = min(wake, source.blocked_until)
+                else:
+                    await self._ask(source, n, now)
+        except BusUnavailable:
+            wake = min(wake, now + _RECHECK)
+        except (TimeoutError, nats.errors.Error, OSError) as error:
+            _log.debug("pull_failed", durable=self._durable, error=repr(error))
+            wake = min(wake, now + _RECHECK)
+        return wake
 
     async def _ask(self, source: _Source, n: int, now: float) -> None:
         if source.lost:

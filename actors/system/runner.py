@@ -22,6 +22,7 @@ from actors.system.ledger import Ledger
 from actors.system.life import Life
 from actors.system.line import Drained, Line, RunnerSettings
 from actors.system.metrics import SystemMetrics
+from actors.system.pressure import Pressure
 from actors.system.streams import DEAD
 
 
@@ -33,8 +34,8 @@ class _Item(msgspec.Struct, frozen=True):
 class _ActorRunner:
     """One incarnation of an actor."""
 
-    def __init__(self, actor: Actor, line: Line) -> None:
-        self.actor, self.line = actor, line
+    def __init__(self, actor: Actor, line: Line, pressure: Pressure | None, leads: bool) -> None:
+        self.actor, self.line, self.pressure, self.leads = actor, line, pressure, leads
         self.held: dict[int, Delivery] = {}
         """Deliveries in hand, by identity, to be kept in progress."""
         self.inbox: Subscription | None = None
@@ -68,12 +69,20 @@ class _ActorRunner:
                 await life.pause(patience)
             else:
                 with life.interruptible():
-                    batch = await self.inbox.fetch(self.actor.batch, patience)
+                    batch = await self._fetch(self.inbox, patience)
             if batch:
                 await self._take(batch)
             if every is not None and anyio.current_time() >= due and not life.draining.is_set():
                 await self._tick()
                 due = anyio.current_time() + every
+
+    async def _fetch(self, inbox: Subscription, patience: float) -> list[Delivery]:
+        if self.pressure is not None and not self.leads:
+            await self.pressure.calm()
+        batch = await inbox.fetch(self.actor.batch, patience)
+        if self.pressure is not None and self.leads:
+            self.pressure.note(full=len(batch) >= self.actor.batch)
+        return batch
 
     async def _tick(self) -> None:
         try:
@@ -251,14 +260,20 @@ async def run_actor(
     rng: random.Random,
     settings: RunnerSettings | None = None,
     metrics: SystemMetrics | None = None,
+    pressure: Pressure | None = None,
+    leads: bool = False,
 ) -> None:
     """Drive `actor` until draining; to be given to `Supervisor.add` in a lambda or partial.
+
+    Args:
+        pressure: shared by the actors of a flow; none: each goes as fast as it can.
+        leads: the actor is the head of that flow, which the others make room for.
 
     Raises:
         Exception: what `start` or `tick` raised, or the ledger (other than `DependencyUnavailable`).
     """
     line = _line(actor.name, bus, ledger, life, settings, metrics, rng)
-    await _ActorRunner(actor, line).run()
+    await _ActorRunner(actor, line, pressure, leads).run()
 
 
 async def run_producer(

@@ -1,5 +1,7 @@
 """The attributor: every closed trajectory comes out with a label a step, whatever the judge does."""
 
+from collections.abc import Sequence
+
 import anyio
 import pytest
 
@@ -103,9 +105,9 @@ class Said:
     def __init__(self, *rounds: list[tuple[int, Feedback]]) -> None:
         self.rounds, self.asked = rounds, 0
 
-    async def step_feedback(self, run: Trajectory) -> list[tuple[int, Feedback]]:
+    async def step_feedback(self, runs: Sequence[Trajectory]) -> dict[str, list[tuple[int, Feedback]]]:
         self.asked += 1
-        return self.rounds[min(self.asked, len(self.rounds)) - 1]
+        return {run.id: self.rounds[min(self.asked, len(self.rounds)) - 1] for run in runs}
 
 
 def on_step(number: int, outcome: float, text: str = "") -> tuple[int, Feedback]:
@@ -151,7 +153,7 @@ async def test_no_judge_is_asked_where_every_step_has_been_reported_on():
 
 async def test_evidence_that_is_away_is_waited_for():
     class Away(Said):
-        async def step_feedback(self, run: Trajectory) -> list[tuple[int, Feedback]]:
+        async def step_feedback(self, runs: Sequence[Trajectory]) -> dict[str, list[tuple[int, Feedback]]]:
             raise DependencyUnavailable("locked")
 
     with pytest.raises(DependencyUnavailable, match="locked"):

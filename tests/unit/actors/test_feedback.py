@@ -260,7 +260,7 @@ async def test_a_report_on_a_step_after_its_credit_is_late_and_kept(bench: Bench
     found = await bench.store.trajectory(run.id)
     assert isinstance(found, Attributed)
     assert [label.label for label in found.attribution.labels] == ["GOOD"] * 3
-    assert [number for number, _ in await bench.store.step_feedback(run)] == [1]
+    assert [number for number, _ in (await bench.store.step_feedback([run]))[run.id]] == [1]
 
 
 async def test_a_step_that_is_not_there_is_nobodys(bench: Bench) -> None:

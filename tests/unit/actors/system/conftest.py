@@ -64,11 +64,11 @@ class Rig:
         self.supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
         self.metrics = None
 
-    def add(self, actor, restart=None, settings=None):
+    def add(self, actor, restart=None, settings=None, **options):
         async def task(life):
             await run_actor(
                 actor, self.bus, self.ledger, life, rng=random.Random(2), settings=settings or RunnerSettings(),
-                metrics=self.metrics,
+                metrics=self.metrics, **options,
             )  # fmt: skip
 
         self.supervisor.add(actor.name, task, restart or Restart())

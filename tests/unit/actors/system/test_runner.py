@@ -11,6 +11,7 @@ from actors.system.actor import DeadLetter, Output, Result
 from actors.system.bus import Outgoing
 from actors.system.errors import BusUnavailable, DependencyUnavailable
 from actors.system.metrics import SystemMetrics
+from actors.system.pressure import Pressure
 from actors.system.runner import RunnerSettings, run_producer
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING
 from tests.unit.actors.system.conftest import Recorder, note
@@ -255,6 +256,38 @@ async def test_a_record_that_another_holder_committed_first_is_dropped(rig):
     assert await rig.run_for(5)
     assert actor.batches == [["a", "b"], ["b"]]
     assert rig.out(POLICY_SERVING) == echoed("b")
+
+
+async def test_actors_behind_make_room_while_the_head_of_the_flow_has_more_than_it_can_take(rig):
+    pressure, order = Pressure(patience=60.0), []
+
+    def named(name, batch_size):
+        def handle(batch):
+            order.append(name)
+            return Result()
+
+        actor = Recorder(handle)
+        actor.name, actor.batch = name, batch_size
+        return actor
+
+    rig.add(named("head", 1), pressure=pressure, leads=True)
+    rig.add(named("behind", 1), pressure=pressure)
+    await rig.publish("a", "b", "c", "d")
+    assert await rig.run_for(30)
+    assert order[:4].count("head") >= 3, "the first batch may go to either"
+    assert order.count("behind") == 4, "and then it goes on"
+
+
+async def test_nobody_waits_for_the_head_for_ever():
+    pressure = Pressure(patience=5.0)
+    pressure.note(full=True)
+    began = anyio.current_time()
+    await pressure.calm()
+    assert anyio.current_time() - began == pytest.approx(5.0)
+    assert pressure.high
+    pressure.note(full=False)
+    await pressure.calm()
+    assert anyio.current_time() - began == pytest.approx(5.0)
 
 
 async def test_ticks_come_at_their_interval_and_publish(rig):

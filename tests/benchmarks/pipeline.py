@@ -1,0 +1,164 @@
+"""The whole way of the data, timed: tap, spool, NATS, assembler, store, on one machine.
+
+    drain   the daemon is dead while agents make --exchanges calls; how fast it empties the spool once it is there
+    live    agents talk at --rate calls/s; how fast calls become rows, and how far behind the last one is
+    chaos   the same while nats-server is killed and stopped and the daemon is killed
+
+Every part counts: response ids that agents saw and the store has not (lost), or has twice (doubled), and errors that
+agents saw.
+
+    python -m tests.benchmarks.pipeline --exchanges 20000 --json build/pipeline.json
+"""
+
+import asyncio
+import random
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+
+from tests.benchmarks import report
+from tests.support.pipeline import Account, Agents, Pipeline, pipeline, until
+
+_PATIENCE = 300.0
+
+
+async def settled(running: Pipeline, agents: Agents) -> None:
+    """Until every call is a row, and every run a trajectory; keeps processes alive meanwhile."""
+
+    def done() -> bool:
+        running.check()
+        return running.rows() >= agents.calls and running.stitched() >= agents.calls
+
+    await until(done, _PATIENCE, f"{agents.calls} rows; there are {running.rows()}", every=0.2)
+
+
+async def rows_at(running: Pipeline, wanted: int) -> None:
+    await until(lambda: running.rows() >= wanted, _PATIENCE, f"{wanted} rows", every=0.25)
+
+
+async def drain(directory: Path, exchanges: int) -> tuple[float, float, Account]:
+    """(calls/s into the spool, rows/s out of it, account)"""
+    async with pipeline(directory, daemon=False) as running:
+        agents = Agents(running.tap_port)
+        began = time.monotonic()
+        await agents.talk(exchanges)
+        filled = time.monotonic() - began
+        await running.start_daemon()
+        await rows_at(running, 1)
+        first, began = running.rows(), time.monotonic()
+        await rows_at(running, agents.calls)
+        rate = (agents.calls - first) / (time.monotonic() - began)
+        await settled(running, agents)
+        return agents.calls / filled, rate, running.account(agents)
+
+
+async def live(directory: Path, exchanges: int, rate: float) -> tuple[float, float, Account]:
+    """(rows/s from the first call to the last row, seconds that the last row is behind its call, account)"""
+    async with pipeline(directory) as running:
+        agents = Agents(running.tap_port)
+        began = time.monotonic()
+        await agents.talk(exchanges, per_second=rate)
+        ended = time.monotonic()
+        await rows_at(running, agents.calls)
+        now = time.monotonic()
+        await settled(running, agents)
+        return agents.calls / (now - began), now - ended, running.account(agents)
+
+
+async def chaos(directory: Path, exchanges: int, rate: float, seed: int) -> Account:
+    """The account after agents have talked through a series of blows."""
+    rng = random.Random(seed)
+    async with pipeline(directory) as running:
+        agents = Agents(running.tap_port)
+
+        async def strike() -> None:
+            blows = [kill_nats, stop_nats, kill_daemon, stop_daemon]
+            while True:
+                await asyncio.sleep(rng.uniform(1.0, 3.0))
+                blow = rng.choice(blows)
+                print(f"  {agents.calls:6} calls  {running.rows():6} rows  {blow.__name__.replace('_', ' ')}")
+                await blow(running)
+
+        async def keep_alive() -> None:
+            while True:
+                await asyncio.sleep(0.2)
+                await asyncio.to_thread(running.check)
+
+        tasks = [asyncio.create_task(strike()), asyncio.create_task(keep_alive())]
+        try:
+            await agents.talk(exchanges, per_second=rate)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        running.nats(signal.SIGCONT)
+        running.daemon.signal(signal.SIGCONT)
+        await settled(running, agents)
+        return running.account(agents)
+
+
+async def kill_nats(running: Pipeline) -> None:
+    running.nats(signal.SIGKILL)
+
+
+async def stop_nats(running: Pipeline) -> None:
+    running.nats(signal.SIGSTOP)
+    await asyncio.sleep(5.0)
+    running.nats(signal.SIGCONT)
+
+
+async def kill_daemon(running: Pipeline) -> None:
+    running.daemon.signal(signal.SIGKILL)
+
+
+async def stop_daemon(running: Pipeline) -> None:
+    running.daemon.signal(signal.SIGSTOP)
+    await asyncio.sleep(2.0)
+    running.daemon.signal(signal.SIGCONT)
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = report.arguments("The whole way of the data: rates, and a count after everything was killed")
+    parser.add_argument("--exchanges", type=int, default=20_000, help="calls of each part (20000)")
+    parser.add_argument("--rate", type=float, default=800.0, help="calls/s of the live part (800)")
+    parser.add_argument("--chaos-rate", type=float, default=400.0, help="calls/s while things are killed (400)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=("drain", "live", "chaos"))
+    options = parser.parse_args()
+
+    async def run(directory: Path) -> None:
+        figures: dict[str, float] = {}
+        rows: list[tuple[object, ...]] = []
+
+        def note(name: str, rate: float, account: Account) -> None:
+            rows.append((name, account.exchanges, rate, account.lost, account.doubled, account.split,
+                         account.client_errors))  # fmt: skip
+            for key in ("exchanges", "lost", "doubled", "split", "client_errors"):
+                figures[key] = figures.get(key, 0) + getattr(account, key)
+
+        if options.only in (None, "drain"):
+            filled, rate, account = await drain(directory / "drain", options.exchanges)
+            figures |= {"fill_per_s": filled, "drain_per_s": rate}
+            note("drain", rate, account)
+        if options.only in (None, "live"):
+            rate, behind, account = await live(directory / "live", options.exchanges, options.rate)
+            figures |= {"live_per_s": rate, "live_behind_s": behind}
+            note("live", rate, account)
+        if options.only in (None, "chaos"):
+            account = await chaos(directory / "chaos", options.exchanges, options.chaos_rate, options.seed)
+            note("chaos", options.chaos_rate, account)
+        report.table("From agents to rows", ("", "calls", "per s", "lost", "doubled", "split", "errors"), rows)
+        for name, value in figures.items():
+            print(f"{name} {value:.2f}")
+        report.write(options.json, "pipeline", figures, [options.seed])
+
+    with tempfile.TemporaryDirectory() as directory:
+        uvloop.run(run(Path(directory)))
+
+
+if __name__ == "__main__":
+    main()

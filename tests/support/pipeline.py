@@ -1,0 +1,241 @@
+"""The whole way of the data in real processes: agents, tap, spool, nats-server, daemon, SQLite; no learning.
+
+The truth is on the agents' side: the response ids that they got, against the rows of the store.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import msgspec
+import tomli_w
+
+from daemon.config import Config, load
+from daemon.demo.processes import Child, module
+from daemon.demo.world import answers, free_ports
+from tests.benchmarks.native import Native
+
+TURNS = 4
+"""Calls of one run."""
+_ID = re.compile(rb'"id":"([^"]+)"')
+_POST = b"POST /v1/%b HTTP/1.1\r\nHost: tap\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What the agents saw and what the store has of it."""
+
+    exchanges: int
+    lost: int
+    doubled: int
+    """Response ids that stand in the store twice, or in two trajectories."""
+    split: int
+    """Runs that are more than one trajectory, or not the only one in it."""
+    client_errors: int
+
+
+class Agents:
+    """Talks to the tap over keep-alive connections: runs of four calls, plain and streamed in turn, then feedback."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.runs: list[list[str]] = []
+        """Response ids of each run."""
+        self.errors: Counter[str] = Counter()
+        self.calls = 0
+
+    async def talk(self, calls: int, *, connections: int = 16, per_second: float = 0.0) -> None:
+        """Make `calls` calls, at most `per_second` of them if that is not 0."""
+        began, started = time.monotonic(), self.calls
+        left = calls // TURNS
+
+        async def work() -> None:
+            nonlocal left
+            async with self._connection() as (reader, writer):
+                while left > 0:
+                    left -= 1
+                    await self._run(reader, writer, lambda: pause())
+
+        async def pause() -> None:
+            if per_second:
+                due = began + (self.calls - started) / per_second
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+        await asyncio.gather(*(work() for _ in range(connections)))
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20)
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
+
+    async def _run(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pause: Callable[[], "asyncio.Future[None]"]
+    ) -> None:
+        ids: list[str] = []
+        number = len(self.runs)
+        self.runs.append(ids)
+        messages = [{"role": "user", "content": f"run {number}: book a flight to Oslo"}]
+        for turn in range(TURNS):
+            await pause()
+            body = {"model": "bench", "messages": messages, "stream": turn % 2 == 1}
+            answer = await self._call(reader, writer, b"chat/completions", body)
+            self.calls += 1
+            found = _ID.search(answer)
+            if found is None:
+                self.errors["no id"] += 1
+                return
+            ids.append(found[1].decode())
+            text = _text(answer)
+            messages = [*messages, {"role": "assistant", "content": text}]
+            messages.append({"role": "user", "content": f"and then? {turn}"})
+        await self._call(reader, writer, b"feedback", {"response_id": ids[-1], "outcome": number % 2})
+
+    async def _call(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: bytes, body: dict[str, object]
+    ) -> bytes:
+        data = json.dumps(body).encode()
+        writer.write(_POST % (path, len(data)) + data)
+        head = await reader.readuntil(b"\r\n\r\n")
+        status = head.split(b" ", 2)[1]
+        if status not in (b"200", b"202"):
+            self.errors[status.decode()] += 1
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        if length is not None:
+            return await reader.readexactly(int(length[1]))
+        parts: list[bytes] = []
+        while size := int((await reader.readuntil(b"\r\n")).strip(), 16):
+            parts.append((await reader.readexactly(size + 2))[:-2])
+        await reader.readexactly(2)
+        return b"".join(parts)
+
+
+def _text(answer: bytes) -> str:
+    if answer.startswith(b"{"):
+        return json.loads(answer)["choices"][0]["message"]["content"]
+    events = [json.loads(line[6:]) for line in answer.split(b"\n\n") if line.startswith(b"data: {")]
+    return "".join(choice["delta"].get("content") or "" for event in events for choice in event["choices"])
+
+
+class Pipeline:
+    """Broker, tap and daemon in one directory, before the compiled engine."""
+
+    def __init__(self, directory: Path, engine: int, **overrides: object) -> None:
+        (directory / "logs").mkdir(parents=True)
+        broker, tap, admin, control = free_ports(4)
+        table = {
+            "state_dir": str(directory / "state"),
+            "broker": {"port": broker},
+            "engines": {name: {"url": f"http://127.0.0.1:{engine}"} for name in ("serving", "shadow")},
+            "tap": {"port": tap, "admin_port": admin, "upstream": f"http://127.0.0.1:{engine}"},
+            "control": {"port": control},
+            **overrides,
+        }
+        path = directory / "config.toml"
+        path.write_text(tomli_w.dumps(table), encoding="utf-8")
+        self.config: Config = load(path)
+        self.database = self.config.state / "evolved.db"
+        self.tap_port, self.tap_admin, self._control = tap, f"http://127.0.0.1:{admin}", f"http://127.0.0.1:{control}"
+        logs = directory / "logs"
+        self.broker, self.tap, self.daemon = (
+            Child(name, module("daemon.cli", command, "--config", str(path)), logs / f"{name}.log")
+            for name, command in (("broker", "broker"), ("tap", "tap"), ("daemon", "run"))
+        )
+
+    async def start(self, *, daemon: bool = True) -> None:
+        """Start what is asked for, and wait until it answers."""
+        self.broker.start()
+        self.tap.start()
+        await until(lambda: answers(f"http://127.0.0.1:{self.tap_port}/health"), 30, "the tap answers")
+        if daemon:
+            await self.start_daemon()
+
+    async def start_daemon(self) -> None:
+        """Start the daemon, and wait until its actors are at work."""
+        self.daemon.start()
+        await until(lambda: answers(f"{self._control}/api/status"), 60, "the daemon answers")
+
+    def nats(self, number: int) -> None:
+        """Send a signal to nats-server itself, below `evolved broker`."""
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int((self.config.state / "broker" / "nats.pid").read_text()), number)
+
+    def check(self) -> None:
+        """Start again what died."""
+        for child in (self.broker, self.tap, self.daemon):
+            child.check()
+
+    def stop(self) -> None:
+        self.nats(signal.SIGCONT)
+        for child in (self.daemon, self.tap, self.broker):
+            child.signal(signal.SIGCONT)
+            child.stop()
+
+    def rows(self) -> int:
+        """Exchanges in the store."""
+        return self._ask("SELECT count(*) FROM exchanges")[0][0] if self.database.exists() else 0
+
+    def stitched(self) -> int:
+        """Exchanges in a closed trajectory."""
+        return self._ask("SELECT count(*) FROM exchanges WHERE trajectory_id <> ''")[0][0]
+
+    def account(self, agents: Agents) -> Account:
+        """The agents' ids against the store's rows."""
+        rows = self._ask("SELECT response_id, trajectory_id FROM exchanges")
+        stored = Counter(response for response, _ in rows)
+        trajectory_of = dict(rows)
+        seen = [response for run in agents.runs for response in run]
+        members: Counter[str] = Counter(trajectory for _, trajectory in rows)
+        whole = [{trajectory_of.get(response, "") for response in run} for run in agents.runs]
+        alone = [
+            len(ids) == 1 and members[next(iter(ids))] == len(run) for ids, run in zip(whole, agents.runs, strict=True)
+        ]
+        return Account(
+            exchanges=len(seen),
+            lost=sum(stored[response] == 0 for response in seen),
+            doubled=sum(stored[response] > 1 for response in seen) + len(rows) - len(stored),
+            split=len(alone) - sum(alone),
+            client_errors=agents.errors.total(),
+        )
+
+    def _ask(self, query: str) -> list[tuple]:
+        with contextlib.closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=10)) as db:
+            try:
+                return db.execute(query).fetchall()
+            except sqlite3.OperationalError:
+                # The tables are not made yet.
+                return [(0,)] if "count" in query else []
+
+
+async def until(done: Callable[[], bool], seconds: float, what: str, *, every: float = 0.05) -> None:
+    """Wait for `done()`.
+
+    Raises:
+        TimeoutError: not in time; names what was waited for.
+    """
+    end = time.monotonic() + seconds
+    while not await asyncio.to_thread(done):
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {seconds:.0f} s: {what}")
+        await asyncio.sleep(every)
+
+
+@contextlib.asynccontextmanager
+async def pipeline(directory: Path, *, daemon: bool = True, **overrides: object) -> AsyncIterator[Pipeline]:
+    """A running pipeline, gone at the end."""
+    with Native(Path("build/native")).engine() as engine:
+        running = Pipeline(directory, engine, **overrides)
+        try:
+            await running.start(daemon=daemon)
+            yield running
+        finally:
+            await asyncio.to_thread(running.stop)
