@@ -3,7 +3,9 @@
 #   make demo     the closed loop on this machine: agents work, the model learns, weights are swapped under load
 #   make test     unit, contract and integration tests (real nats-server, real HTTP, real engine)
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo
+#   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
 #   make test-vllm a real vLLM on the CPU behind the tap, in .venv-vllm
+#   make test-peers real nginx mirroring to the tap (apt install nginx-light)
 #   make check    ruff, pyright, import-linter
 #   make bench    the benchmarks: tables on screen, JSON under build/
 #   make bench-tap         the tap beside nginx and LiteLLM (apt install nginx-light gcc libc6-dev)
@@ -26,7 +28,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test chaos test-vllm check bench bench-tap bench-peers-setup lock clean
+.PHONY: setup demo test chaos test-clients clients test-vllm test-peers check bench bench-tap bench-peers-setup lock clean
 
 setup: .venv/ready
 
@@ -52,8 +54,30 @@ test: setup
 chaos: setup
 	$(BIN)/python -m pytest tests/chaos
 
+test-clients: clients
+	$(BIN)/python -m pytest tests/clients
+
+clients: .venv-clients/ready tests/clients/js/node_modules/ready
+
+.venv-clients/ready: locks/clients.txt | setup
+	@echo "setup: agent frameworks"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-clients
+	@$(UV) pip install --quiet --python .venv-clients/bin/python --require-hashes -r locks/clients.txt
+	@touch $@
+
+tests/clients/js/node_modules/ready: tests/clients/js/package-lock.json
+	@node -e 'process.exit(Number(parseInt(process.versions.node) < 20))' && npm --version >/dev/null || \
+		{ echo "Node.js 20 or newer with npm is needed (Debian: apt install nodejs npm)"; exit 1; }
+	@npm ci --prefix tests/clients/js --silent --no-audit --no-fund
+	@touch $@
+
 test-vllm: .venv-vllm/ready
 	$(BIN)/python -m pytest tests/vllm
+
+test-peers: setup
+	@PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v nginx >/dev/null || \
+		{ echo "nginx is needed (Debian: apt install nginx-light)"; exit 1; }
+	$(BIN)/python -m pytest tests/peers
 
 .venv-vllm/ready: locks/vllm-overrides.txt | setup
 	@echo "setup: vLLM for the CPU"
@@ -87,6 +111,7 @@ lock:
 	$(LOCK) pyproject.toml -o locks/base.txt
 	$(LOCK) --extra learner --group dev pyproject.toml locks/torch-needs.in -o locks/dev.txt
 	$(LOCK) tests/benchmarks/peers/litellm.in -o tests/benchmarks/peers/litellm.txt
+	$(LOCK) locks/clients.in -o locks/clients.txt
 
 clean:
-	rm -rf .venv .venv-litellm .venv-vllm build .run
+	rm -rf .venv .venv-clients .venv-litellm .venv-vllm tests/clients/js/node_modules build .run

@@ -48,7 +48,7 @@ def exchange_from_raw(raw: RawExchange) -> Exchange:
         duration=max(0.0, raw.finished - raw.received),
         status=raw.status,
         streamed=streamed,
-        complete=raw.complete and response.finished,
+        complete=response.finished and (raw.complete or _left_at_the_end(raw, streamed)),
         request=raw.request,
         response=response.data,
         response_id=_text(value(fields, "id")) if fields else "",
@@ -87,6 +87,12 @@ def _response(raw: RawExchange, streamed: bool, dialect: Dialect) -> _Response:
         why = raw.problem or f"response is no JSON: {error}"
         return _Response(None, msgspec.json.encode(data.decode("utf-8", "replace")), False, why)
     return _Response(None, data, True, "")
+
+
+def _left_at_the_end(raw: RawExchange, streamed: bool) -> bool:
+    """The agent had the last event and did not wait for the end of the body: the openai package closes at `[DONE]`,
+    and where the engine sends the last chunk of the body a moment later, that is before it."""
+    return streamed and raw.problem == "client_left"
 
 
 def _inflated(data: bytes, encoding: str) -> bytes:

@@ -10,22 +10,18 @@ slows down the other side: nothing but the socket buffers and one piece lies in 
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 import structlog
 
-from daemon.tap.capture import Capture, Plan, RecordIds
+from daemon.tap.capture import Plan
 from daemon.tap.door import Visitor
 from daemon.tap.errors import Refused, UpstreamBroke, UpstreamUnreachable
-from daemon.tap.http import ReplyParser, Request, chunk, refusal_bytes, request_bytes
-from daemon.tap.metrics import Counts
-from daemon.tap.mint import Mint
-from daemon.tap.router import Router
-from daemon.tap.scribe import Scribe
-from daemon.tap.settings import TapSettings
+from daemon.tap.http import Request, chunk, refusal_bytes, request_bytes
+from daemon.tap.plant import Plant
+from daemon.tap.reply import ReplyParser
 from daemon.tap.upstream import EngineConnection, Upstream
-from daemon.tap.veil import Hidden, Veil
+from daemon.tap.veil import Veil, as_minted
 
 log = structlog.get_logger(__name__)
 
@@ -50,38 +46,12 @@ class Client(Protocol):
         ...
 
 
-class Plant:
-    """What all calls share."""
-
-    def __init__(
-        self, settings: TapSettings, router: Router, capture: Capture, scribe: Scribe, counts: Counts, mint: Mint | None
-    ) -> None:
-        """
-        Args:
-            mint: makes tool-call ids unique, if the engine's are not.
-        """
-        self.settings, self.router, self.capture, self.scribe, self.counts = settings, router, capture, scribe, counts
-        self.mint = mint
-        self.clock: Callable[[], float] = time.time
-        self.nothing = ReplyParser()
-        """The reply of a call that has not reached an engine."""
-        self.record_ids = RecordIds()
-        self._hidden: dict[tuple[str, ...], Hidden] = {}
-
-    def hidden(self, added: tuple[str, ...]) -> Hidden:
-        """How the fields of an answer are found that `added` has asked for."""
-        found = self._hidden.get(added)
-        if found is None:
-            found = self._hidden[added] = Hidden(added)
-        return found
-
-
 class Call:
     """One request that the engine answers."""
 
     __slots__ = (
-        "_busy", "_client", "_closing", "_copy", "_copy_size", "_dial", "_engine", "_first_byte", "_head", "_over",
-        "_plan", "_plant", "_reached", "_reply", "_request", "_retried", "_sent", "_tried", "_upstream", "_veil",
+        "_busy", "_client", "_closing", "_copy", "_copy_size", "_dial", "_engine", "_first_byte", "_head", "_mint",
+        "_over", "_plan", "_plant", "_reached", "_reply", "_request", "_retried", "_sent", "_tried", "_upstream", "_veil",
         "_veiled_stream", "_visitor",
     )  # fmt: skip
 
@@ -101,8 +71,8 @@ class Call:
         self._first_byte = 0.0
         self._busy = 0
         """Nanoseconds of our own work on it."""
-        mint = plant.mint.rewrite if plant.mint is not None and self._plan.rewritable else None
-        added = self._plan.added
+        self._mint = plant.mint.another() if plant.mint is not None and self._plan.rewritable else None
+        added, mint = self._plan.added, self._mint.rewrite if self._mint is not None else None
         self._veil = Veil(plant.hidden(added), mint=mint) if added or mint is not None else None
         self._veiled_stream = False
         self._head: list[bytes] = []
@@ -360,12 +330,15 @@ class Call:
             self._tell(problem == "upstream_down")
         if not problem:
             counts.observe(self._busy)
-            if plant.router.many:
-                plant.router.learn(b"".join(reply.body), upstream)
+        if plant.router.many:
+            # Also when the agent left: many do so at the last event, before the end of the body.
+            plant.router.learn(b"".join(reply.body), upstream)
         if not self._plan.keep or not self._reached:
             return
         try:
             body = request.body if request.upload is None else None if self._copy is None else b"".join(self._copy)
+            if self._mint is not None and self._veil is not None:
+                reply.body = [as_minted(b"".join(reply.body), self._mint, streamed=self._veiled_stream)]
             record = plant.capture.record(
                 request,
                 self._visitor,

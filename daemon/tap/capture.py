@@ -14,7 +14,8 @@ from actors.messages import Hints, new_id
 from actors.messages.spool import RawExchange
 from daemon.tap.door import Visitor
 from daemon.tap.errors import Refused
-from daemon.tap.http import DROPPED, ReplyParser, Request
+from daemon.tap.http import DROPPED, Request
+from daemon.tap.reply import ReplyParser
 
 CHAT = b"/v1/chat/completions"
 COMPLETIONS = b"/v1/completions"

@@ -12,7 +12,7 @@ _CALL = re.compile(rb'("id"\s*:\s*")([^"\\]{1,256})(")')
 
 
 class Mint:
-    """Makes ids."""
+    """Makes the ids of one answer."""
 
     def __init__(self, fresh: Callable[[], str]) -> None:
         """
@@ -20,6 +20,16 @@ class Mint:
             fresh: a new random text.
         """
         self._fresh = fresh
+        self._given: list[bytes] = []
+        self._told = 0
+
+    def another(self) -> "Mint":
+        """For the next answer."""
+        return Mint(self._fresh)
+
+    def again(self) -> None:
+        """The same answer follows once more, for the record: it gets the ids that the agent got."""
+        self._told = 0
 
     def rewrite(self, message: bytes) -> bytes:
         """The JSON of a message or delta with a fresh id for each tool call that has one.
@@ -32,4 +42,7 @@ class Mint:
         return message[:start] + _CALL.sub(self._new, message[start:])
 
     def _new(self, match: re.Match[bytes]) -> bytes:
-        return b"%bcall_%b%b" % (match[1], self._fresh().encode(), match[3])
+        if self._told == len(self._given):
+            self._given.append(self._fresh().encode())
+        self._told += 1
+        return b"%bcall_%b%b" % (match[1], self._given[self._told - 1], match[3])

@@ -1,12 +1,13 @@
 """Who answers the requests of a listener: the engine (through the tap), or the mirror's desk."""
 
 from daemon.tap.agent import Agent
-from daemon.tap.call import Call, Plant
+from daemon.tap.call import Call
 from daemon.tap.capture import FEEDBACK, check_path
 from daemon.tap.door import Door, Visitor
 from daemon.tap.errors import Refused
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import Request, response_bytes
+from daemon.tap.plant import Plant
 
 _FEEDBACK_SECONDS = 10.0
 """Until feedback is on disk; after that its sender is told to send it again."""

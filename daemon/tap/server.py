@@ -26,7 +26,6 @@ from prometheus_client import CollectorRegistry
 
 from daemon.tap.admin import AdminRoute
 from daemon.tap.agent import Agent, Route
-from daemon.tap.call import Plant
 from daemon.tap.capture import Capture
 from daemon.tap.door import Door
 from daemon.tap.errors import InvalidTapSettings
@@ -34,6 +33,7 @@ from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import RequestParser
 from daemon.tap.metrics import Counts, TapCollector
 from daemon.tap.mint import Mint
+from daemon.tap.plant import Plant
 from daemon.tap.router import Router
 from daemon.tap.routes import EngineRoute, MirrorRoute
 from daemon.tap.scribe import Scribe

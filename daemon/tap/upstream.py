@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from daemon.tap.errors import UpstreamUnreachable
-from daemon.tap.http import ReplyParser
+from daemon.tap.reply import ReplyParser
 from daemon.tap.settings import Address
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from daemon.tap.errors import UpstreamBroke
+from daemon.tap.mint import Mint
 
 _NULL = msgspec.Raw(b"null")
 _MAX_EVENT = 64 << 20
@@ -188,6 +189,16 @@ def _minted(choice: dict[str, msgspec.Raw], mint: Callable[[bytes], bytes]) -> b
             if new is not raw:
                 choice[name], changed = msgspec.Raw(new), True
     return changed
+
+
+def as_minted(body: bytes, mint: Mint, *, streamed: bool) -> bytes:
+    """The engine's answer with the ids that the agent got, for the record: the agent's next request names those."""
+    mint.again()
+    veil = Veil(Hidden(()), mint=mint.rewrite)
+    if streamed:
+        return veil.stream(body) + veil.rest()
+    veil.hold(body)
+    return veil.whole()
 
 
 def _says_nothing(data: bytes) -> bool:

@@ -158,6 +158,14 @@ def test_a_stream_without_its_end_is_not_complete() -> None:
     assert ids_array(exchange.response_ids).tolist() == [0, 1]
 
 
+def test_a_client_that_leaves_at_the_end_mark_had_it_all() -> None:
+    body = b"".join(stream_pieces(tokens=True))
+    left = raw(response=body, content_type=SSE, complete=False, problem="client_left")
+    assert exchange_from_raw(left).complete
+    broke = raw(response=body, content_type=SSE, complete=False, problem="upstream_broke")
+    assert not exchange_from_raw(broke).complete
+
+
 @pytest.mark.parametrize("finish", ["abort", "error"])
 def test_an_answer_that_the_engine_aborted_is_not_complete(finish: str) -> None:
     body = completion(tokens=True)

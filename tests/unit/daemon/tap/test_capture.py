@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from daemon.tap.capture import TOKEN_FIELDS, Capture, Plan, RecordIds, check_path, with_tokens
 from daemon.tap.door import Door, DoorSettings, Visitor
 from daemon.tap.errors import InvalidTapSettings, Refused
-from daemon.tap.http import ReplyParser, Request
+from daemon.tap.http import Request
+from daemon.tap.reply import ReplyParser
 from daemon.tap.settings import TapSettings, UpstreamSettings, captured_headers, upstreams_of
 
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.tap.errors import Refused, UpstreamBroke
-from daemon.tap.http import ReplyParser, RequestParser, refusal_bytes, request_bytes
+from daemon.tap.http import RequestParser, refusal_bytes, request_bytes
+from daemon.tap.reply import ReplyParser
 
 POST = b"POST /v1/x?q=1 HTTP/1.1\r\nHost: tap\r\nAuthorization: Bearer k\r\nContent-Length: 4\r\n\r\nbody"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.tap.mint import Mint
-from daemon.tap.veil import Hidden, Veil
+from daemon.tap.veil import Hidden, Veil, as_minted
 
 ALL = Hidden(("logprobs", "return_token_ids", "return_weight_versions"))
 LOGPROBS = {"content": [{"token": '"{\n', "logprob": -0.5, "bytes": [34, 123], "top_logprobs": []}]}
@@ -152,3 +152,24 @@ def test_other_engines_may_write_the_same_fields_in_another_form(
     assert [(one["token_ids"], one["logprobs"], one["delta"]) for one in shown["choices"]] == [
         (None, None, {"content": "x"})
     ] * 2
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_record_has_the_ids_that_the_agent_got(streamed: bool) -> None:
+    numbers = iter("abc")
+    mint = Mint(lambda: next(numbers)).another()
+    calls = [{"id": "call_0", "type": "function"}, {"id": "call_1", "type": "function"}]
+    part = "delta" if streamed else "message"
+    body = json.dumps({"id": "c", "choices": [{part: {"tool_calls": calls}}]}).encode()
+    if streamed:
+        body = b"data: %b\n\ndata: [DONE]\n\n" % body
+    shown = through(Veil(Hidden(()), mint=mint.rewrite), [body]) if streamed else whole(mint, body)
+    assert b'"call_a"' in shown
+    assert b'"call_b"' in shown
+    assert as_minted(body, mint, streamed=streamed) == shown
+
+
+def whole(mint: Mint, body: bytes) -> bytes:
+    veil = Veil(Hidden(()), mint=mint.rewrite)
+    veil.hold(body)
+    return veil.whole()

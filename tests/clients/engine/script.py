@@ -1,0 +1,115 @@
+"""What the scripted model says, and in which tokens.
+
+The name of the model is the name of the script, so that clients choose it without a header or a prompt of their own:
+
+    tools      a tool call, then two at once, then an answer made of their results
+    repeated   the same, and every answer numbers its calls call_0, call_1 as some engines do
+    text       two user turns, no tools; every run gets the same words
+    varied     two user turns, no tools; no two answers are alike
+
+The template is bytes with a few marks between them, and arguments are written in one way only, so that the prompt of
+a later call begins with exactly the tokens of the earlier one and its answer, as long as the client told the story
+truly.
+"""
+
+import json
+import re
+
+import msgspec
+
+TOOLS, REPEATED, TEXT, VARIED = "tools", "repeated", "text", "varied"
+SCRIPTS = (TOOLS, REPEATED, TEXT, VARIED)
+END, CALL = 256, 257
+ROLES = {"system": 258, "developer": 258, "user": 259, "assistant": 260, "tool": 261}
+FINAL_ANSWER = "final_answer"
+"""smolagents ends a run with a call of this tool."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A tool call; `arguments` is JSON in text."""
+
+    name: str
+    arguments: str
+    id: str = ""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A message of the conversation, whatever the dialect that it came in."""
+
+    role: str
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+
+
+def reply(script: str, told: list[Said], tools: set[str], serial: str) -> Said:
+    """The model's next message. `serial` is unique to this answer."""
+    if script in (TOOLS, REPEATED):
+        said = _work(_turns(told), told)
+    else:
+        said = _chat(_turns(told), serial if script == VARIED else "")
+    if FINAL_ANSWER in tools and not said.calls:
+        said = Said("assistant", "", (Call(FINAL_ANSWER, json.dumps({"answer": said.text})),))
+    identified = tuple(
+        Call(call.name, call.arguments, f"call_{number}" if script == REPEATED else f"call_{serial}{number}")
+        for number, call in enumerate(said.calls)
+    )
+    return Said("assistant", said.text, identified)
+
+
+def sampled(said: Said) -> list[list[int]]:
+    """The token ids of an answer, in the pieces in which a stream brings them."""
+    pieces = [list(word.encode()) for word in re.findall(r"\S+\s*", said.text)]
+    for call in said.calls:
+        body = _written(call)
+        pieces += [[CALL, *body[:12]], body[12:24], body[24:]]
+    return [*pieces, [END]]
+
+
+def prompt(told: list[Said]) -> list[int]:
+    """The token ids of the conversation, up to where the model is to speak."""
+    ids: list[int] = []
+    for said in told:
+        ids.append(ROLES[said.role])
+        ids += said.text.encode()
+        for call in said.calls:
+            ids += [CALL, *_written(call)]
+        ids.append(END)
+    return [*ids, ROLES["assistant"]]
+
+
+def logprob(token: int) -> float:
+    """Made up, and the same in float32."""
+    return -(1 + token % 7) / 8
+
+
+def _written(call: Call) -> list[int]:
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except ValueError:
+        arguments = call.arguments
+    return list(json.dumps({"name": call.name, "arguments": arguments}).encode())
+
+
+def _turns(told: list[Said]) -> int:
+    """How often the model has spoken; a client may tell one answer in several messages."""
+    roles = [said.role for said in told]
+    return sum(role == "assistant" and roles[n - 1] != "assistant" for n, role in enumerate(roles))
+
+
+def _work(turn: int, told: list[Said]) -> Said:
+    if turn == 0:
+        return Said("assistant", "", (_call("add", 2, 3),))
+    if turn == 1:
+        return Said("assistant", "", (_call("add", 4, 5), _call("multiply", 6, 7)))
+    began = next(n for n, said in enumerate(told) if said.role == "assistant")
+    results = [number for said in told[began:] if said.role != "assistant" for number in re.findall(r"\d+", said.text)]
+    return Said("assistant", f"The results are {', '.join(results)}.")
+
+
+def _chat(turn: int, serial: str) -> Said:
+    words = "Good morning, this is the desk." if turn == 0 else "You are welcome, goodbye."
+    return Said("assistant", f"{words} Ticket {serial}." if serial else words)
+
+
+def _call(name: str, a: int, b: int) -> Call:
+    return Call(name, json.dumps({"a": a, "b": b}))

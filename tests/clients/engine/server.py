@@ -1,0 +1,103 @@
+"""The scripted engine as a process: real HTTP, streams and all, and a log of which key got which answer.
+
+python -m tests.clients.engine.server --port 8000
+"""
+
+import argparse
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from tests.clients.engine import chat, responses, script
+
+PACE = 0.001
+"""Seconds between the events of a stream."""
+
+
+class Engine:
+    """Answers as the script says. Who asked stands in the key alone, and the key in the log alone."""
+
+    def __init__(self) -> None:
+        self._memory = responses.Memory()
+        self._given: deque[dict[str, Any]] = deque(maxlen=100_000)
+
+    def app(self) -> Starlette:
+        post = ["POST"]
+        return Starlette(
+            routes=[
+                Route("/v1/chat/completions", self.chat, methods=post),
+                Route("/v1/responses", self.responses, methods=post),
+                Route("/v1/models", self.models),
+                Route("/health", self.health),
+                Route("/given", self.given),
+            ]
+        )
+
+    async def chat(self, request: Request) -> Response:
+        asked = await request.json()
+        uid, told = uuid.uuid4().hex, chat.told(asked)
+        said = script.reply(asked["model"], told, chat.tools(asked), uid)
+        prompt, pieces = script.prompt(told), script.sampled(said)
+        answer = chat.Completion(asked, said, prompt, pieces, uid)
+        self._log(request, answer.id, prompt, pieces)
+        return _answer(answer, asked)
+
+    async def responses(self, request: Request) -> Response:
+        asked = await request.json()
+        try:
+            items = self._memory.items(asked)
+        except KeyError as error:
+            message = f"no item or response with id {error}"
+            return JSONResponse({"error": {"message": message, "type": "invalid_request_error"}}, 404)
+        uid, told = uuid.uuid4().hex, responses.told(asked, items)
+        said = script.reply(asked["model"], told, responses.tools(asked), uid)
+        answer = responses.Response(asked, said, script.prompt(told), script.sampled(said), uid)
+        self._memory.keep(answer.id, items, answer.output)
+        self._log(request, answer.id, [], [])
+        return _answer(answer, asked)
+
+    async def models(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": name, "object": "model"} for name in script.SCRIPTS]})
+
+    async def health(self, request: Request) -> Response:
+        return Response()
+
+    async def given(self, request: Request) -> Response:
+        """The truth: every answer, the key that it went to, its token ids."""
+        return JSONResponse(list(self._given))
+
+    def _log(self, request: Request, response_id: str, prompt: list[int], pieces: list[list[int]]) -> None:
+        ids = [token for piece in pieces for token in piece]
+        key = request.headers["authorization"].removeprefix("Bearer ")
+        self._given.append({"key": key, "response_id": response_id, "prompt_ids": prompt, "response_ids": ids})
+
+
+def _answer(answer: chat.Completion | responses.Response, asked: dict[str, Any]) -> Response:
+    if not asked.get("stream"):
+        return JSONResponse(answer.whole())
+    return StreamingResponse(_paced(answer.events()), media_type="text/event-stream")
+
+
+async def _paced(events: list[bytes]) -> AsyncIterator[bytes]:
+    for event in events:
+        yield event
+        await asyncio.sleep(PACE)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    port = parser.parse_args().port
+    uvicorn.run(Engine().app(), host="127.0.0.1", port=port, log_level="warning", access_log=False)
+
+
+if __name__ == "__main__":
+    main()

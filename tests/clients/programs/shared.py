@@ -1,0 +1,78 @@
+"""What all client programs share: the same words, the same tools, many runs at once.
+
+These programs run in an environment of their own, beside nothing of ours. Each is told its runs as JSON,
+[[key, model, streaming], ...], finds the server in OPENAI_BASE_URL as every user of its framework would, and writes
+what each run got, by key, to the file that its second argument names.
+"""
+
+import asyncio
+import json
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+SYSTEM = "You are a desk. Use the tools."
+TASKS = {
+    "tools": ["Add 2 and 3, then 4 and 5, and multiply 6 by 7."],
+    "repeated": ["Add 2 and 3, then 4 and 5, and multiply 6 by 7."],
+    "text": ["Good morning.", "Thank you."],
+    "varied": ["Good morning.", "Thank you."],
+}
+"""By model: what the user says, one turn after the other."""
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers.
+
+    Args:
+        a: the first
+        b: the second
+    """
+    return a + b
+
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two numbers.
+
+    Args:
+        a: the first
+        b: the second
+    """
+    return a * b
+
+
+TOOLS = {"add": add, "multiply": multiply}
+PARAMETERS = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+
+
+def use(name: str, arguments: str) -> str:
+    """The result of a tool call."""
+    return str(TOOLS[name](**json.loads(arguments)))
+
+
+Run = Callable[[str, str, bool], Awaitable[Any]]
+"""(key, model, streaming) -> what the client got, as JSON"""
+
+
+def main(run: Run) -> None:
+    """Make all runs at once and write down what they got."""
+    runs = json.loads(sys.argv[1])
+
+    async def one(key: str, model: str, streaming: bool) -> Any:
+        try:
+            return await asyncio.wait_for(run(key, model, streaming), timeout=60)
+        except Exception:
+            return {"error": traceback.format_exc()}
+
+    async def every() -> list[Any]:
+        return await asyncio.gather(*(one(*each) for each in runs))
+
+    got = asyncio.run(every())
+    with open(sys.argv[2], "w") as file:
+        json.dump({each[0]: result for each, result in zip(runs, got, strict=True)}, file, default=str)
