@@ -51,8 +51,8 @@ class Call:
 
     __slots__ = (
         "_busy", "_client", "_closing", "_copy", "_copy_size", "_dial", "_engine", "_first_byte", "_head", "_mint",
-        "_over", "_plan", "_plant", "_reached", "_reply", "_request", "_retried", "_sent", "_tried", "_upstream", "_veil",
-        "_veiled_stream", "_visitor",
+        "_over", "_plan", "_plant", "_reached", "_reply", "_request", "_retried", "_sent", "_tried", "_upstream",
+        "_veil", "_veiled_stream", "_visitor",
     )  # fmt: skip
 
     def __init__(self, plant: Plant, client: Client, request: Request, visitor: Visitor, closing: bool) -> None:

@@ -18,7 +18,7 @@ from daemon.tap.server import serve
 from daemon.tap.settings import TapSettings
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import STREAM_HEAD, Asked, Engine, chunk
-from tests.support.tapping import BODY, Rig, post, read_all, unused_port
+from tests.support.tapping import BODY, Rig, post, read_all, until, unused_port
 
 pytestmark = pytest.mark.anyio
 
@@ -27,6 +27,7 @@ async def test_metrics_are_on_the_admin_port_alone(http: httpx.AsyncClient, rig:
     await http.post("/v1/chat/completions", json=BODY)
     await http.post("/v1/feedback", json={})
     await rig.records()
+    await until(lambda: rig.tap.spool.waiting == 0)
     assert (await http.get("/metrics")).status_code == 404
     async with httpx.AsyncClient(base_url=rig.admin) as admin:
         text = (await admin.get("/metrics")).text
