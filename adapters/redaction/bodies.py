@@ -15,6 +15,8 @@ TOKEN_FIELDS = frozenset(
 )
 _PROMPT_FIELDS = frozenset({"prompt_token_ids", "prompt_logprobs", "prompt_text"})
 _RESPONSE_FIELDS = TOKEN_FIELDS - _PROMPT_FIELDS
+_RAW_MESSAGES = ("input_messages", "output_messages")
+"""With `enable_response_messages` vLLM's /v1/responses (0.32) has the ids in here, as the `tokens` of each message."""
 UNREAD = TOKEN_FIELDS - {"prompt_text"}
 IDS = frozenset(
     {
@@ -159,9 +161,18 @@ def drop_tokens(value: Any, *, prompt: bool, response: bool) -> bool:
         fields = (_PROMPT_FIELDS if prompt else frozenset()) | (_RESPONSE_FIELDS if response else frozenset())
         for name in fields & value.keys():
             gone |= value.pop(name) not in (None, [])
+        for name, wanted in zip(_RAW_MESSAGES, (prompt, response), strict=True):
+            messages = value.get(name) if wanted else None
+            for message in messages if isinstance(messages, list) else ():
+                gone |= isinstance(message, dict) and message.pop("tokens", None) not in (None, [])
         for part in value.values():
             gone |= drop_tokens(part, prompt=prompt, response=response)
     elif isinstance(value, list):
         for part in value:
             gone |= isinstance(part, dict | list) and drop_tokens(part, prompt=prompt, response=response)
     return gone
+
+
+def may_carry_tokens(data: bytes) -> bool:
+    """Whether bytes that are no JSON as a whole may hold token ids or log-probs."""
+    return b"token_ids" in data or b"logprobs" in data or b'"tokens"' in data

@@ -28,6 +28,8 @@ class Edit(msgspec.Struct, frozen=True):
     placeholder: str
     kind: str
     value: str
+    inside: tuple[tuple[str, str], ...] = ()
+    """(value, kind) of the finds that were merged into it: each may be repeated alone, as the password of a URL."""
 
 
 class Finder:
@@ -124,29 +126,33 @@ class Finder:
         spans = [span for span in spans if span[0] < span[1] and not self._stays(part[span[0] : span[1]])]
         if not spans:
             return []
-        return [self._made(part, start, *span) for span in self._merged(spans)]
+        return [self._made(part, start, group) for group in _merged(spans)]
 
-    def _merged(self, spans: list[tuple[int, int, str]]) -> Iterable[tuple[int, int, str]]:
-        """Where two overlap all of both goes, under the kind that ranks first."""
-        spans.sort()
-        first, last, kind = spans[0]
-        for start, end, other in spans[1:]:
-            if start < last:
-                last = max(last, end)
-                kind = min(kind, other, key=self._rank.__getitem__)
-            else:
-                yield first, last, kind
-                first, last, kind = start, end, other
-        yield first, last, kind
-
-    def _made(self, part: str, offset: int, start: int, end: int, kind: str) -> Edit:
+    def _made(self, part: str, offset: int, group: list[tuple[int, int, str]]) -> Edit:
+        start, end = group[0][0], max(span[1] for span in group)
+        kind = min((span[2] for span in group), key=self._rank.__getitem__)
         value = part[start:end]
-        return Edit(offset + start, offset + end, self._placeholders.of(kind, value), kind, value)
+        inside = tuple((part[a:b], other) for a, b, other in group) if len(group) > 1 else ()
+        return Edit(offset + start, offset + end, self._placeholders.of(kind, value), kind, value, inside)
 
     def _stays(self, value: str) -> bool:
         if value in self._allowed:
             return True
         return any(pattern.fullmatch(value) for pattern in self._allowed_patterns)
+
+
+def _merged(spans: list[tuple[int, int, str]]) -> Iterable[list[tuple[int, int, str]]]:
+    """Those that overlap together: all of them goes, under the kind that ranks first."""
+    spans.sort()
+    group, last = [spans[0]], spans[0][1]
+    for span in spans[1:]:
+        if span[0] < last:
+            group.append(span)
+            last = max(last, span[1])
+        else:
+            yield group
+            group, last = [span], span[1]
+    yield group
 
 
 def masked(text: str) -> str:

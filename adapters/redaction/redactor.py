@@ -16,7 +16,7 @@ import msgspec
 from actors.messages import Exchange, Feedback
 from actors.messages.spool import RawExchange
 from actors.messages.traffic import Part
-from adapters.redaction.bodies import collect, drop_tokens, redact_request, redact_response
+from adapters.redaction.bodies import collect, drop_tokens, may_carry_tokens, redact_request, redact_response
 from adapters.redaction.finder import Finder, applied
 from adapters.redaction.placeholders import Placeholders
 from adapters.redaction.scrub import Scrub
@@ -161,7 +161,7 @@ class Redactor:
             if named or not self._finder.clean(texts, scrub.known):
                 stream.redact(scrub)
             found = sum(scrub.finds.values()) > before
-            if not found and not (in_prompt and b'"prompt_' in data):
+            if not found and not (in_prompt and (b'"prompt_' in data or b'"input_messages"' in data)):
                 return data, False
             stream.drop_tokens(prompt=in_prompt, response=found)
             return stream.encode(), found
@@ -171,7 +171,7 @@ class Redactor:
     def _unreadable(self, data: bytes, scrub: Scrub, in_prompt: bool) -> tuple[bytes, bool]:
         """A response that is cut off, or in a form of its own."""
         text = self._loose(data, scrub)
-        if (text != data or in_prompt) and (b"token_ids" in data or b"logprobs" in data):
+        if (text != data or in_prompt) and may_carry_tokens(data):
             return _left_out(scrub)  # there are ids in it that decode to what was found, and no telling where
         return (text, True) if text != data else (data, False)
 

@@ -53,8 +53,9 @@ class Scrub:
         else:
             edits = self.finder.edits(text, self.known)
         for edit in edits:
-            if edit.value and len(self.known) < _MOST_KNOWN and is_worth_knowing(edit.value):
-                self.known.setdefault(edit.value, edit.kind)
+            for value, kind in ((edit.value, edit.kind), *edit.inside):
+                if value and len(self.known) < _MOST_KNOWN and is_worth_knowing(value):
+                    self.known.setdefault(value, kind)
         return edits
 
     def number(self, value: int, key: str = "") -> int | str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from adapters.redaction.bodies import FREE, IDS, UNREAD, collect, drop_tokens, redact, redact_response
+from adapters.redaction.bodies import FREE, IDS, UNREAD, collect, drop_tokens, may_carry_tokens, redact, redact_response
 from adapters.redaction.finder import Edit, Finder
 from adapters.redaction.scrub import Scrub
 
@@ -88,7 +88,7 @@ class Stream:
         """Take token ids and log-probs out of all events."""
         for event in self._events:
             drop_tokens(event.value, prompt=prompt, response=response)
-            if event.value is _NOTHING and (b"token_ids" in event.data or b"logprobs" in event.data):
+            if event.value is _NOTHING and may_carry_tokens(event.data):
                 event.data, event.raw = b"", b""  # cut off in the middle: nobody can read it, but for its ids
 
     def encode(self) -> bytes:

@@ -379,3 +379,43 @@ def test_long_hostile_texts_take_time_in_proportion(redactor: Redactor) -> None:
         short, long = seed * (4000 // len(seed)), seed * (40000 // len(seed))
         quick = min(took(short) for _ in range(2))
         assert took(long) < max(0.25, 40 * quick), seed
+
+
+def test_a_password_found_together_with_what_follows_it_is_known_alone(redactor: Redactor) -> None:
+    """In a database URL it looks like the beginning of an e-mail address."""
+    told = {
+        "model": "m",
+        "messages": [
+            {"role": "user", "content": "use postgres://app:7vv7VJK4dtVqME@db.internal:5432/prod"},
+            {"role": "assistant", "content": "so the password is 7vv7VJK4dtVqME then"},
+        ],
+    }
+    after = redactor.exchange(raw(told, answered("I log in with 7vv7VJK4dtVqME now")))
+    assert b"7vv7VJK4dtVqME" not in after.request
+    assert b"7vv7VJK4dtVqME" not in after.response
+    assert after.redacted == ("prompt", "response")
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_ids_in_the_raw_messages_of_the_responses_api_go_too(redactor: Redactor, streamed: bool) -> None:
+    """vLLM gives them to who asks with `enable_response_messages`."""
+    body = {
+        "id": "resp_1",
+        "status": "completed",
+        "output": [],
+        "input_messages": [{"type": "raw_message_tokens", "message": "", "tokens": [1, 2, 3]}],
+        "output_messages": [{"type": "raw_message_tokens", "message": "fine", "tokens": [4, 5]}],
+    }
+    data: Any = body
+    if streamed:
+        data = b"data: " + json.dumps({"type": "response.completed", "response": body}).encode() + b"\n\n"
+    kind = "text/event-stream" if streamed else "application/json"
+    in_prompt = redactor.exchange(raw({"input": f"I am {MAIL}"}, data, path="/v1/responses", content_type=kind))
+    assert in_prompt.redacted == ("prompt",)
+    assert b"[1,2,3]" not in in_prompt.response.replace(b" ", b"")
+    assert b"[4,5]" in in_prompt.response.replace(b" ", b"")
+    said = data.replace(b"fine", MAIL.encode()) if streamed else json.dumps(data).replace("fine", MAIL).encode()
+    in_response = redactor.exchange(raw({"input": "hi"}, said, path="/v1/responses", content_type=kind))
+    assert in_response.redacted == ("response",)
+    assert b"[1,2,3]" in in_response.response.replace(b" ", b"")
+    assert b"[4,5]" not in in_response.response.replace(b" ", b"")

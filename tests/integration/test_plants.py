@@ -1,0 +1,294 @@
+"""Secrets and personal data that go through the tap are on no disk of ours afterwards: not in its spool, not in the
+broker's files, not in the store, not in a log; and the token ids that are there decode to none of it.
+
+The engine's tokens are bytes, so that ids are as readable as text. Beside the plants there is traffic that must stay;
+and the same search of the same traffic with redaction switched off finds every plant.
+"""
+
+import base64
+import contextlib
+import itertools
+import json
+import random
+import re
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from actors.assembler import Assembler, AssemblerSettings
+from actors.messages import Exchange, Trajectory, decode, ids_array, pack_array
+from actors.store import Store
+from actors.system.runner import run_actor
+from actors.system.runtime import Host, run
+from actors.system.supervisor import Supervisor
+from daemon.shipper import Shipper, ShipperMetrics, ShipperSettings
+from tests.support.byte_engine import (
+    IN_ANSWER,
+    IN_PROMPT,
+    PATHS,
+    Case,
+    byte_engine,
+    combinations,
+    rendered,
+    request_of,
+    said_to,
+)
+from tests.support.engine import running_engine
+from tests.support.nats import opened_bus, running_broker
+from tests.support.plants import Plant, ordinary, plants
+from tests.support.searching import files, where
+from tests.support.tapping import running_tap
+
+SEED, ROUNDS = 4711, 5
+PLANTED = 240
+"""Calls: most forms five times, each time with another value; each combination twice and more."""
+PART = {place: "prompt" for place in IN_PROMPT} | {place: "response" for place in IN_ANSWER}
+NEVER_KEPT = {"authorization": "Opensesame", "cookie": "Silverkey", "x-api-key": "Doorbell", "query": "Pinkelephant"}
+"""By where it stands; no pattern knows these, so they must not be captured in the first place."""
+
+
+class Left(NamedTuple):
+    """What a run left behind."""
+
+    disks: dict[str, bytes]
+    """Bytes by place: spool, broker, store."""
+    exchanges: dict[str, Exchange]
+    """By case."""
+    runs: dict[str, Trajectory]
+    """By case: none has more than one step."""
+
+
+def needle(value: str) -> str:
+    """What is searched for: the longest line, as line breaks are escaped once, twice or not at all."""
+    return max(value.splitlines(), key=len)
+
+
+def fits(plant: Plant, place: str) -> bool:
+    """Whether a plant can stand at `place`: a header has one line, and the last digits of a phone number, repeated
+    without what made it one, are a number as any other."""
+    return not (place == "header" and "\n" in plant.text) and not (place == "bare" and "+49 30" in plant.text)
+
+
+def planted(number: int) -> list[Case]:
+    """`number` cases over all combinations and all known plants, mixed from a seed."""
+    rng = random.Random(SEED)
+    known = [plant for plant in plants(SEED, ROUNDS) if not plant.held_out]
+    rng.shuffle(known)
+    places = itertools.islice(itertools.cycle(combinations()), number)
+    cases: list[Case] = []
+    for at, (dialect, stream, place) in enumerate(places):
+        plant = known.pop(next(n for n, one in enumerate(known) if fits(one, place)))
+        cases.append(Case(at, dialect, stream, place, plant.text, plant.value))
+    assert len({needle(case.value) for case in cases}) == number
+    return cases
+
+
+def controls(first: int) -> list[Case]:
+    """One case for each combination, with nothing in it that is to go."""
+    texts = [text for text in ordinary(SEED, 400) if text.isascii() and len(text) < 300]
+    return [
+        Case(first + at, *combination, f"harbour {at:03d} is quiet: {texts[at]}", f"harbour {at:03d} is quiet")
+        for at, combination in enumerate(combinations())
+    ]
+
+
+async def told(url: str, cases: Sequence[Case]) -> None:
+    """Agents make all calls, and say of each how it went."""
+
+    async def agent(client: httpx.AsyncClient, mine: Sequence[Case]) -> None:
+        for case in mine:
+            headers = {"user-agent": case.text} if case.place == "header" else {}
+            with contextlib.suppress(httpx.RemoteProtocolError):
+                await client.post(PATHS[case.dialect], json=request_of(case), headers=headers)
+            if is_answered(case):
+                words = case.text if case.place == "feedback" else "as it should be"
+                feedback = {"response_id": case.response_id, "outcome": 1, "text": words}
+                (await client.post("/v1/feedback", json=feedback)).raise_for_status()
+
+    secret = {name: value for name, value in NEVER_KEPT.items() if name != "query"}
+    query = {"key": NEVER_KEPT["query"]}
+    client = httpx.AsyncClient(base_url=url, headers=secret, params=query, timeout=10)
+    async with client, anyio.create_task_group() as group:
+        for first in range(8):
+            group.start_soon(agent, client, cases[first::8])
+
+
+async def passed_through(host: Host, directory: Path, cases: Sequence[Case], redaction: dict[str, object]) -> Left:
+    """`cases` all the way: tap, scribe, spool, broker, assembler, store; everything is stopped in the end."""
+    spool, database = directory / "spool", directory / "store" / "evolved.db"
+    database.parent.mkdir()
+    async with running_engine() as engine:
+        engine.script = byte_engine(cases)
+        async with running_tap(directory, engine.port, redaction=redaction) as rig:
+            await told(rig.url, cases)
+    async with running_broker(directory) as broker, opened_bus(host, broker, directory) as bus:
+        store = Store(f"sqlite:///{database}", clock=time.time)
+        await store.open()
+        supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
+        shipper = Shipper(
+            [spool], bus, settings=ShipperSettings(poll_seconds=0.02),
+            metrics=ShipperMetrics(CollectorRegistry()), rng=random.Random(2),
+        )  # fmt: skip
+        settings = AssemblerSettings(grace_seconds=0.1, tick_seconds=0.1)
+        assembler = Assembler(settings, store=store, clock=time.time)
+
+        supervisor.add("shipper", shipper.run)
+        supervisor.add("assembler", lambda life: run_actor(assembler, bus, store, life, rng=random.Random(3)))
+        answered = sum(map(is_answered, cases))
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(lambda: supervisor.run(signals=False))
+                while (await store.counts())["exchanges"] < len(cases) or len(await steps_in(store)) < answered:  # noqa: ASYNC110 - another actor's work has no event
+                    await anyio.sleep(0.05)
+                supervisor.drain()
+        running = files(database.parent)
+        runs = await steps_in(store)
+        await store.aclose()
+    blocks = list((directory / "broker").rglob("*.blk"))
+    assert blocks
+    # Only full blocks are compressed, and what is compressed cannot be searched.
+    assert not [block for block in blocks if block.read_bytes()[:3] == b"cmp"]
+    rows, exchanges = read_rows(database)
+    disks = {
+        "spool": files(spool),
+        "broker": files(directory / "broker") + files(directory / "claims"),
+        # The files are those of the open store, write-ahead log included. Their pages cut long values, so the rows are
+        # read as well.
+        "store": running + rows,
+    }
+    return Left(disks, {name_of(exchange): exchange for exchange in exchanges}, runs)
+
+
+def name_of(exchange: Exchange) -> str:
+    found = re.search(rb"case-\d{4}", exchange.request)
+    assert found is not None
+    return found[0].decode()
+
+
+def is_answered(case: Case) -> bool:
+    """Whether there is a response with an id to say something of."""
+    return case.place != "error" and (case.place != "broken" or case.stream)
+
+
+async def steps_in(store: Store) -> dict[str, Trajectory]:
+    """Closed trajectories, by the case of their step."""
+    runs = await store.recent_closed(10_000)
+    return {step.response_id.removeprefix("answer-"): run for run in runs for step in run.steps}
+
+
+def read_rows(database: Path) -> tuple[bytes, list[Exchange]]:
+    """Every value of every row, and the exchanges among them."""
+    with contextlib.closing(sqlite3.connect(database)) as db:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        values = [value for name in tables for row in db.execute(f'SELECT * FROM "{name}"') for value in row]
+        bodies = [decode(body) for (body,) in db.execute("SELECT body FROM exchanges")]
+    data = [value if isinstance(value, bytes) else str(value).encode() for value in values if value is not None]
+    return b"\n".join(data), [body for body in bodies if isinstance(body, Exchange)]
+
+
+def finds(data: bytes, cases: Sequence[Case]) -> list[str]:
+    """The cases whose value is in `data`, with where and how, in words; and what must not even be captured."""
+    by_needle = {needle(case.value): case for case in cases}
+    seen = where(data, [*by_needle, *NEVER_KEPT.values()])
+    assert not seen.keys() & set(NEVER_KEPT.values())
+    return [
+        f"{case.name}: {case.place} of {case.dialect}{' (streamed)' * case.stream}, {sorted(views)}"
+        for text, views in seen.items()
+        for case in [by_needle[text]]
+    ]
+
+
+def names(found: Sequence[str]) -> set[str]:
+    return {one.partition(":")[0] for one in found}
+
+
+def passed(directory: Path, cases: Sequence[Case], *, redaction: dict[str, object]) -> Left:
+    return run(lambda host: passed_through(host, directory, cases, redaction), backend="asyncio")
+
+
+def expected(cases: Sequence[Case], place: str) -> set[str]:
+    """The cases whose text gets as far as `place` if nobody takes it out: headers go no further than the spool."""
+    return {case.name for case in cases if place == "spool" or case.place != "header"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"the Opensesame of",
+        json.dumps({"a": json.dumps({"b": 'x\nOpensesame"'})}).encode(),
+        b'{"blob": "' + base64.b64encode(b"of Opensesame and") + b'"}',
+        base64.urlsafe_b64encode(b"\xff\xfe?Opensesame?\xff"),
+        b"odd" + pack_array(list(b"Opensesame"), "<i4"),
+        json.dumps({"token_ids": list(b"an Opensesame")}).encode(),
+        b"".join(b'data: {"token_ids":[%d]}\n\n' % byte for byte in b"Opensesame"),
+        b"".join(b'data: {"delta":"%c"}\n\n' % byte for byte in b"Opensesame"),
+    ],
+)
+def test_a_text_is_found_in_whatever_form_it_stands(data: bytes) -> None:
+    assert where(data, ["Opensesame", "Closesesame"]).keys() == {"Opensesame"}
+
+
+def test_what_is_planted_is_on_no_disk_and_in_no_log_and_what_is_ordinary_is_everywhere(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cases = planted(PLANTED)
+    quiet = controls(PLANTED)
+    left = passed(tmp_path, [*cases, *quiet], redaction={})
+    logs = "".join(capfd.readouterr()).encode()
+    ordinary_ones = {case.name for case in quiet}
+    for place, data in left.disks.items():
+        found = finds(data, [*cases, *quiet])
+        assert [one for one in found if names([one]) - ordinary_ones] == [], place
+        assert names(found) == expected(quiet, place), place
+    assert b"tap_ended" in logs
+    assert finds(logs, [*cases, *quiet]) == []
+
+
+def test_the_same_search_finds_every_plant_when_redaction_is_off(tmp_path: Path) -> None:
+    cases = planted(len(combinations()))
+    left = passed(tmp_path, cases, redaction={"enabled": False})
+    for place, data in left.disks.items():
+        found = finds(data, cases)
+        assert names(found) == expected(cases, place), place
+        # Ids are found as ids: of a stream and of a plain answer in the spool's JSON, of both packed behind it.
+        ids = "ids of 'token_ids'" if place == "spool" else "int32 at"
+        with_ids = names([one for one in found if ids in one])
+        wanted = {case.name for case in cases if case.dialect in ("chat", "completions") and case.place == "bare"}
+        assert wanted <= with_ids, place
+
+
+def test_a_row_with_a_find_has_no_ids_and_says_why_and_an_ordinary_one_keeps_its_own(tmp_path: Path) -> None:
+    cases = planted(len(combinations()))
+    quiet = controls(len(cases))
+    left = passed(tmp_path, [*cases, *quiet], redaction={})
+    for case in cases:
+        exchange, part = left.exchanges[case.name], PART.get(case.place)
+        if part is None:
+            assert exchange.redacted == (), case
+            continue
+        assert part == exchange.redacted[0], case
+        assert (exchange.prompt_ids, exchange.response_ids, exchange.logprobs) == (b"", b"", b""), case
+        if is_answered(case) and case.place != "broken":
+            run_of = left.runs[case.name]
+            assert (run_of.trainable, run_of.why_not, run_of.rows) == (False, f"redacted {part}", ()), case
+    kept = 0
+    for case in quiet:
+        exchange = left.exchanges[case.name]
+        assert (exchange.redacted, exchange.finds) == ((), {}), case
+        if case.dialect not in ("chat", "completions") or case.place in ("error", "broken"):
+            continue
+        prompt, response = rendered(request_of(case)).encode(), "".join(said_to(case)).encode()
+        assert bytes(ids_array(exchange.prompt_ids).astype("u1")) == prompt, case
+        assert bytes(ids_array(exchange.response_ids).astype("u1")) == response, case
+        run_of = left.runs[case.name]
+        assert run_of.trainable, (case, run_of.why_not)
+        assert bytes(ids_array(run_of.rows[0].ids).astype("u1")) == prompt + response, case
+        kept += 1
+    assert kept > 20
