@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon.errors import ControlUnreachable, DaemonError
+from daemon.replay_cli import add_replay
 from daemon.tap.errors import TapError
 from daemon.transfer_cli import add_commands
 
@@ -119,6 +120,7 @@ def parser() -> argparse.ArgumentParser:
     _keys_arguments(add("keys", _keys, "Make, list and revoke keys for agents and operators."))
 
     add_commands(add)
+    add_replay(add)
 
     config = add("config", _config, "Check the settings and print them with their defaults.")
     config.add_argument("--json", action="store_true", help="as JSON")

@@ -3,12 +3,15 @@
     spool -> raw records -> Exchange / Feedback -> TRAFFIC        (unreadable records -> `dead.spool`)
 
 It moves its cursor only over what the bus has confirmed. After a crash some records are published again, under the same
-ids; streams and consumers know them by those. The broker may be away for as long as the spool's quota lasts.
+ids; streams and consumers know them by those. The broker may be away for as long as the spool's quota lasts. When it
+comes back without what it had confirmed (it lost power before its disk had it), what the spool still keeps is published
+again; so it is when an operator asks for it (`evolved replay`).
 """
 
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -25,6 +28,7 @@ from actors.system.errors import BusUnavailable
 from actors.system.life import Life
 from actors.system.streams import DEAD, TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK
 from adapters.intake.tap import exchange_from_raw
+from daemon.tap.replay import asked_replay, replay_begun
 from daemon.tap.segments import Position
 from daemon.tap.spool_reader import Spooled, SpoolReader
 
@@ -44,7 +48,10 @@ class ShipperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     poll_seconds: float = 0.05
     """How often an empty spool is looked at."""
     keep_seconds: float = 300.0
-    """Published segments are kept for so long; see `SpoolReader`."""
+    """Published segments are kept for so long, so that they can be published again. nats-server tells its disk to write
+    every two minutes (`sync_interval`)."""
+    keep_bytes: int = 1 << 30
+    """And so much of them at most; it counts against the spool's quota."""
     retry_seconds: float = 0.2
     """First pause when the bus is away; doubles up to `max_retry_seconds`, times 0.5 to 1.5 by chance."""
     max_retry_seconds: float = 5.0
@@ -57,6 +64,12 @@ class ShipperMetrics:
         self.shipped = Counter("evolved_shipper_records", "Records published.", ["kind"], registry=registry)
         self.unreadable = Counter(
             "evolved_shipper_unreadable_responses", "Exchanges published with an error.", registry=registry
+        )
+        self.replays = Counter(
+            "evolved_shipper_replays",
+            "Times that published records were published again.",
+            ["reason"],
+            registry=registry,
         )
         self.torn = Counter("evolved_shipper_torn", "Places of the spool where bytes were skipped.", registry=registry)
         self.waits = Counter("evolved_shipper_waits", "Batches held back by the bus.", registry=registry)
@@ -92,6 +105,9 @@ class Shipper:
         self._directories, self._bus, self._settings, self._metrics = tuple(directories), bus, settings, metrics
         self._rng, self._clock = rng, clock
         self._swept = 0.0
+        self._losses = 0
+        self._confirmed = False
+        """In this life, something."""
 
     async def run(self, life: Life) -> None:
         """Publish until draining.
@@ -102,15 +118,23 @@ class Shipper:
         """
         # From the cursors, not from where a crashed incarnation had got to.
         readers = [
-            SpoolReader(directory, keep_seconds=self._settings.keep_seconds, clock=self._clock)
+            SpoolReader(
+                directory,
+                keep_seconds=self._settings.keep_seconds,
+                keep_bytes=self._settings.keep_bytes,
+                clock=self._clock,
+            )
             for directory in self._directories
         ]
+        self._bus.remember(TRAFFIC_EXCHANGE, max((reader.sequence for reader in readers), default=0))
+        self._losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
         life.ready()
         while not life.draining.is_set():
             moved = False
             for reader in readers:
                 if reader.ready():
                     moved |= await self._ship(reader, life)
+            await self._replay(readers)
             life.beat()
             await self._sweep(readers)
             if not moved and not await life.pause(self._settings.poll_seconds):
@@ -126,7 +150,8 @@ class Shipper:
             log.warning("spool_torn", places=reader.torn - torn, segment=reader.position.segment)
         if batch is None or not await self._publish(batch.items, life):
             return False
-        await anyio.to_thread.run_sync(reader.commit, batch.after)
+        self._confirmed = True
+        await anyio.to_thread.run_sync(reader.commit, batch.after, self._bus.tail(TRAFFIC_EXCHANGE).sequence)
         for kind, number in batch.kinds.items():
             self._metrics.shipped.labels(kind).inc(number)
         self._metrics.unreadable.inc(batch.unreadable)
@@ -169,6 +194,21 @@ class Shipper:
             unreadable += error
         return _Batch(items, records[-1].after, kinds, unreadable)
 
+    async def _replay(self, readers: Sequence[SpoolReader]) -> None:
+        """Go back, if the broker has lost what it confirmed, or if somebody asks for it."""
+        losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
+        lost, self._losses = losses > self._losses, losses
+        for directory, reader in zip(self._directories, readers, strict=True):
+            asked = asked_replay(directory)
+            if asked is None and not lost:
+                continue
+            since = 0.0 if asked is None or lost else asked
+            size = await anyio.to_thread.run_sync(reader.rewind, since)
+            replay_begun(directory)
+            self._metrics.replays.labels("lost" if lost else "asked").inc()
+            say = log.error if lost else log.info
+            say("shipper_replays", spool=str(directory), reason="broker lost records" if lost else "asked", bytes=size)
+
     async def _sweep(self, readers: Sequence[SpoolReader]) -> None:
         now = anyio.current_time()
         if now - self._swept < 5.0:
@@ -176,7 +216,8 @@ class Shipper:
         self._swept = now
         self._metrics.lag.set(sum(reader.lag_bytes() for reader in readers))
         for reader in readers:
-            await anyio.to_thread.run_sync(reader.sweep)
+            # A broker that has not confirmed anything yet may come back without what is kept here.
+            await anyio.to_thread.run_sync(partial(reader.sweep, aged=self._confirmed))
 
 
 def convert(record: Spooled) -> tuple[Outgoing, str, bool]:

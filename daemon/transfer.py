@@ -23,7 +23,7 @@ from daemon.errors import ConfigError, TransferFailed
 Report = Callable[[str], None]
 
 _REPORT_SECONDS = 2.0
-_UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 class Progress:

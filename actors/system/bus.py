@@ -47,6 +47,15 @@ class Depth(msgspec.Struct, frozen=True, kw_only=True):
     upper bound where the stream holds subjects that the durable does not read."""
 
 
+class Tail(msgspec.Struct, frozen=True):
+    """How far a stream was filled from here."""
+
+    sequence: int = 0
+    """The highest number that the broker confirmed; 0 before the first."""
+    losses: int = 0
+    """How often it then gave a number again: it had lost what it had confirmed (power failure, restored backup)."""
+
+
 class Subscription(Protocol):
     """One durable consumer; several holders of the same durable share its records."""
 
@@ -89,6 +98,22 @@ class Bus(Protocol):
             StreamFull: a stream is at its limit. Some items may have been stored.
             BusUnavailable: not confirmed within the bounded retries. Some items may have been stored.
             BusMisconfigured: no stream has an item's subject.
+        """
+        ...
+
+    def tail(self, subject: str) -> Tail:
+        """Of the stream that takes `subject`, as of the last `publish`.
+
+        Raises:
+            BusMisconfigured: no stream has the subject.
+        """
+        ...
+
+    def remember(self, subject: str, sequence: int) -> None:
+        """`sequence` was confirmed in an earlier life: a number that is given again is a loss.
+
+        Raises:
+            BusMisconfigured: no stream has the subject.
         """
         ...
 

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from actors.system.bus import Delivery, Depth, Outgoing
+from actors.system.bus import Delivery, Depth, Outgoing, Tail
 from actors.system.claims import ClaimStore
 from actors.system.errors import BusMisconfigured
 from actors.system.metrics import SystemMetrics
@@ -93,6 +93,12 @@ class NatsBus:
 
     async def publish(self, items: Sequence[Outgoing]) -> None:
         await self._host(self._opened().publish, items)
+
+    def tail(self, subject: str) -> Tail:
+        return self._opened().tail(subject)
+
+    def remember(self, subject: str, sequence: int) -> None:
+        self._opened().remember(subject, sequence)
 
     async def subscribe(self, durable: str, subjects: Sequence[str]) -> "NatsSubscription":
         if not durable or not set(durable) <= _DURABLE:

@@ -6,7 +6,7 @@ has its own deadline, because a request that was in the air when the broker died
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -17,10 +17,10 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, BadRequestError, NotFoundError
 
-from actors.system.bus import Outgoing
+from actors.system.bus import Outgoing, Tail
 from actors.system.claims import ClaimStore
 from actors.system.errors import BusMisconfigured, BusUnavailable, StreamFull
-from actors.system.nats_confirm import Confirmations, Record
+from actors.system.nats_confirm import Confirmations, Record, Stored
 from actors.system.streams import Stream, stream_of
 
 _log = structlog.get_logger(__name__)
@@ -69,6 +69,7 @@ class NatsClient:
         self._confirmations: Confirmations | None = None
         self._last_error = ""
         self._closed = False
+        self._tails: dict[str, Tail] = {}
         self.reconnected: list[Callable[[], None]] = []
         """Called on the host loop after each reconnect: requests that were in the air are gone."""
 
@@ -177,19 +178,31 @@ class NatsClient:
                 raise failure
         raise failure or BusUnavailable("not confirmed")
 
+    def tail(self, subject: str) -> Tail:
+        """See `bus.Bus.tail`."""
+        return self._tails.get(stream_of(subject, self.streams).name, Tail())
+
+    def remember(self, subject: str, sequence: int) -> None:
+        """See `bus.Bus.remember`."""
+        name = stream_of(subject, self.streams).name
+        known = self._tails.get(name, Tail())
+        self._tails[name] = Tail(max(known.sequence, sequence), known.losses)
+
     async def _round(self, client: Client, items: list[Outgoing]) -> tuple[list[Outgoing], BusUnavailable | None]:
         """Publish `items` window by window; returns those without a confirmation and why."""
         left: list[Outgoing] = []
         failure: BusUnavailable | None = None
         for window in self._windows(items):
+            before = self._tails.copy()
             try:
                 confirmations = await self._confirming(client)
                 records = [await self._record(client.max_payload, item) for item in window]
                 outcomes = await confirmations.publish(records, self.settings.answer_seconds)
             except (nats.errors.Error, OSError) as error:
                 outcomes = [error] * len(window)
+            self._tails |= _advanced(before, self._tails, [done for done in outcomes if isinstance(done, Stored)])
             for item, outcome in zip(window, outcomes, strict=True):
-                if outcome is not None:
+                if isinstance(outcome, Exception):
                     error = _publish_failure(outcome, item.subject)
                     left.append(item)
                     # Back-pressure says more than a timeout beside it.
@@ -233,6 +246,28 @@ class NatsClient:
             await asyncio.wait_for(client.flush(1), 0.5)
         with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
             await asyncio.wait_for(client.close(), 0.5)
+
+
+def _advanced(before: Mapping[str, Tail], now: Mapping[str, Tail], stored: Sequence[Stored]) -> dict[str, Tail]:
+    """The tails after a window.
+
+    Args:
+        before: when the window was sent: whatever it added must have come behind.
+        now: other windows may have ended meanwhile.
+        stored: the window's confirmations.
+    """
+    added: dict[str, list[int]] = {}
+    for one in stored:
+        if not one.duplicate:
+            added.setdefault(one.stream, []).append(one.seq)
+    tails: dict[str, Tail] = {}
+    for stream, numbers in added.items():
+        known = now.get(stream, Tail())
+        if min(numbers) > before.get(stream, Tail()).sequence:
+            tails[stream] = Tail(max(known.sequence, *numbers), known.losses)
+        else:
+            tails[stream] = Tail(max(numbers), known.losses + 1)
+    return tails
 
 
 def _publish_failure(outcome: Exception, subject: str) -> BusUnavailable:

@@ -7,7 +7,6 @@ subscription takes all confirmations of a connection, and a window has one event
 import asyncio
 import contextlib
 import itertools
-import json
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -26,15 +25,33 @@ class Record(msgspec.Struct, frozen=True):
     headers: dict[str, str]
 
 
+class Stored(msgspec.Struct, frozen=True):
+    """A confirmation: the record is in `stream`."""
+
+    stream: str = ""
+    seq: int = 0
+    """Its number there; that of its first coming, if it is a duplicate."""
+    duplicate: bool = False
+
+
+class _Answer(Stored, frozen=True):
+    """JetStream's PubAck, as it stands on the wire."""
+
+    error: dict[str, Any] | None = None
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+
+
 class _Window:
     """Records in the air."""
 
     def __init__(self, size: int) -> None:
         self.left = size
         self.done = asyncio.Event()
-        self.outcomes: list[Exception | None] = [TimeoutError("no confirmation")] * size
+        self.outcomes: list[Exception | Stored] = [TimeoutError("no confirmation")] * size
 
-    def settle(self, place: int, outcome: Exception | None) -> None:
+    def settle(self, place: int, outcome: Exception | Stored) -> None:
         self.outcomes[place] = outcome
         self.left -= 1
         if not self.left:
@@ -58,14 +75,15 @@ class Confirmations:
         """
         await cast(Any, self.client).subscribe(f"{self._prefix}.*", cb=self._receive)
 
-    async def publish(self, records: Sequence[Record], seconds: float) -> list[Exception | None]:
+    async def publish(self, records: Sequence[Record], seconds: float) -> list[Exception | Stored]:
         """Publish a window.
 
         Args:
             seconds: for all its confirmations.
 
         Returns:
-            For each record None, or why it is not confirmed: `TimeoutError`, `APIError`, another of nats-py's errors.
+            For each record its confirmation, or why there is none: `TimeoutError`, `APIError`, another of nats-py's
+            errors.
         """
         window = _Window(len(records))
         tokens: list[str] = []
@@ -95,13 +113,17 @@ class Confirmations:
         window.settle(place, _outcome(message))
 
 
-def _outcome(message: Msg) -> Exception | None:
+def _outcome(message: Msg) -> Exception | Stored:
     if message.headers and message.headers.get("Status") == "503":
         return nats.errors.NoRespondersError()
     try:
-        error = json.loads(message.data).get("error")
-    except (ValueError, AttributeError) as problem:
+        answer = _ANSWER.decode(message.data)
+    except msgspec.DecodeError as problem:
         return nats.errors.Error(f"no confirmation: {problem}")
-    if error is None:
-        return None
-    return APIError(code=error.get("code"), description=error.get("description"), err_code=error.get("err_code"))
+    if answer.error is None:
+        return answer
+    return APIError(
+        code=answer.error.get("code"),
+        description=answer.error.get("description"),
+        err_code=answer.error.get("err_code"),
+    )

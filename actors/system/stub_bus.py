@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import anyio
 import anyio.lowlevel
 
-from actors.system.bus import Delivery, Depth, Outgoing
+from actors.system.bus import Delivery, Depth, Outgoing, Tail
 from actors.system.errors import BusMisconfigured, BusUnavailable, StreamFull
 from actors.system.streams import STREAMS, Stream, by_stream, matches, stream_of
 
@@ -85,6 +85,7 @@ class StubBus:
         self._durables: dict[str, _Durable] = {}
         self._ack_wait = ack_wait
         self._arrival = anyio.Event()
+        self._tails: dict[str, Tail] = {}
         self.down = False
         """Set by a test: every call then raises `BusUnavailable`, and fetches stay empty."""
         self.published: list[Outgoing] = []
@@ -105,7 +106,28 @@ class StubBus:
             log.append(item, now)
             if log.sequence > before:
                 self.published.append(item)
+                known = self._tails.get(log.definition.name, Tail())
+                lost = log.sequence <= known.sequence
+                self._tails[log.definition.name] = Tail(log.sequence, known.losses + lost)
         self._wake()
+
+    def tail(self, subject: str) -> Tail:
+        return self._tails.get(stream_of(subject, self._streams).name, Tail())
+
+    def remember(self, subject: str, sequence: int) -> None:
+        name = stream_of(subject, self._streams).name
+        known = self.tail(subject)
+        self._tails[name] = Tail(max(known.sequence, sequence), known.losses)
+
+    def lose(self, subject: str, records: int) -> None:
+        """For a test: what a power failure does; the last `records` of the stream are gone, ids and all."""
+        log = self._logs[stream_of(subject, self._streams).name]
+        for sequence in range(log.sequence - records + 1, log.sequence + 1):
+            entry = log.entries.get(sequence)
+            if entry is not None:
+                log.ids.pop(entry.item.id, None)
+                log.remove(sequence)
+        log.sequence -= records
 
     async def subscribe(self, durable: str, subjects: Sequence[str]) -> "StubSubscription":
         await anyio.lowlevel.checkpoint()

@@ -44,11 +44,18 @@ class Position(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-def read_cursor(directory: Path) -> Position:
+class Cursor(Position, frozen=True):
+    """What the reader has committed."""
+
+    sequence: int = 0
+    """The highest number that the stream behind had given by then; 0 if it is not known."""
+
+
+def read_cursor(directory: Path) -> Cursor:
     """The reader's committed position; the beginning if there is none, or none that can be read."""
     with contextlib.suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode((directory / "cursor").read_bytes(), type=Position)
-    return Position()
+        return msgspec.json.decode((directory / "cursor").read_bytes(), type=Cursor)
+    return Cursor()
 
 
 def spool_bytes(directory: Path) -> int:

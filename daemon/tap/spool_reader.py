@@ -11,7 +11,7 @@ import msgspec
 
 from actors.messages import MessageError
 from actors.messages.spool import RawExchange, decode_spooled
-from daemon.tap.segments import HEADER, MAX_PAYLOAD, Position, read_cursor, segment_numbers, segment_path
+from daemon.tap.segments import HEADER, MAX_PAYLOAD, Cursor, Position, read_cursor, segment_numbers, segment_path
 
 
 class Spooled(msgspec.Struct, frozen=True):
@@ -26,16 +26,29 @@ class Spooled(msgspec.Struct, frozen=True):
 class SpoolReader:
     """Reads the spool from its cursor on. Blocking, but only on the local disk."""
 
-    def __init__(self, directory: Path, *, keep_seconds: float = 300.0, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        keep_seconds: float = 300.0,
+        keep_bytes: int = 1 << 30,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         """
         Args:
             directory: need not exist yet.
             keep_seconds: published segments are kept for so long: a broker that lost power may have acked records
-                that it had not written, and they can be published again from here.
+                that it had not written, and they can be published again from here (`rewind`).
+            keep_bytes: of published segments. Beyond it the oldest go sooner: what is kept takes room from what is
+                not yet published.
             clock: unix seconds.
         """
-        self._directory, self._keep, self._clock = directory, keep_seconds, clock
-        self._at = read_cursor(directory)
+        self._directory, self._keep, self._keep_bytes, self._clock = directory, keep_seconds, keep_bytes, clock
+        cursor = read_cursor(directory)
+        self._at = Position(cursor.segment, cursor.offset)
+        self._published = cursor.segment
+        self.sequence = cursor.sequence
+        """As it was committed last."""
         self._barren: tuple[Position, int] | None = None
         self.torn = 0
         """Places where bytes were skipped."""
@@ -74,26 +87,56 @@ class SpoolReader:
                 self.torn += 1
             self._at = Position(following, 0)
 
-    def commit(self, position: Position) -> None:
-        """Everything before `position` is published: remember it.
+    def commit(self, position: Position, sequence: int = 0) -> None:
+        """Everything before `position` is published: remember it, and the stream's highest number by then.
 
         Raises:
             OSError: the disk failed; the records will be published again after a restart.
         """
+        now = self._clock()
+        for number in range(max(0, self._published), position.segment):
+            # From now on a segment's time is that of its publication: it may have been written long before, in an
+            # outage, and has to be kept for as long as any other.
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(segment_path(self._directory, number), (now, now))
+        self._published, self.sequence = position.segment, sequence
         aside = self._directory / "cursor.part"
-        aside.write_bytes(msgspec.json.encode(position))
+        aside.write_bytes(msgspec.json.encode(Cursor(position.segment, position.offset, sequence)))
         aside.replace(self._directory / "cursor")
 
-    def sweep(self) -> int:
-        """Delete segments that were published and have been kept long enough; returns how many."""
-        done = read_cursor(self._directory).segment
-        removed = 0
-        for number in segment_numbers(self._directory):
-            path = segment_path(self._directory, number)
-            with contextlib.suppress(FileNotFoundError):
-                if number < done and path.stat().st_mtime < self._clock() - self._keep:
-                    path.unlink()
-                    removed += 1
+    def kept_since(self, since: float) -> tuple[int, int]:
+        """What was published at `since` (unix seconds) or later and is still there: (segments, bytes)."""
+        back = self._back(since)
+        return len(back), sum(self._size(number) for number in back)
+
+    def rewind(self, since: float) -> int:
+        """Go back to what was published at `since` (unix seconds) or later; returns the bytes that come again.
+
+        Raises:
+            OSError: the disk failed; nothing has changed.
+        """
+        back = self._back(since)
+        if not back:
+            return 0
+        size = sum(self._size(number) for number in back)
+        self.commit(Position(back[0], 0), self.sequence)
+        self._at, self._barren = Position(back[0], 0), None
+        return size
+
+    def sweep(self, *, aged: bool = True) -> int:
+        """Delete published segments; returns how many.
+
+        Args:
+            aged: those that have been kept long enough, too; else only what is above `keep_bytes`.
+        """
+        cursor = read_cursor(self._directory)
+        kept = [(number, found) for number, found in self._kept(cursor) if number < cursor.segment]
+        size, removed = sum(found.st_size for _, found in kept), 0
+        for number, found in kept:
+            if size > self._keep_bytes or (aged and found.st_mtime < self._clock() - self._keep):
+                segment_path(self._directory, number).unlink(missing_ok=True)
+                size -= found.st_size
+                removed += 1
         return removed
 
     def lag_bytes(self) -> int:
@@ -130,6 +173,19 @@ class SpoolReader:
             return True
         finally:
             os.close(file)
+
+    def _back(self, since: float) -> list[int]:
+        cursor = read_cursor(self._directory)
+        return [number for number, found in self._kept(cursor) if number == cursor.segment or found.st_mtime >= since]
+
+    def _kept(self, cursor: Position) -> list[tuple[int, os.stat_result]]:
+        """The segments of which something is published, ascending; the last may be the one that is being read."""
+        found: list[tuple[int, os.stat_result]] = []
+        for number in segment_numbers(self._directory):
+            if number < cursor.segment or (number == cursor.segment and cursor.offset > 0):
+                with contextlib.suppress(FileNotFoundError):
+                    found.append((number, segment_path(self._directory, number).stat()))
+        return found
 
     def _following(self) -> int | None:
         return next((number for number in segment_numbers(self._directory) if number > self._at.segment), None)

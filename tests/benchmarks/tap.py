@@ -10,10 +10,10 @@ does meanwhile hits all alike; figures are medians over the rounds, ratios and d
     + ids        log-probs and token ids asked for, kept, and hidden from the client
     + redaction  the same, and records are searched for secrets before they are written: as it is shipped
 
-What is checked, else the row is void: no error in any call, answers of the same length as the direct ones, and in the
-end as many records in the spool as calls were sent. The tap writes behind; before anybody else's turn it is waited for,
-and how long that took is shown. When direct is not at least twice as fast as nginx, the load or the engine was what the
-run measured: it is void as a whole. A void row or run ends in exit status 1.
+What is checked, else the measure is void: no error in any call, answers of the same length as the direct ones, no
+record shed, and in the end as many records in the spool as calls were sent. The tap writes behind; before anybody
+else's turn it is waited for, and how long that took is shown. When direct is not at least twice as fast as nginx, the
+load or the engine was what the run measured: it is void as a whole. A void measure or run ends in exit status 1.
 
 LiteLLM also does routing, keys and cost accounting: its ratio says what a pass-through saves, not how good it is.
 """
@@ -77,6 +77,8 @@ class Target(msgspec.Struct):
     tap: Tapped | None = None
     sent: int = 0
     """Calls so far, in this round."""
+    shed: int = 0
+    """Records that its tap has counted as shed."""
 
 
 def bodies(directory: Path, rng: random.Random) -> dict[Measure, Path]:
@@ -155,13 +157,19 @@ class Bench:
         )
         target.sent += load.sent
         if load.errors or not load.requests:
-            row.spoil(f"{measure.name}: {load.errors} errors of {load.sent}, first: {load.problem}")
+            row.spoil(measure, f"{load.errors} errors of {load.sent}, first: {load.problem}")
         time.sleep(PAUSE_SECONDS)
-        if target.tap and not row.void:
-            behind = target.tap.await_written(target.sent, BEHIND_SECONDS)
-            row.behind = max(row.behind, behind)
-            if behind >= BEHIND_SECONDS:
-                row.spoil(f"{measure.name}: not all of {target.sent} records written {BEHIND_SECONDS:.0f} s after it")
+        if target.tap and None not in row.void:
+            settled = target.tap.await_settled(target.sent, BEHIND_SECONDS)
+            row.behind = max(row.behind, settled.seconds)
+            if settled.records < target.sent:
+                row.spoil(
+                    None, f"{measure.name}: {settled.records} of {target.sent} records {BEHIND_SECONDS:.0f} s after"
+                )
+            if shed := settled.shed - target.shed:
+                target.shed = settled.shed
+                row.shed[measure] += shed
+                row.spoil(measure, f"{shed} of {load.sent} records shed: more than is written in this setting")
         return load
 
     def _settle(self, target: Target) -> None:
@@ -171,14 +179,16 @@ class Bench:
         if target.tap is None:
             return
         kept = count(target.tap.spool)
-        row.lost += target.sent - kept.records
-        wanted = target.sent if SETTINGS[target.name][0] else 0
-        if kept.records != target.sent or kept.doubled:
-            row.spoil(f"{kept.records} records of {target.sent} calls, {kept.doubled} doubled")
+        row.lost += target.sent - kept.records - target.shed
+        wanted = kept.records if SETTINGS[target.name][0] else 0
+        if kept.records + target.shed != target.sent or kept.doubled:
+            row.spoil(
+                None, f"{kept.records} records of {target.sent} calls, {target.shed} shed, {kept.doubled} doubled"
+            )
         if kept.problems:
-            row.spoil(f"records with problems: {kept.problems}")
+            row.spoil(None, f"records with problems: {kept.problems}")
         if kept.with_ids != wanted:
-            row.spoil(f"{kept.with_ids} records with token ids of {wanted}")
+            row.spoil(None, f"{kept.with_ids} records with token ids of {wanted}")
 
     def compare_lengths(self) -> None:
         """What passes answers through must pass all of them, and nothing else."""
@@ -188,7 +198,7 @@ class Bench:
                 if name != LITELLM and lengths - {
                     (one.body_bytes_min,) * 2 for one in self.rows[DIRECT].loads[measure]
                 }:
-                    row.spoil(f"{measure.name}: bodies of {sorted(lengths)} bytes, not as the direct ones")
+                    row.spoil(measure, f"bodies of {sorted(lengths)} bytes, not as the direct ones")
 
 
 @contextlib.contextmanager
@@ -237,8 +247,8 @@ def main() -> int:
     for key, value in claims.items():
         print(f"{key} {value:.2f}")
     for name, row in bench.rows.items():
-        if row.void:
-            print(f"VOID {name}: {row.void}")
+        for measure, why in row.void.items():
+            print(f"VOID {name}, {measure.name if measure else 'all of it'}: {why}")
     report.write(options.json, "tap", claims, [options.seed])
     if claims.get("direct_vs_nginx", 0.0) < LEAST_DIRECT:
         print(f"VOID: direct is not {LEAST_DIRECT:.0f} times nginx on plain calls; the load was what this run measured")

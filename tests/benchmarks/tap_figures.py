@@ -1,5 +1,6 @@
 """The figures of `tests.benchmarks.tap`: what was measured, of whom, and how it is told."""
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -52,21 +53,27 @@ class Row:
 
     def __init__(self) -> None:
         self.loads: dict[Measure, list[Load]] = defaultdict(list)
-        self.void = ""
-        """The first reason not to believe it."""
+        self.void: dict[Measure | None, str] = {}
+        """The first reason not to believe a measure; under None, any of them."""
+        self.shed: dict[Measure, int] = defaultdict(int)
+        """Records that a load lost: it was more than is written in that setting, and memory for them is bounded."""
         self.behind = 0.0
         """Seconds that the spool was behind at most."""
         self.own_us: list[float] = []
         """Its own time on a plain call at low load, by its own account: total minus upstream."""
         self.calls = 0
         self.lost = 0
+        """Calls without a record that nobody counted as shed."""
 
-    def spoil(self, why: str) -> None:
-        self.void = self.void or why
+    def spoil(self, measure: Measure | None, why: str) -> None:
+        self.void.setdefault(measure, why)
+
+    def sound(self, measure: Measure) -> bool:
+        return None not in self.void and measure not in self.void
 
     def values(self, measure: Measure, read: Callable[[Load], float]) -> list[float]:
-        """One a round."""
-        return [read(load) for load in self.loads[measure]]
+        """One a round; no numbers, if they are not to be believed."""
+        return [read(load) if self.sound(measure) else float("nan") for load in self.loads[measure]]
 
     def median(self, measure: Measure, read: Callable[[Load], float]) -> float:
         return statistics.median(self.values(measure, read))
@@ -106,12 +113,12 @@ def added(one: Row, other: Row, measure: Measure, read: Callable[[Load], float])
 
 
 def figures(rows: Mapping[str, Row]) -> dict[str, float]:
-    """What is claimed; without the figures of a void row."""
+    """What is claimed; without the figures of void measures."""
     found: dict[str, float] = {}
 
     def claim(key: str, names: tuple[str, ...], read: Callable[..., float]) -> None:
-        if all(name in rows and not rows[name].void for name in names):
-            found[key] = read(*(rows[name] for name in names))
+        if all(name in rows for name in names) and not math.isnan(value := read(*(rows[name] for name in names))):
+            found[key] = value
 
     claim("direct_vs_nginx", (DIRECT, NGINX), lambda a, b: ratio(a, b, PLAIN_32))
     for suffix, name in (("", IDS), ("_capture_alone", CAPTURE), ("_redacted", REDACTED), ("_nginx", NGINX)):
@@ -129,9 +136,8 @@ def figures(rows: Mapping[str, Row]) -> dict[str, float]:
 
 
 def show(rows: Mapping[str, Row]) -> None:
-    """The tables, without void rows."""
+    """The tables; no number where a measure is void."""
     console = Console(width=_WIDTH)
-    valid = {name: row for name, row in rows.items() if not row.void}
     direct, nginx = rows[DIRECT], rows[NGINX]
     report.table(
         "One call at a time, microseconds (own time: total minus upstream, by the tap's own account)",
@@ -144,7 +150,7 @@ def show(rows: Mapping[str, Row]) -> None:
                 statistics.median(row.own_us) if row.own_us else "",
                 *_sizes(row, direct, False, p50),
             )
-            for name, row in valid.items()
+            for name, row in rows.items()
         ],
         console,
     )
@@ -159,13 +165,13 @@ def show(rows: Mapping[str, Row]) -> None:
                 *(row.median(STREAM, read) for read in (first, p50)),
                 *_sizes(row, direct, True, first),
             )
-            for name, row in valid.items()
+            for name, row in rows.items()
         ],
         console,
     )
     report.table(
         "32 connections",
-        ("", "plain /s", "of nginx", "stream /s", "of nginx", "calls", "lost", "spool behind, s"),
+        ("", "plain /s", "of nginx", "stream /s", "of nginx", "calls", "shed", "lost", "spool behind, s"),
         [
             (
                 name,
@@ -174,10 +180,11 @@ def show(rows: Mapping[str, Row]) -> None:
                 row.median(STREAM_32, rate),
                 f"{ratio(row, nginx, STREAM_32):.1%}",
                 row.calls,
+                sum(row.shed.values()) if name in TAPS else "",
                 row.lost if name in TAPS else "",
                 row.behind if name in TAPS else "",
             )
-            for name, row in valid.items()
+            for name, row in rows.items()
         ],
         console,
     )

@@ -5,6 +5,7 @@ import multiprocessing
 import shutil
 import time
 import urllib.request
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,16 @@ class Kept(msgspec.Struct, frozen=True):
     """Records in which there are token ids."""
 
 
+class Settled(msgspec.Struct, frozen=True):
+    """How far the spool has come."""
+
+    records: int
+    """Written or shed."""
+    shed: int
+    seconds: float
+    """That this was waited for."""
+
+
 class Tapped:
     """A tap that runs."""
 
@@ -47,18 +58,16 @@ class Tapped:
         self.port, self.spool = port, spool
         self._admin = f"http://127.0.0.1:{admin_port}/metrics"
 
-    def await_written(self, records: int, seconds: float) -> float:
-        """Wait until so many records are on disk.
-
-        Returns:
-            Seconds until then: how far the spool was behind. `seconds` if they are still not.
-        """
+    def await_settled(self, records: int, seconds: float) -> Settled:
+        """Wait until so many records are on disk, or counted as shed; `seconds` at most."""
         began = time.monotonic()
-        while (took := time.monotonic() - began) < seconds:
-            if self._samples().get("evolved_tap_spool_written_total", 0) >= records:
-                return took
+        while True:
+            samples, took = self._samples(), time.monotonic() - began
+            shed = int(samples.get("evolved_tap_spool_shed_total", 0))
+            settled = Settled(int(samples.get("evolved_tap_spool_written_total", 0)) + shed, shed, took)
+            if settled.records >= records or took >= seconds:
+                return settled
             time.sleep(_POLL_SECONDS)
-        return seconds
 
     def overhead(self) -> Overhead:
         """Since its start; zeros if this tap does not say."""
@@ -70,7 +79,12 @@ class Tapped:
         with urllib.request.urlopen(self._admin, timeout=10) as answer:
             text = answer.read().decode()
         families = text_string_to_metric_families(text)
-        return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
+        found: dict[str, float] = defaultdict(float)
+        for family in families:
+            for sample in family.samples:
+                if not sample.labels or family.name == "evolved_tap_spool_shed":
+                    found[sample.name] += sample.value
+        return found
 
 
 @contextlib.contextmanager

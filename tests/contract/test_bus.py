@@ -231,3 +231,20 @@ async def test_closing_twice_is_quick_and_harmless(bench):
     with anyio.fail_after(2):
         await bench.bus.aclose()
         await bench.bus.aclose()
+
+
+async def test_the_tail_is_the_last_number_that_was_confirmed(bench):
+    assert bench.bus.tail(bench.subject("a")).sequence == 0
+    await bench.publish("a", "r1", "r2")
+    await bench.publish("b", "r3")
+    await bench.publish("a", "r1")
+    tail = bench.bus.tail(bench.subject("a"))
+    assert (tail.sequence, tail.losses) == (3, 0)
+
+
+async def test_a_number_given_again_is_a_loss(bench):
+    bench.bus.remember(bench.subject("a"), 7)
+    await bench.publish("a", "r1")
+    await bench.publish("a", "r2")
+    tail = bench.bus.tail(bench.subject("a"))
+    assert (tail.sequence, tail.losses) == (2, 1)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -201,6 +202,30 @@ def test_acked_records_survive_a_kill_of_the_broker(tmp_path):
             return await all_of(bus, "d", TRAFFIC_EXCHANGE, 1000, 20)
 
     assert sorted(run(main)) == sorted(f"r{n}" for n in range(1000))
+
+
+def test_records_that_the_broker_confirmed_and_lost_are_noticed(tmp_path):
+    async def main(host):
+        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
+            store, kept = tmp_path / "broker" / "jetstream", tmp_path / "kept"
+            assert store.is_dir()
+            await bus.publish([Outgoing(TRAFFIC_EXCHANGE, f"r{n}", b"x") for n in range(20)])
+            await kill(broker)
+            # What a disk has that lost power: an earlier state.
+            shutil.copytree(store, kept)
+            await broker.start()
+            await bus.publish([Outgoing(TRAFFIC_EXCHANGE, f"r{n}", b"x") for n in range(20, 30)])
+            before = bus.tail(TRAFFIC_EXCHANGE)
+            await kill(broker)
+            shutil.rmtree(store)
+            kept.rename(store)
+            await broker.start()
+            await bus.publish([Outgoing(TRAFFIC_EXCHANGE, f"r{n}", b"x") for n in range(15, 40)])
+            return before, bus.tail(TRAFFIC_EXCHANGE)
+
+    before, after = run(main)
+    assert (before.sequence, before.losses) == (30, 0)
+    assert (after.sequence, after.losses) == (40, 1)
 
 
 def test_a_publish_while_the_broker_is_away_fails_in_bounded_time_and_may_be_repeated(tmp_path):

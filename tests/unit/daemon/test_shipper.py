@@ -18,6 +18,7 @@ from actors.system.errors import BusMisconfigured
 from actors.system.life import Life, Restart, Unit
 from actors.system.stub_bus import StubBus
 from daemon.shipper import Shipper, ShipperMetrics, ShipperSettings
+from daemon.tap.replay import ask_replay, asked_replay
 from daemon.tap.segments import read_cursor
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.tap.spool_reader import SpoolReader
@@ -175,6 +176,45 @@ async def test_the_replay_is_capped(tmp_path: Path) -> None:
     async with rig.running():
         await rig.published(40)
     assert anyio.current_time() - began >= 0.14
+
+
+async def test_what_a_broker_confirmed_and_lost_is_published_again(tmp_path: Path) -> None:
+    spool(tmp_path, call(0), call(1), call(2))
+    rig = Rig(tmp_path)
+    async with rig.running():
+        await rig.published(3)
+        rig.bus.lose("traffic.exchange", 2)
+        spool(tmp_path, call(3))
+        published = await rig.published(6)
+    assert [item.id[-1] for item in published] == ["0", "1", "2", "3", "1", "2"]
+    assert rig.figure("evolved_shipper_replays_total", reason="lost") == 1
+    assert SpoolReader(tmp_path).read() == []
+
+
+async def test_a_loss_while_the_shipper_was_down_is_found_at_its_first_record(tmp_path: Path) -> None:
+    spool(tmp_path, call(0), call(1))
+    first, second = Rig(tmp_path), Rig(tmp_path)
+    async with first.running():
+        await first.published(2)
+    # The second broker is as empty as one whose disk is new.
+    spool(tmp_path, call(2))
+    async with second.running():
+        published = await second.published(3)
+    assert [item.id[-1] for item in published] == ["2", "0", "1"]
+
+
+async def test_a_replay_that_was_asked_for_doubles_nothing(tmp_path: Path) -> None:
+    spool(tmp_path, call(0), call(1))
+    rig = Rig(tmp_path)
+    async with rig.running():
+        await rig.published(2)
+        ask_replay(tmp_path, 0.0)
+        with anyio.fail_after(5):
+            while rig.figure("evolved_shipper_records_total", kind="exchange") < 4:  # noqa: ASYNC110 - no event
+                await anyio.sleep(0.002)
+    assert len(rig.bus.published) == 2
+    assert rig.figure("evolved_shipper_replays_total", reason="asked") == 1
+    assert asked_replay(tmp_path) is None
 
 
 async def test_a_bus_without_the_streams_is_not_waited_for(tmp_path: Path) -> None:

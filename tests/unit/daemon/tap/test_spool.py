@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.tap.segments import Position, frame, read_cursor, segment_numbers, segment_path
+from daemon.tap.segments import Cursor, frame, read_cursor, segment_numbers, segment_path
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.tap.spool_reader import SpoolReader
 
@@ -102,7 +102,7 @@ def test_segment_numbers_go_on_behind_the_cursor_when_segments_were_removed(tmp_
 def test_an_unreadable_cursor_means_reading_from_the_beginning(tmp_path: Path) -> None:
     write(tmp_path, b"one")
     tmp_path.joinpath("cursor").write_bytes(b"\x00\x00")
-    assert read_cursor(tmp_path) == Position()
+    assert read_cursor(tmp_path) == Cursor()
     assert payloads(SpoolReader(tmp_path)) == [b"one"]
 
 
@@ -272,3 +272,42 @@ def test_lag_counts_what_is_not_read(tmp_path: Path) -> None:
     assert reader.lag_bytes() == 2 * 27
     reader.read(limit=1)
     assert reader.lag_bytes() == 27
+
+
+def test_a_segment_is_kept_from_its_publication_on_not_from_its_writing(tmp_path: Path) -> None:
+    for text in (b"one", b"two"):
+        write(tmp_path, text)
+    later = time.time() + 1000
+    reader = SpoolReader(tmp_path, keep_seconds=300, clock=lambda: later)
+    reader.commit(reader.read()[-1].after)
+    assert reader.sweep() == 0
+
+
+def test_above_its_limit_the_oldest_published_segment_goes(tmp_path: Path) -> None:
+    for text in (b"one", b"two", b"three", b"four"):
+        write(tmp_path, text)
+    reader = SpoolReader(tmp_path, keep_bytes=60)
+    reader.commit(reader.read()[-1].after)
+    assert reader.sweep(aged=False) == 1
+    assert segment_numbers(tmp_path) == [1, 2, 3]
+
+
+def test_a_rewound_reader_reads_what_is_kept_again(tmp_path: Path) -> None:
+    for text in (b"one", b"two", b"three"):
+        write(tmp_path, text)
+    began = time.time()
+    reader = SpoolReader(tmp_path, clock=lambda: began + 10)
+    reader.commit(reader.read(limit=1)[-1].after)
+    reader.commit(reader.read()[-1].after, sequence=3)
+    os.utime(segment_path(tmp_path, 0), (began, began))
+    assert reader.rewind(began + 5) == sum(segment_path(tmp_path, number).stat().st_size for number in (1, 2))
+    assert payloads(reader) == [b"two", b"three"]
+    again = SpoolReader(tmp_path)
+    assert (payloads(again), again.sequence) == ([b"two", b"three"], 3)
+
+
+def test_nothing_published_means_nothing_to_rewind(tmp_path: Path) -> None:
+    write(tmp_path, b"one")
+    reader = SpoolReader(tmp_path)
+    assert reader.rewind(0.0) == 0
+    assert payloads(reader) == [b"one"]
