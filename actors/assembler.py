@@ -44,6 +44,9 @@ class AssemblerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Without a call for so long, a trajectory is over."""
     grace_seconds: float = 1.0
     """From final feedback to closing, for calls that are still on their way."""
+    missing_seconds: float = 60.0
+    """The same where a call of the conversation is missing: after a crash, what was in work comes again within the
+    broker's ack wait, 30 s, behind what is new. A conversation whose beginning was never seen waits as long."""
     max_steps: int = 256
     """A trajectory with so many steps closes."""
     max_open_calls: int = 20_000
@@ -186,6 +189,7 @@ class Assembler:
         return Limits(
             idle_seconds=own.idle_seconds,
             grace_seconds=own.grace_seconds,
+            missing_seconds=own.missing_seconds,
             max_steps=own.max_steps,
             max_turns=own.max_open_calls,
             max_bytes=own.max_open_mib << 20,

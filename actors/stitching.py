@@ -48,6 +48,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float
     grace_seconds: float
     """From final feedback to closing, for exchanges that are still on their way."""
+    missing_seconds: float
+    """The same where a turn follows one that is not here."""
     max_steps: int
     max_turns: int
     max_bytes: int
@@ -135,7 +137,8 @@ class Stitcher:
         for key in taken(turn):
             self._takers.add(key, turn.id)
         self._alarm(now + self._limits.idle_seconds, turn.id)
-        if any(ends(feedback) for feedback in self._heard([turn])):
+        waited_for = any(self._takers.count(key) for key in made(turn))
+        if waited_for or any(ends(feedback) for feedback in self._heard([turn])):
             self._alarm(now + self._limits.grace_seconds, turn.id)
         return True
 
@@ -222,7 +225,11 @@ class Stitcher:
         arrivals = [self._arrived[turn.id] for turn in members]
         final = [self._feedback[f.id][1] for f in self._heard(members) if ends(f)]
         if final:
-            return max(min(final), min(arrivals)) + self._limits.grace_seconds, "feedback"
+            # After a crash the broker delivers again what was in work, but later than what is new: a turn that follows
+            # one that nobody has seen says that there is more to come.
+            missing = any(self._orphaned(turn) for turn in members)
+            grace = self._limits.missing_seconds if missing else self._limits.grace_seconds
+            return max(min(final), min(arrivals)) + grace, "feedback"
         return max(arrivals) + self._limits.idle_seconds, "idle"
 
     def _close(self, members: Sequence[Turn], reason: str) -> Closing:
@@ -254,8 +261,14 @@ class Stitcher:
         key = origins[0][1] if origins else grouped or continued_by
         if key is not None:
             return Link(signal_of(key), confidence_of(key))
-        # A conversation that began before the first turn that we have: its beginning is missing.
         return Link("none", BROKEN) if turn.history or turn.previous else None
+
+    def _orphaned(self, turn: Turn) -> bool:
+        """Whether a turn that it follows is not here and never was."""
+        if turn.explicit or not (turn.history or turn.previous) or self._continued(turn)[0]:
+            return False
+        unknown = any(not self._makers.count(key) and key not in self._closed for key in strong(turn))
+        return unknown or not self._origins(turn)
 
     def _heard(self, turns: Sequence[Turn]) -> list[Feedback]:
         ids = {found for turn in turns for key in named(turn) for found in self._said.get(key)}

@@ -20,6 +20,7 @@ from tests.clients.catalogue import Client, Run
 LIMITS = Limits(
     idle_seconds=60.0,
     grace_seconds=1.0,
+    missing_seconds=60.0,
     max_steps=256,
     max_turns=20_000,
     max_bytes=512 << 20,

@@ -136,7 +136,7 @@ async def passed_through(host: Host, directory: Path, cases: Sequence[Case], red
             [spool], bus, settings=ShipperSettings(poll_seconds=0.02),
             metrics=ShipperMetrics(CollectorRegistry()), rng=random.Random(2),
         )  # fmt: skip
-        settings = AssemblerSettings(grace_seconds=0.1, tick_seconds=0.1)
+        settings = AssemblerSettings(grace_seconds=0.1, missing_seconds=0.1, tick_seconds=0.1)
         assembler = Assembler(settings, store=store, clock=time.time)
 
         supervisor.add("shipper", shipper.run)

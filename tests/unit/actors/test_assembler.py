@@ -97,6 +97,22 @@ async def test_feedback_that_comes_before_its_exchange_waits_through_a_restart(b
     assert (run.outcome, len(run.steps)) == (1.0, 2)
 
 
+async def test_a_call_that_is_missing_is_waited_for_and_closes_with_the_others(bench: Bench) -> None:
+    """After a crash the broker gives the new calls first, and those that were in work behind them."""
+    await bench.see(exchange("a", 0), exchange("a", 2), exchange("a", 3), feedback("a", 3, 1.0))
+    assert await bench.later(20.0) == []
+    await bench.see(exchange("a", 1))
+    (run,) = await bench.later(1.0)
+    assert (len(run.steps), run.outcome, run.continues) == (4, 1.0, "")
+
+
+async def test_a_call_that_never_comes_is_not_waited_for_for_ever(bench: Bench) -> None:
+    await bench.see(exchange("a", 1), exchange("a", 2), feedback("a", 2, 1.0))
+    assert await bench.later(59.0) == []
+    (run,) = await bench.later(1.0)
+    assert (len(run.steps), run.closed_by, run.confidence) == (2, "feedback", 0.5)
+
+
 async def test_an_outcome_after_an_idle_close_reaches_the_row_and_nothing_is_published(bench: Bench) -> None:
     await bench.see(exchange("a", 0))
     (run,) = await bench.later(60.0)

@@ -15,6 +15,7 @@ from tests.support.traffic import END, exchange, feedback, without_tools
 LIMITS = Limits(
     idle_seconds=900.0,
     grace_seconds=1.0,
+    missing_seconds=60.0,
     max_steps=64,
     max_turns=1000,
     max_bytes=1 << 30,
