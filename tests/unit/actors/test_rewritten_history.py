@@ -12,8 +12,8 @@ from actors.stitching import Limits, Stitcher
 from actors.turns import read_turn
 
 LIMITS = Limits(
-    idle_seconds=900.0, grace_seconds=1.0, missing_seconds=60.0, max_steps=64, max_turns=1000, max_bytes=1 << 30, max_feedback=100,
-    feedback_seconds=3600.0, remembered=1000,
+    idle_seconds=900.0, grace_seconds=1.0, missing_seconds=60.0, max_steps=64, max_turns=1000,
+    max_bytes=1 << 30, max_feedback=100, feedback_seconds=3600.0, remembered=1000,
 )  # fmt: skip
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
 OPENING = [{"role": "system", "content": "desk"}, {"role": "user", "content": "add 2 and 2"}]
