@@ -1,11 +1,14 @@
 """What actors, gate and dashboard ask the store."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from actors.messages import BatchOrder, Candidate, Experience, Serving, Task, Verdict
-from actors.store import Store
+from actors.store import Store, StoreUnavailable
 from tests.support.credited import attributed
+from tests.support.full_disk import full_disk
 from tests.support.traffic import exchange
 
 pytestmark = pytest.mark.anyio
@@ -141,3 +144,13 @@ async def test_more_ids_than_one_statement_takes(store: Store) -> None:
     ids = [f"i{number}" for number in range(1700)]
     assert await store.commit("a", ids, [], [])
     assert await store.processed("a", [*ids, "x"]) == set(ids)
+
+
+async def test_a_full_disk_is_an_outage_and_nothing_of_the_transaction_stays(store: Store, tmp_path: Path) -> None:
+    await store.save([exchange("a", 0)])
+    more = [exchange("b", number, request=b"x" * 100_000) for number in range(20)]
+    with full_disk(300_000), pytest.raises(StoreUnavailable):
+        await store.save(more)
+    assert (await store.counts())["exchanges"] == 1
+    await store.save(more)
+    assert (await store.counts())["exchanges"] == 21

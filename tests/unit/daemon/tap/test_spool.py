@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from daemon.tap.segments import Cursor, frame, read_cursor, segment_numbers, segment_path
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.tap.spool_reader import SpoolReader
+from tests.support.full_disk import full_disk
 
 QUICK = {"tick_seconds": 0.001, "sync_seconds": 0.001, "retry_seconds": 0.01}
 
@@ -201,6 +202,23 @@ def test_a_broken_spool_keeps_records_in_memory_until_it_works_again(tmp_path: P
     until(lambda: writer.written == 2 and writer.taking)
     writer.close()
     assert payloads(SpoolReader(place)) == [b"one", b"two"]
+
+
+def test_a_full_disk_loses_nothing_that_memory_holds_and_doubles_nothing_once_there_is_room(tmp_path: Path) -> None:
+    records = [bytes([number]) * 5000 for number in range(40)]
+    writer = SpoolWriter(tmp_path, SpoolLimits(**QUICK))
+    writer.start()
+    with full_disk(64_000):
+        for number, record in enumerate(records):
+            assert writer.offer(key(number), record)
+        until(lambda: writer.errors >= 3)
+        assert not writer.taking
+        before = payloads(SpoolReader(tmp_path))
+        assert before == records[: len(before)]
+    until(lambda: writer.written == len(records))
+    writer.close()
+    assert payloads(SpoolReader(tmp_path)) == records
+    assert writer.shed == 0
 
 
 def test_what_cannot_be_written_at_the_end_is_counted(tmp_path: Path) -> None:
