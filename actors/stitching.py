@@ -267,8 +267,13 @@ class Stitcher:
         """Whether a turn that it follows is not here and never was."""
         if turn.explicit or not (turn.history or turn.previous) or self._continued(turn)[0]:
             return False
-        unknown = any(not self._makers.count(key) and key not in self._closed for key in strong(turn))
-        return unknown or not self._origins(turn)
+        ids, past = strong(turn), weak(turn)
+        if past and not self._unseen(past[0]):
+            return False
+        return any(map(self._unseen, ids)) if ids else all(map(self._unseen, past))
+
+    def _unseen(self, key: Key) -> bool:
+        return not self._makers.count(key) and key not in self._closed and key not in self._repeated
 
     def _heard(self, turns: Sequence[Turn]) -> list[Feedback]:
         ids = {found for turn in turns for key in named(turn) for found in self._said.get(key)}

@@ -113,6 +113,14 @@ async def test_a_call_that_never_comes_is_not_waited_for_for_ever(bench: Bench) 
     assert (len(run.steps), run.closed_by, run.confidence) == (2, "feedback", 0.5)
 
 
+async def test_a_call_that_could_follow_either_of_two_is_not_waited_for(bench: Bench) -> None:
+    first = exchange("a", 0, call_ids=False)
+    twin = msgspec.structs.replace(first, id="x-twin", response_id="r-twin", started=101.0)
+    await bench.see(first, twin, exchange("a", 1, call_ids=False), feedback("a", 1, 1.0))
+    (run,) = await bench.later(1.0)
+    assert (len(run.steps), run.outcome, run.confidence) == (1, 1.0, 0.5)
+
+
 async def test_an_outcome_after_an_idle_close_reaches_the_row_and_nothing_is_published(bench: Bench) -> None:
     await bench.see(exchange("a", 0))
     (run,) = await bench.later(60.0)
