@@ -6,18 +6,22 @@ One order is out at a time, until a version names it; the next is drawn at that 
 The file lies in the state directory under the order's id, which follows from its members; the order carries its digest.
 A freeze stops ordering; what is out is finished by the learner.
 
-Which trajectories were used, and why others never will be, stands in the store, and the pool is rebuilt from there.
+Which trajectories were used, and why others never will be, stands in the store; pool and curriculum are rebuilt from
+there. The curriculum (`actors.curriculum`) is told each outcome here, and says which clusters go first, here and in the
+sandbox. More in docs/curator.md.
 """
 
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from heapq import merge
 from pathlib import Path
 
 import anyio.to_thread
 import structlog
 
+from actors.curriculum import Curriculum
 from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, derived_id, encode_batch
 from actors.selection import CuratorSettings, Pool, Selected
 from actors.store import Store
@@ -39,22 +43,32 @@ class Curator:
     inputs = (TRAJECTORY_ATTRIBUTED, POLICY_CANDIDATE, POLICY_DIRECTIVE)
 
     def __init__(
-        self, settings: CuratorSettings, *, store: Store, batches: Path, clock: Callable[[], float]
-    ) -> None:  # fmt: skip
+        self,
+        settings: CuratorSettings,
+        *,
+        store: Store,
+        batches: Path,
+        clock: Callable[[], float],
+        curriculum: Curriculum | None = None,
+    ) -> None:
         """
         Args:
             store: pool and outstanding order are rebuilt from it.
             batches: directory of the batch files; the learner must be able to read it.
             clock: unix seconds.
+            curriculum: told of outcomes and asked for the order of clusters; share it with the rollout.
         """
         self._settings, self._store, self._batches, self._clock = settings, store, batches, clock
-        self._pool = Pool(settings)
+        self._curriculum = curriculum or settings.curriculum()
+        self._pool = Pool(settings, self._curriculum)
         self._outstanding: BatchOrder | None = None
         self._sent_at = 0.0
         self._attempts = 0
         self._frozen = False
         self.counts: Counter[str] = Counter()
-        """Since this object was made: orders, ordered_sandbox, ordered_production, order_repeated, order_given_up."""
+        """Since this object was made: orders, ordered_sandbox, ordered_production; drawn, with those of groups that had
+        equal outcomes, and drawn_elsewhere, not of the batch's leading cluster; order_repeated, order_given_up,
+        given_up_trajectories, skipped_trajectories."""
 
     @property
     def batch(self) -> int:
@@ -70,6 +84,32 @@ class Curator:
         return self._pool
 
     @property
+    def curriculum(self) -> Curriculum:
+        """What it knows of the clusters."""
+        return self._curriculum
+
+    @property
+    def figures(self) -> Mapping[str, int]:
+        """Everything that is counted, under names of letters and underscores, and what waits."""
+        pool, curriculum = self._pool, self._curriculum
+        # A batch that is short of replay is no reason of the pool's.
+        short = pool.counts["replay_missing"]
+        reasons = {
+            f"pool_{name.replace(' ', '_')}": number for name, number in pool.counts.items() if name != "replay_missing"
+        }
+        planned = {f"planned_{name}": number for name, number in curriculum.counts.items()}
+        return {
+            **self.counts,
+            **reasons,
+            **planned,
+            "replay_missing": short,
+            "waiting": pool.waiting,
+            "waiting_groups": pool.whole_groups,
+            "clusters": len(curriculum.gains),
+            "clusters_sandbox": len(curriculum.playable),
+        }
+
+    @property
     def outstanding(self) -> BatchOrder | None:
         """The order that no version has answered yet."""
         return self._outstanding
@@ -77,7 +117,8 @@ class Curator:
     async def start(self) -> None:
         """Rebuild pool and outstanding order from the store; remove files that nobody will ask for."""
         now = self._clock()
-        old, self._pool = self._pool, Pool(self._settings)
+        await self._learn_clusters()
+        old, self._pool = self._pool, Pool(self._settings, self._curriculum)
         self._pool.counts = old.counts
         self._frozen = await self._store.frozen()
         newest = await self._store.candidates(1)
@@ -88,6 +129,8 @@ class Curator:
         self._outstanding = None if same else outstanding
         self._sent_at, self._attempts = now, 1
         room = self._settings.pool_groups * self._settings.group_size + self._settings.pool_production
+        # What lies further back than the pool has room for would wait for ever, and nobody would say so.
+        self._pool.counts["pool full"] += await self._store.drop_unused(room, "pool full")
         for item in await self._store.unused(room):
             self._pool.add(item, now)
         await anyio.to_thread.run_sync(self._clean)
@@ -99,6 +142,26 @@ class Curator:
             frozen=self._frozen,
         )
 
+    async def _learn_clusters(self) -> None:
+        """Tell the curriculum again what it knew, from the outcomes in the store."""
+        limit = self._settings.history
+        sandbox = await self._store.recent_outcomes(source="sandbox", limit=limit) if limit else []
+        production = await self._store.recent_outcomes(source="production", limit=limit) if limit else []
+        told = [
+            [(row.ended, source, row.cluster, row.outcome) for row in reversed(rows) if row.outcome is not None]
+            for source, rows in (
+                ("sandbox", sandbox),
+                ("production", [row for row in production if not self._pool.held_out(row.id)]),
+            )
+        ]
+        self._curriculum.rebuild((source, cluster, outcome) for _, source, cluster, outcome in merge(*told))
+
+    def _observe(self, item: Attributed) -> None:
+        run = item.trajectory
+        kept = run.source == "production" and self._pool.held_out(item.id)
+        if run.outcome is not None and run.source != "probe" and not kept:
+            self._curriculum.observe(run.source, item.cluster, run.outcome)
+
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Fill the pool; order if it is time."""
         records: list[Message] = []
@@ -108,8 +171,8 @@ class Curator:
         for received in batch:
             match received.message:
                 case Attributed() as item:
-                    if item.id not in settled:
-                        self._pool.add(item, self._clock())
+                    if item.id not in settled and self._pool.add(item, self._clock()):
+                        self._observe(item)
                 case Candidate() as candidate:
                     records.append(candidate)
                     self._answered(candidate)
@@ -135,6 +198,8 @@ class Curator:
         skipped = not candidate.batch_ids and "skipped" in candidate.metrics
         if order.id in candidate.batch_ids or skipped:
             self._outstanding = None
+            if skipped:
+                self.counts["skipped_trajectories"] += len(order.trajectories)
             seconds = round(self._clock() - self._sent_at, 3)
             _log.info("order_answered", order=order.id, version=candidate.version, seconds=seconds)
 
@@ -150,6 +215,8 @@ class Curator:
                 self.counts["orders"] += 1
                 self.counts["ordered_production"] += order.production
                 self.counts["ordered_sandbox"] += len(order.trajectories) - order.production
+                self.counts["drawn"] += selected.drawn
+                self.counts["drawn_elsewhere"] += selected.elsewhere
         return Result([*records, *self._pool.take_drops()], outputs)
 
     async def _write(self, selected: Selected) -> BatchOrder:
@@ -161,7 +228,8 @@ class Curator:
         await anyio.to_thread.run_sync(self._clean)
         _log.info(
             "batch_written", order=order_id, trajectories=len(members), groups=selected.groups,
-            production=selected.production, newest=self._pool.newest, oldest=selected.min_version,
+            production=selected.production, elsewhere=selected.elsewhere, drawn=selected.drawn,
+            newest=self._pool.newest, oldest=selected.min_version,
         )  # fmt: skip
         return BatchOrder(
             id=order_id,
@@ -186,6 +254,7 @@ class Curator:
         await self._store.state_put(_GIVEN_UP, order.id.encode())
         self._outstanding = None
         self.counts["order_given_up"] += 1
+        self.counts["given_up_trajectories"] += len(order.trajectories)
         _log.error("order_given_up", order=order.id, attempts=self._attempts, file=there)
         return await self._order([])
 

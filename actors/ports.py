@@ -4,7 +4,7 @@ The store implements the first four; the composition root brings a `SwapRunner` 
 the navigator as `Retriever`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -112,6 +112,14 @@ class SwapRunner(Protocol):
 
     async def collect(self, engine: str) -> SwapReport | None:
         """What a child of an earlier life came to, once; waits for one that still runs. None if there was none."""
+        ...
+
+
+class TaskPlanner(Protocol):
+    """Says what kinds of task are worth playing; the curriculum is one."""
+
+    def plan(self, count: int) -> Mapping[str, int]:
+        """Tasks by cluster of goals for a round of `count`; what is missing from it is the environment's choice."""
         ...
 
 

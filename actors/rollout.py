@@ -7,6 +7,9 @@ learner: one at the start, then one for each version that the shadow engine take
 version comes (all groups of a round were equal, the learner is away), another one after a while. While learning is
 frozen there are none.
 
+Which tasks: the planner says how many of each cluster of goals a round should have, and the next task numbers that fit
+are played; numbers that fit nothing are passed over for good. What no number within reach fits is played as it comes.
+
 The first share `eta` of each group sees the lessons that fit its goal, the rest sees none: the difference is what tells
 whether a lesson is worth anything, and guided successes are how a policy gets over a change that it would never find by
 itself. The span of the lesson is recorded, so that the learner can cut it out.
@@ -20,10 +23,11 @@ import anyio
 import msgspec
 import structlog
 
+from actors.clusters import cluster_of
 from actors.episodes import EpisodeLost, Played, begin, opening_ids, play
 from actors.lessons import render
 from actors.messages import Experience, Task, Trajectory, derived_id
-from actors.ports import Retriever, RolloutStore
+from actors.ports import Retriever, RolloutStore, TaskPlanner
 from actors.system.actor import Context, Output, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import TRAJECTORY_CLOSED
@@ -56,6 +60,8 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Lessons in a prompt at most."""
     families: str = ""
     """Kinds of task, one letter each; empty for the environment's usual mix."""
+    lookahead: int = 16
+    """Task numbers looked at for each task of a round, to find the kinds that are planned."""
     first_seed: int = 0
     """Number of the first task of a fresh store."""
     system: str = ""
@@ -90,15 +96,17 @@ class Rollout:
         retriever: Retriever | None,
         clock: Callable[[], float],
         rng: random.Random,
+        planner: TaskPlanner | None = None,
     ) -> None:
         """
         Args:
             engine: the shadow engine.
             retriever: finds lessons; None for unguided rollouts only.
             rng: seeds of the sampling.
+            planner: which kinds of task; None for the environment's mix.
         """
         self._settings, self._store, self._engine, self._environment = settings, store, engine, environment
-        self._retriever, self._clock, self._rng = retriever, clock, rng
+        self._retriever, self._clock, self._rng, self._planner = retriever, clock, rng, planner
         self._slots = anyio.CapacityLimiter(settings.concurrency)
         self._wake = anyio.Event()
         self._newest = -1
@@ -109,6 +117,8 @@ class Rollout:
         """Episodes that came to nothing, by reason."""
         self.played = 0
         """Episodes that were emitted."""
+        self.unplanned = 0
+        """Tasks that were played as they came, because none of the planned kind was within reach."""
 
     def loaded(self, version: int) -> None:
         """The shadow engine took `version`: a round is answered, the next one is due. Call it on our event loop."""
@@ -182,14 +192,43 @@ class Rollout:
         self._away = False
         return True
 
-    async def _take(self, count: int) -> range:
-        """The next `count` task numbers, which nobody gets again, whatever happens to this round."""
-        numbers = range(self._next, self._next + count)
-        await self._store.state_put(_NEXT, str(numbers.stop).encode())
-        self._next = numbers.stop
+    async def _take(self, count: int) -> list[int]:
+        """The next `count` task numbers that fit the plan, which nobody gets again, whatever happens to this round."""
+        numbers = self._choose(count)
+        self._next = max(numbers, default=self._next - 1) + 1
+        await self._store.state_put(_NEXT, str(self._next).encode())
         return numbers
 
-    async def _round(self, numbers: range, context: Context) -> None:
+    def _choose(self, count: int) -> list[int]:
+        plan = dict(self._planner.plan(count)) if self._planner is not None else {}
+        free = count - sum(plan.values())
+        chosen: list[int] = []
+        passed: list[int] = []
+        for number in range(self._next, self._next + count * max(1, self._settings.lookahead)):
+            if len(chosen) == count:
+                break
+            # First what the environment chooses: it must not be what the plan left over.
+            cluster = "" if free else self._cluster(number)
+            if free:
+                free -= 1
+            elif plan.get(cluster):
+                plan[cluster] -= 1
+            else:
+                passed.append(number)
+                continue
+            chosen.append(number)
+        missing = passed[: count - len(chosen)]
+        self.unplanned += len(missing)
+        return sorted(chosen + missing)
+
+    def _cluster(self, number: int) -> str:
+        try:
+            return cluster_of(self._environment.sample(number, "train", self._settings.families or None).goal)
+        except (AdapterError, ValueError):
+            # Its turn to fail, and to be counted, is when it is played.
+            return ""
+
+    async def _round(self, numbers: Sequence[int], context: Context) -> None:
         started, before = self._clock(), self.played
         mixed: set[int] = set()
         try:
@@ -206,7 +245,7 @@ class Rollout:
                     self._due = 1
             self._wake.set()
         _log.info(
-            "round_played", first=numbers.start, groups=len(numbers), episodes=self.played - before,
+            "round_played", first=min(numbers, default=-1), groups=len(numbers), episodes=self.played - before,
             seconds=round(self._clock() - started, 2),
         )  # fmt: skip
 

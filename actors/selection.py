@@ -2,21 +2,27 @@
 
 Pure: time and the newest version come as arguments. Sandbox trajectories come in groups (attempts at one task, GRPO's
 baseline) and only whole groups are used; production trajectories come alone and join them up to a share, or make the
-batch by themselves where there is no sandbox. Whatever is not used has a reason, and the reason is counted.
+batch by themselves where there is no sandbox. Which of them go first is `actors.mixing`'s to say. Whatever is not used
+has a reason, and the reason is counted.
 """
 
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from math import ceil, floor
+from math import ceil, floor, isfinite
+from typing import Annotated
 
 import msgspec
 
+from actors.curriculum import Curriculum
 from actors.holdout import SHARE, held_out
 from actors.messages import Attributed, BatchItem
+from actors.mixing import Shares, Unit, draw, leading
 from actors.store import Dropped
 
 _CLOSED_GROUPS = 4096
 """Groups that are remembered as used or dropped, to know their stragglers."""
+
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 
 class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,16 +32,34 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Complete sandbox groups that make an update; 0 without a sandbox: production alone."""
     group_size: int = 8
     """Attempts that make a group complete."""
-    min_group: int = 4
+    min_group: Annotated[int, msgspec.Meta(ge=1)] = 4
     """A group that does not get complete is used with so many usable members, else dropped."""
     group_seconds: float = 120.0
     """How long an incomplete group is waited for."""
+    wait_seconds: float = 1800.0
+    """How long whole groups, or production enough for an update, wait for the rest of a batch; then they are ordered
+    without it. Production alone is never ordered in less than `production_per_batch`."""
     production_per_batch: int = 8
     """Production trajectories that make an update where `groups_per_batch` is 0."""
-    production_share: float = 0.25
+    production_share: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.25
     """Share of a batch with groups that may be production trajectories."""
-    max_per_tenant: float = 0.5
-    """Share of the production part that one tenant may have while others wait too."""
+    replay_share: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 0.25
+    """Share of a batch from other clusters than the one that leads it: earlier tasks, attempted again in the sandbox,
+    or what else waits. Measured against forgetting: 0.25 protects, 0.1 does not."""
+    mix_share: Share = 0.125
+    """Share of the sandbox's tasks that the environment chooses, so that new kinds are found; 1 for all of them."""
+    explore: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
+    """How eagerly clusters of little learning gain are looked at again: the factor of the UCB bonus."""
+    clusters: Annotated[int, msgspec.Meta(ge=1)] = 1024
+    """Clusters whose outcomes are remembered."""
+    history: Annotated[int, msgspec.Meta(ge=0)] = 8192
+    """Outcomes of the store, for sandbox and production each, from which a restart learns the clusters again."""
+    max_per_tenant: Share = 0.5
+    """Share of the groups, and of the production part, that one tenant may have while others wait too."""
+    max_per_cluster: Share = 0.75
+    """The same for one cluster of goals."""
+    max_per_task: Share = 0.5
+    """The same for one task, where trajectories name theirs."""
     max_staleness: int = 4
     """Updates that the oldest token of a trajectory may be behind the newest version."""
     guided_staleness: int = 1
@@ -57,6 +81,20 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     tick_seconds: float = 1.0
     """How often deadlines are looked at."""
 
+    @property
+    def group_replay(self) -> float:
+        """Replay among the groups: theirs is the share of the whole batch, whatever production brings."""
+        return min(1.0, self.replay_share / (1.0 - self.production_share))
+
+    def curriculum(self) -> Curriculum:
+        """A fresh one by these settings."""
+        return Curriculum(
+            replay_share=min(self.group_replay, 1.0 - self.mix_share),
+            mix_share=self.mix_share,
+            explore=self.explore,
+            clusters=self.clusters,
+        )
+
 
 class Selected(msgspec.Struct, frozen=True, kw_only=True):
     """The members of a batch."""
@@ -64,6 +102,10 @@ class Selected(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[BatchItem, ...]
     groups: int
     production: int
+    drawn: int
+    """Trajectories that were drawn, those of groups with equal outcomes included."""
+    elsewhere: int
+    """Those of them that are not of the leading cluster."""
 
     @property
     def min_version(self) -> int:
@@ -85,6 +127,17 @@ class _Group:
     def oldest(self) -> int:
         return min((member.trajectory.min_version for member in self.members), default=-1)
 
+    def unit(self, name: str) -> Unit:
+        first = self.members[0]
+        return Unit(
+            name=name,
+            cluster=first.cluster,
+            tenant=first.trajectory.tenant,
+            task=first.trajectory.task_id,
+            version=self.oldest,
+            ended=max(member.trajectory.ended for member in self.members),
+        )
+
     @property
     def equal(self) -> bool:
         return len({member.trajectory.outcome for member in self.members}) < 2
@@ -93,16 +146,23 @@ class _Group:
 class Pool:
     """Trajectories that may still be trained on."""
 
-    def __init__(self, settings: CuratorSettings) -> None:
+    def __init__(self, settings: CuratorSettings, curriculum: Curriculum | None = None) -> None:
+        """
+        Args:
+            curriculum: says which clusters go first; none: one that knows nothing, so the newest do.
+        """
         self._settings = settings
+        self._curriculum = curriculum or settings.curriculum()
         self._groups: OrderedDict[str, _Group] = OrderedDict()
         self._closed: OrderedDict[str, None] = OrderedDict()
         self._production: OrderedDict[str, Attributed] = OrderedDict()
         self._drops: list[Dropped] = []
+        self._since: float | None = None
+        """Since when something waits for the rest of a batch."""
         self.newest = 0
         """Highest version that was trained; staleness is counted from it."""
         self.counts: Counter[str] = Counter()
-        """Dropped trajectories by reason, and equal_groups."""
+        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, replay_missing."""
 
     @property
     def whole_groups(self) -> int:
@@ -119,41 +179,63 @@ class Pool:
         drops, self._drops = self._drops, []
         return drops
 
-    def add(self, item: Attributed, now: float) -> None:
-        """Take in an attributed trajectory, once."""
+    def add(self, item: Attributed, now: float) -> bool:
+        """Take in an attributed trajectory, once; False if it is here already."""
         run = item.trajectory
         if run.source == "production":
-            reason = self._unfit(item) or ("held out" if self._held_out(item) else "")
+            if item.id in self._production:
+                return False
+            reason = self._unfit(item) or ("held out" if self.held_out(item.id) else "")
             if reason:
                 self._drop([item], reason)
-                return
+                return True
             self._production[item.id] = item
             while len(self._production) > self._settings.pool_production:
                 self._drop([self._production.popitem(last=False)[1]], "pool full")
         elif run.source == "sandbox" and run.group:
-            self._add_member(item, now)
+            return self._add_member(item, now)
         else:
             self._drop([item], "no group" if run.source == "sandbox" else run.source)
+        return True
+
+    def held_out(self, trajectory_id: str) -> bool:
+        """Whether the production trajectory is the gate's."""
+        return held_out(trajectory_id, share=self._settings.holdout_share)
 
     def select(self, now: float) -> Selected | None:
         """Draw the next batch out of the pool, or None if it cannot be made yet."""
         self._refresh(now)
-        if self._settings.groups_per_batch == 0:
+        wanted = self._settings.groups_per_batch
+        if wanted == 0:
             return self._from_traffic()
-        while self.whole_groups >= self._settings.groups_per_batch:
-            selected = self._from_groups()
+        while self.whole_groups >= wanted:
+            selected = self._from_groups(wanted)
             if selected is not None:
+                self._since = None
                 return selected
-        return None
+        return self._waited(now)
 
-    def _add_member(self, item: Attributed, now: float) -> None:
+    def _waited(self, now: float) -> Selected | None:
+        """What there is, once the rest of a batch has been waited for long enough."""
+        if not self.whole_groups and len(self._production) < self._settings.production_per_batch:
+            self._since = None
+            return None
+        self._since = now if self._since is None else self._since
+        if now - self._since < self._settings.wait_seconds:
+            return None
+        self._since = None
+        selected = self._from_groups(self._settings.groups_per_batch) or self._from_traffic()
+        self.counts["waited_batches"] += selected is not None
+        return selected
+
+    def _add_member(self, item: Attributed, now: float) -> bool:
         name = item.trajectory.group
         if name in self._closed:
             self._drop([item], "group closed")
-            return
+            return True
         group = self._groups.setdefault(name, _Group(now))
         if item.id in group.arrived:
-            return
+            return False
         group.arrived.add(item.id)
         reason = self._unfit(item)
         if reason:
@@ -164,6 +246,7 @@ class Pool:
             group.whole = True
         while len(self._groups) > self._settings.pool_groups:
             self._drop(self._close(next(iter(self._groups))).members, "pool full")
+        return True
 
     def _refresh(self, now: float) -> None:
         """Drop what has become too old, settle groups that will not get complete."""
@@ -181,54 +264,83 @@ class Pool:
             if group.whole and len(group.members) < self._settings.min_group:
                 self._drop(self._close(name).members, "group too small")
 
-    def _from_groups(self) -> Selected | None:
-        """A batch of whole groups; None if there was nothing to learn from in the first so many."""
-        whole = [(name, group) for name, group in self._groups.items() if group.whole]
-        # The freshest first: what waits too long is dropped, so a backlog never makes every batch stale.
-        whole.sort(key=lambda pair: -pair[1].oldest)
+    def _from_groups(self, wanted: int) -> Selected | None:
+        """A batch of at most so many whole groups; None if there was nothing to learn from in any of them."""
+        whole = [group.unit(name) for name, group in self._groups.items() if group.whole]
+        units = draw(whole, wanted, self._shares(self._settings.group_replay), self._curriculum)
         items: list[BatchItem] = []
         groups = 0
-        for name, _ in whole[: self._settings.groups_per_batch]:
-            group = self._close(name)
+        clusters: Counter[str] = Counter()
+        for unit in units:
+            group = self._close(unit.name)
+            clusters[unit.cluster] += len(group.members)
+            self._curriculum.touch(unit.cluster)
             if group.equal:
                 self.counts["equal_groups"] += 1
                 self._drop(group.members, "equal outcomes")
                 continue
             groups += 1
-            reason = f"group {name}: {len(group.members)} of {self._settings.group_size}"
+            reason = f"group {unit.name}: {len(group.members)} of {self._settings.group_size}, {self._about(unit)}"
             items += [BatchItem(attributed=member, reason=reason) for member in group.members]
         if not groups:
             return None
-        share = min(self._settings.production_share, 0.99)
+        share = self._settings.production_share
         production = self._draw(floor(share / (1.0 - share) * len(items) + 1e-9))
-        return Selected(items=(*items, *production), groups=groups, production=len(production))
+        return self._selected([*items, *production], groups, production, clusters)
 
     def _from_traffic(self) -> Selected | None:
         wanted = self._settings.production_per_batch
-        if len(self._production) < wanted:
+        if len(self._production) < max(1, wanted):
             return None
-        items = self._draw(wanted, least=wanted)
-        return Selected(items=tuple(items), groups=0, production=len(items)) if items else None
+        production = self._draw(wanted)
+        return self._selected(production, 0, production, Counter())
 
-    def _draw(self, wanted: int, least: int = 0) -> list[BatchItem]:
-        """At most `wanted` production trajectories out of the pool, the freshest first, within the tenants' shares.
+    def _selected(
+        self, items: Sequence[BatchItem], groups: int, production: Sequence[BatchItem], clusters: Counter[str]
+    ) -> Selected:
+        """The batch, with how much of it is replay.
 
-        With `least`, none at all if there would be fewer, unless the pool holds twice as many: then others would wait
-        for tenants who do not come.
+        Args:
+            clusters: trajectories of the drawn groups by cluster.
         """
-        tenants = {item.trajectory.tenant for item in self._production.values()}
-        cap = wanted if len(tenants) < 2 else max(1, ceil(self._settings.max_per_tenant * wanted))
-        taken: Counter[str] = Counter()
-        drawn: list[Attributed] = []
-        for item in sorted(self._production.values(), key=_freshness):
-            if len(drawn) < wanted and taken[item.trajectory.tenant] < cap:
-                taken[item.trajectory.tenant] += 1
-                drawn.append(item)
-        if len(drawn) < least and len(self._production) < 2 * least:
-            return []
-        for item in drawn:
-            del self._production[item.id]
-        return [BatchItem(attributed=item, reason=f"production: cluster {item.cluster or 'none'}") for item in drawn]
+        clusters = clusters + Counter(item.attributed.cluster for item in production)
+        drawn = clusters.total()
+        elsewhere = drawn - clusters[leading(clusters)]
+        # To the nearest whole slot, as it was drawn.
+        self.counts["replay_missing"] += max(0, ceil(self._settings.replay_share * drawn - 0.5) - elsewhere)
+        return Selected(
+            items=tuple(items), groups=groups, production=len(production), drawn=drawn, elsewhere=elsewhere
+        )  # fmt: skip
+
+    def _draw(self, wanted: int) -> list[BatchItem]:
+        """At most `wanted` production trajectories out of the pool."""
+        waiting = [
+            Unit(
+                name=item.id,
+                cluster=item.cluster,
+                tenant=item.trajectory.tenant,
+                task=item.trajectory.task_id,
+                version=item.trajectory.min_version,
+                ended=item.trajectory.ended,
+            )
+            for item in self._production.values()
+        ]
+        units = draw(waiting, wanted, self._shares(self._settings.replay_share), self._curriculum)
+        for unit in units:
+            self._curriculum.touch(unit.cluster)
+        return [
+            BatchItem(attributed=self._production.pop(unit.name), reason=f"production: {self._about(unit)}")
+            for unit in units
+        ]
+
+    def _shares(self, replay: float) -> Shares:
+        limits = self._settings
+        return Shares(
+            tenant=limits.max_per_tenant, cluster=limits.max_per_cluster, task=limits.max_per_task, replay=replay
+        )  # fmt: skip
+
+    def _about(self, unit: Unit) -> str:
+        return f"cluster {unit.cluster or 'none'}, gain {self._curriculum.gains.gain(unit.cluster):.2f}"
 
     def _unfit(self, item: Attributed) -> str:
         run = item.trajectory
@@ -236,6 +348,8 @@ class Pool:
             return "untrainable"
         if run.outcome is None:
             return "no outcome"
+        if not isfinite(run.outcome):
+            return "outcome not finite"
         if run.min_version < 0:
             return "unknown version"
         return "stale" if self._stale(item) else ""
@@ -244,9 +358,6 @@ class Pool:
         run = item.trajectory
         guided = self._settings.guided_staleness if run.experience_ids else self._settings.max_staleness
         return self.newest - run.min_version > min(guided, self._settings.max_staleness)
-
-    def _held_out(self, item: Attributed) -> bool:
-        return held_out(item.id, share=self._settings.holdout_share)
 
     def _close(self, name: str) -> _Group:
         self._closed[name] = None
@@ -258,7 +369,3 @@ class Pool:
         if items:
             self.counts[reason] += len(items)
             self._drops += [Dropped(id=item.id, reason=reason) for item in items]
-
-
-def _freshness(item: Attributed) -> tuple[int, float, str]:
-    return (-item.trajectory.min_version, -item.trajectory.ended, item.id)

@@ -3,16 +3,17 @@ but those that compute with it."""
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from daemon.errors import ControlUnreachable, DaemonError
+from daemon.learner_cli import add_learner
 from daemon.replay_cli import add_replay
 from daemon.tap.errors import TapError
 from daemon.transfer_cli import add_commands
+from learner.errors import LearnerError
 
 EPILOG = """\
 examples:
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.rest = given[len(ours) :]
     try:
         return int(arguments.run(arguments) or 0)
-    except (DaemonError, TapError) as error:
+    except (DaemonError, TapError, LearnerError) as error:
         print(f"evolved {arguments.command}: {error}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
@@ -89,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
 
     add("tap", _tap, "Pass /v1/* through to the engine and copy what goes by into the spool.")
     add("run", _run, "Run the daemon: actors, store, control API, dashboard.")
-    add("learner", _learner, "Run the learner: batches in, full weights out. Needs the learner extra.")
+    add_learner(add)
     add("broker", _broker, "Run nats-server with generated credentials, as [broker] says.")
 
     engine = commands.add_parser(
@@ -158,49 +159,37 @@ def _settings(arguments: argparse.Namespace) -> Any:
     return load(arguments.config, arguments.set)
 
 
-def _as_service() -> None:
-    """What a process needs before it does anything: structured logs, and files for our user alone, because spool, store
-    and logs hold agents' prompts and answers."""
-    from daemon.logs import configure
-
-    os.umask(0o077)
-    configure()
-
-
 def _tap(arguments: argparse.Namespace) -> None:
     from daemon.config import tap_redaction, tap_settings
+    from daemon.logs import as_service
     from daemon.tap.server import main as serve
 
-    _as_service()
+    as_service()
     config = _settings(arguments)
     serve(tap_settings(config), tap_redaction(config))
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from daemon.logs import as_service
     from daemon.service import main as serve
 
-    _as_service()
-    return serve(_settings(arguments))
-
-
-def _learner(arguments: argparse.Namespace) -> int:
-    from daemon.learner import main as serve
-
-    _as_service()
+    as_service()
     return serve(_settings(arguments))
 
 
 def _broker(arguments: argparse.Namespace) -> int:
     from daemon.broker import main as serve
+    from daemon.logs import as_service
 
-    _as_service()
+    as_service()
     return serve(_settings(arguments))
 
 
 def _engine(arguments: argparse.Namespace) -> int:
     from adapters.engines.embedded import main as serve
+    from daemon.logs import as_service
 
-    _as_service()
+    as_service()
     return int(serve(arguments.rest) or 0)
 
 

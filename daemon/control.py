@@ -15,7 +15,7 @@ GET  /metrics               Prometheus
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -66,10 +66,12 @@ class Control:
         send: Callable[[Directive], Any],
         retry: Callable[[str], Any],
         describe: dict[str, Any],
+        curator: Callable[[], Mapping[str, int]] = dict,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._registry, self._actors = store, registry, actors
         self._send, self._retry, self._describe, self._clock = send, retry, describe, clock
+        self._curator = curator
         self._started = clock()
 
     def app(self, allowed_hosts: Sequence[str], keys: KeyRing | None = None) -> Starlette:
@@ -118,6 +120,7 @@ class Control:
                     "production": sum(batch.production for batch in batches) / members if members else 0.0,
                     "sandbox": 1 - sum(batch.production for batch in batches) / members if members else 0.0,
                 },
+                "curator": dict(self._curator()),
                 "last_directive": directives[0] if directives else None,
                 "actors": [msgspec.to_builtins(state) for state in self._actors()],
             }

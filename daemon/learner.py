@@ -1,9 +1,14 @@
-"""`evolved learner`: the trainer as a process of its own. Imports torch; nothing of the daemon runs in it."""
+"""`evolved learner`: the trainer as a process of its own. Imports torch; nothing of the daemon runs in it.
+
+Under torchrun every rank comes through here: rank 0 serves, the others follow it.
+"""
 
 import os
 import random
 import time
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
@@ -15,24 +20,49 @@ from actors.system.supervisor import Supervisor
 from daemon.config import Config
 from daemon.connect import open_bus
 from daemon.errors import StartFailed
+from learner.errors import TrainerUnavailable
 from learner.service import run
+from learner.trainers import Trainer
+
+MakeTrainer = Callable[[Path, Path], Trainer]
 
 
 def main(config: Config) -> int:
     """Run until SIGTERM; the exit status.
 
     Raises:
-        StartFailed: no broker, no warm start, or an error that comes back each time.
+        StartFailed: no broker, no warm start, no verl where the settings name it, or an error that keeps coming back.
     """
-    return runtime.run(partial(_serve, config), backend=config.runtime)
+    if config.learner.trainer != "verl":
+        return runtime.run(partial(_serve, config, None), backend=config.runtime)
+    from learner.trainers.verl import ranks
+
+    try:
+        if ranks.is_follower():
+            return ranks.follow(config.learner)
+        leader = ranks.Leader(config.learner)
+    except TrainerUnavailable as error:
+        raise StartFailed(str(error)) from error
+    try:
+        return runtime.run(partial(_serve, config, leader.open), backend=config.runtime)
+    finally:
+        leader.stop()
 
 
-async def _serve(config: Config, host: runtime.Host) -> int:
+async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime.Host) -> int:
     bus = await open_bus(config, host, "learner")
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ), drain_seconds=30.0)
 
     async def learn(life: Life) -> None:
-        await run(config.learner, bus=bus, clock=time.time, state=config.state, life=life, registry=CollectorRegistry())
+        await run(
+            config.learner,
+            bus=bus,
+            clock=time.time,
+            state=config.state,
+            life=life,
+            registry=CollectorRegistry(),
+            make_trainer=make_trainer,
+        )
 
     supervisor.add("learner", learn, Restart(stall_seconds=3600.0, max_restarts=3))
     try:

@@ -1,6 +1,7 @@
 """Structured logs on standard error: one JSON object a line, ids not payloads."""
 
 import logging
+import os
 import sys
 
 import structlog
@@ -20,3 +21,10 @@ def configure(level: int = logging.INFO) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def as_service() -> None:
+    """What a process needs before it does anything: structured logs, and files for our user alone, because spool, store
+    and logs hold agents' prompts and answers."""
+    os.umask(0o077)
+    configure()

@@ -50,6 +50,7 @@ from daemon.admin import admin_keys
 from daemon.config import Config
 from daemon.connect import open_bus
 from daemon.control import Control, serve
+from daemon.curating import CuratorCollector
 from daemon.errors import StartFailed
 from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
 from daemon.linking import AssemblerCollector
@@ -133,11 +134,12 @@ def build(config: Config, parts: Parts) -> Supervisor:
     rng = partial(_rng, config.seed)
 
     navigator = Navigator(config.navigator, store=store, embedder=embedder, rng=rng("navigator"))
+    curriculum = config.curator.curriculum()
     rollout = prober = None
     if environment is not None:
         rollout = Rollout(
             config.rollout, store=store, engine=shadow, environment=environment, retriever=navigator, clock=clock,
-            rng=rng("rollout"),
+            rng=rng("rollout"), planner=curriculum,
         )  # fmt: skip
         prober = Prober(config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock)
         trial: Any = SandboxTrial(
@@ -161,7 +163,11 @@ def build(config: Config, parts: Parts) -> Supervisor:
     AssemblerCollector(assembler).register(parts.registry)
     act(assembler, leads=True)
     act(Attributor(config.attributor, judge=judge, evidence=store))
-    act(Curator(config.curator, store=store, batches=config.state / "batches", clock=clock))
+    curator = Curator(
+        config.curator, store=store, batches=config.state / "batches", clock=clock, curriculum=curriculum
+    )  # fmt: skip
+    CuratorCollector(curator).register(parts.registry)
+    act(curator)
     act(navigator)
     act(
         Experiencer(config.experiencer, store=store, prober=prober, clock=clock),
@@ -204,7 +210,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
         IntakeCollector(intake).register(parts.registry)
         supervisor.add("intake", intake.run)
     supervisor.add("housekeeping", partial(_housekeeping, parts), Restart(critical=False))
-    supervisor.add("control", _control(config, parts, supervisor))
+    supervisor.add("control", _control(config, parts, supervisor, curator))
     return supervisor
 
 
@@ -224,7 +230,9 @@ def _rng(seed: int, name: str) -> random.Random:
     return random.Random(f"{seed}-{name}")
 
 
-def _control(config: Config, parts: Parts, supervisor: Supervisor) -> Callable[[Life], Awaitable[None]]:
+def _control(
+    config: Config, parts: Parts, supervisor: Supervisor, curator: Curator
+) -> Callable[[Life], Awaitable[None]]:
     store, bus = parts.store, parts.bus
     keys = admin_keys(config.keys, config.control.host)
 
@@ -244,6 +252,7 @@ def _control(config: Config, parts: Parts, supervisor: Supervisor) -> Callable[[
         store=store,
         registry=parts.registry,
         actors=lambda: supervisor.state().actors,
+        curator=lambda: curator.figures,
         send=send,
         retry=retry,
         describe={

@@ -287,6 +287,20 @@ def _batches(connection: Connection, orders: list[BatchOrder]) -> None:
             )
 
 
+def drop_unused(connection: Connection, room: int, reason: str) -> int:
+    """Mark as dropped what is attributed, neither used nor dropped, and older than the newest `room` of its like.
+
+    Of those that ended at the same moment as the last that has room, all are left.
+    """
+    row = t.TrajectoryRow
+    unused = (row.attributed, row.batch_id == "", row.dropped == "")
+    newest = select(row.ended).where(*unused).order_by(row.ended.desc()).limit(1)
+    last = connection.scalar(newest.offset(max(0, room - 1)))
+    if last is None:
+        return 0
+    return connection.execute(update(row).where(*unused, row.ended < last).values(dropped=reason)).rowcount
+
+
 def _candidates(connection: Connection, candidates: list[Candidate]) -> None:
     for candidate in candidates:
         row = {

@@ -29,7 +29,7 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
-from actors.store import ledger, reading
+from actors.store import ledger, reading, saving
 from actors.store import tables as t
 from actors.store.engine import open_engine, outage
 from actors.store.errors import SchemaMismatch
@@ -154,6 +154,10 @@ class Store:
 
     async def unused(self, limit: int) -> list[Attributed]:
         return await self._read(reading.unused, limit)
+
+    async def drop_unused(self, room: int, reason: str) -> int:
+        """Drop for `reason` all that `unused(room)` leaves out; returns how many."""
+        return await self._write(saving.drop_unused, room, reason)
 
     async def settled(self, ids: Sequence[str]) -> set[str]:
         return await self._read(reading.settled, ids)

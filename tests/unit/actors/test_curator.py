@@ -5,11 +5,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from actors.curator import Curator, CuratorSettings
 from actors.messages import Attributed, BatchOrder, Candidate, Directive, decode_batch
 from actors.store import Store
+from actors.system.actor import Received
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED
+from daemon.curating import CuratorCollector
 from tests.support.credited import attributed, group
 from tests.support.driving import Driver
 
@@ -204,3 +207,78 @@ async def test_batch_files_are_bounded_and_torn_ones_removed(bench: Bench) -> No
         await bench.train(order, version)
     assert len(bench.files()) == 2
     assert Path(order.path).name in bench.files()
+
+
+async def test_the_curriculum_is_told_each_outcome_once_and_knows_it_after_a_restart(bench: Bench) -> None:
+    asked = [attributed("p", cluster="two", ended=3.0), attributed("q", outcome=None)]
+    items = [*group("a", MIXED, cluster="one"), *asked]
+    await bench.credit(*items)
+    curriculum = bench.driver.actor.curriculum
+    known = [curriculum.gains.index(name) for name in ("one", "two")]
+    await bench.restart()
+    again = bench.driver.actor.curriculum
+    assert again is not curriculum
+    assert [again.gains.index(name) for name in ("one", "two")] == known
+    assert (again.playable, len(again.gains)) == (("one",), 2)
+    await bench.driver.actor.handle([Received(item.id, TRAJECTORY_ATTRIBUTED, item) for item in items])
+    assert [again.gains.index(name) for name in ("one", "two")] == known, "the stream brings them again"
+
+
+async def test_what_is_held_out_for_the_gate_says_nothing_to_the_curriculum(bench: Bench) -> None:
+    await bench.restart(holdout_share=1.0)
+    await bench.credit(attributed("p"))
+    await bench.restart()
+    assert len(bench.driver.actor.curriculum.gains) == 0
+
+
+async def test_what_the_pool_has_no_room_for_at_a_restart_has_its_reason(bench: Bench) -> None:
+    await bench.direct("freeze")
+    await bench.restart(pool_groups=0, pool_production=3)
+    await bench.store.save([attributed(f"p{number}", ended=float(number)) for number in range(10)])
+    await bench.restart()
+    assert bench.driver.actor.pool.waiting == 3
+    assert (await bench.store.counts())["dropped_pool_full"] == 7
+    await bench.restart()
+    assert bench.driver.actor.pool.waiting == 3
+
+
+async def test_days_without_traffic_order_nothing_write_nothing_and_lose_nothing(bench: Bench) -> None:
+    await bench.restart(groups_per_batch=2, production_per_batch=4, wait_seconds=600.0)
+    await bench.credit(*group("few", MIXED[:2]), *(attributed(f"p{number}") for number in range(3)))
+    bench.now += 300
+    assert await bench.driver.tick() == []
+    assert bench.driver.actor.pool.counts["group too small"] == 2, "its other attempts never came"
+    for hour in range(14 * 24):
+        bench.now += 3600.0
+        result = await bench.driver.actor.tick()
+        assert (list(result.records), list(result.outputs)) == ([], [])
+        if hour % 100 == 0:
+            await bench.restart()
+    assert bench.driver.actor.pool.waiting == 3
+    assert await bench.credit(attributed("p3")) == [], "a sandbox may come yet"
+    bench.now += 600.0
+    (order,) = await bench.driver.tick()
+    assert sorted(order.trajectories) == ["p0", "p1", "p2", "p3"]
+
+
+async def test_an_update_that_was_skipped_or_given_up_counts_its_trajectories(bench: Bench) -> None:
+    await bench.restart(order_seconds=10.0, order_attempts=1)
+    await bench.credit(*group("a", MIXED))
+    skipped = Candidate(id="s", version=0, parent=0, path="", files=(), manifest="", metrics={"skipped": 1.0})
+    await bench.driver.feed(POLICY_CANDIDATE, skipped)
+    await bench.credit(*group("b", MIXED))
+    bench.now += 10
+    await bench.driver.tick()
+    figures = bench.driver.actor.figures
+    assert (figures["skipped_trajectories"], figures["given_up_trajectories"]) == (4, 4)
+
+
+async def test_every_figure_reaches_the_metrics(bench: Bench) -> None:
+    registry = CollectorRegistry()
+    CuratorCollector(bench.driver.actor).register(registry)
+    await bench.credit(*group("a", MIXED), attributed("p", outcome=None), attributed("q"))
+    value = registry.get_sample_value
+    assert value("evolved_curator_records_total", {"what": "orders"}) == 1
+    assert value("evolved_curator_records_total", {"what": "replay_missing"}) == 1
+    assert value("evolved_curator_pool_total", {"reason": "no_outcome"}) == 1
+    assert (value("evolved_curator_waiting"), value("evolved_curator_clusters")) == (0, 1)

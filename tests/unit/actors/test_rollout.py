@@ -1,13 +1,17 @@
 """Rounds of sandbox groups, on a clock that jumps."""
 
 import random
+from collections.abc import Mapping
 
 import anyio
+import msgspec
 import pytest
 import trio
 import trio.testing
 
+from actors.clusters import cluster_of
 from actors.messages import Experience, Trajectory, ids_array
+from actors.ports import TaskPlanner
 from actors.rollout import Rollout, RolloutSettings
 from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
 
@@ -30,7 +34,7 @@ class Bench:
         self.rollout = self.make()
         self.context = FakeContext(self.store)
 
-    def make(self) -> Rollout:
+    def make(self, planner: TaskPlanner | None = None) -> Rollout:
         return Rollout(
             self.settings,
             store=self.store,
@@ -39,6 +43,7 @@ class Bench:
             retriever=FakeRetriever(*self.lessons),
             clock=trio.current_time,
             rng=random.Random(1),
+            planner=planner,
         )
 
     async def run(self, seconds: float, *versions: tuple[float, int]) -> list[Trajectory]:
@@ -147,6 +152,61 @@ async def test_tasks_never_repeat_across_restarts():
     seeds = [seed for _, seed in bench.environment.begun]
     assert sorted(set(seeds)) == [0, 1, 2, 3, 4, 5]
     assert len(seeds) == 24
+
+
+class Planned:
+    """Wants so many of each kind."""
+
+    def __init__(self, **kinds: int) -> None:
+        self.kinds = {cluster_of(f"{kind} the order"): count for kind, count in kinds.items()}
+
+    def plan(self, count: int) -> Mapping[str, int]:
+        return self.kinds
+
+
+class Kinds(FakeEnvironment):
+    """Task by task another kind."""
+
+    def sample(self, seed: int, split, families: str | None):
+        if seed in self.broken:
+            raise ValueError("broken")
+        return msgspec.structs.replace(
+            super().sample(seed, split, families), goal=f"{('book', 'cancel', 'find')[seed % 3]} the order"
+        )
+
+
+async def seeds(bench: Bench, planner: TaskPlanner, times: int = 1) -> list[int]:
+    for _ in range(times):
+        bench.rollout, bench.context = bench.make(planner), FakeContext(bench.store)
+        await bench.run(10)
+    return sorted({seed for _, seed in bench.environment.begun})
+
+
+async def test_the_next_tasks_of_the_planned_kinds_are_played():
+    bench = Bench(groups=4)
+    bench.environment = Kinds()
+    assert await seeds(bench, Planned(cancel=3, find=1)) == [1, 2, 4, 7]
+    assert await seeds(bench, Planned(book=4)) == [1, 2, 4, 7, 9, 12, 15, 18], "and never one before them again"
+
+
+async def test_what_the_plan_leaves_open_is_the_environments_own_choice():
+    bench = Bench(groups=4)
+    bench.environment = Kinds()
+    assert await seeds(bench, Planned(find=2)) == [0, 1, 2, 5]
+
+
+async def test_a_kind_that_does_not_come_leaves_no_round_short():
+    bench = Bench(groups=3, lookahead=2)
+    bench.environment = Kinds()
+    assert await seeds(bench, Planned(cancel=1, rebook=2)) == [0, 1, 2]
+    assert bench.rollout.unplanned == 2
+
+
+async def test_a_task_that_cannot_be_looked_at_is_passed_over():
+    bench = Bench(groups=2)
+    bench.environment = Kinds()
+    bench.environment.broken = {1, 4}
+    assert await seeds(bench, Planned(cancel=2)) == [7, 10]
 
 
 async def test_a_broken_task_costs_its_group_only():

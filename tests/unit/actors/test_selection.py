@@ -126,7 +126,51 @@ def test_one_tenant_alone_may_fill_a_batch_but_not_crowd_others_out() -> None:
 def test_a_tenant_that_is_alone_with_its_backlog_is_not_held_up_by_others() -> None:
     loud = [attributed(f"p{n}") for n in range(8)]
     selected = traffic(*loud, attributed("q", tenant="quiet")).select(1.0)
-    assert len(ids(selected)) == 3
+    assert len(ids(selected)) == 4
+    assert "q" in ids(selected)
+
+
+def test_production_of_other_clusters_has_its_share_of_the_batch() -> None:
+    busy = [attributed(f"b{n}", cluster="busy", ended=50.0) for n in range(20)]
+    others = [attributed(f"o{n}", cluster=f"other{n}") for n in range(4)]
+    made = traffic(*busy, *others, production_per_batch=8)
+    selected = made.select(1.0)
+    assert selected.drawn == 8
+    assert selected.elsewhere >= 2
+    assert made.counts["replay_missing"] == 0
+
+
+def test_replay_that_nothing_waits_for_is_counted_not_invented() -> None:
+    made = traffic(*(attributed(f"b{n}", cluster="busy") for n in range(20)), production_per_batch=8)
+    selected = made.select(1.0)
+    assert (selected.drawn, selected.elsewhere, made.counts["replay_missing"]) == (8, 0, 2)
+
+
+def test_groups_of_equal_outcomes_are_replay_too() -> None:
+    made = pool(*group("a", MIXED, cluster="busy"), *group("b", [1.0] * 4, cluster="other"))
+    selected = made.select(1.0)
+    assert (selected.drawn, selected.elsewhere, len(selected.items)) == (8, 4, 4)
+
+
+def test_groups_that_wait_too_long_for_others_are_ordered_without_them() -> None:
+    made = pool(*group("a", MIXED), groups_per_batch=8, wait_seconds=600.0)
+    assert made.select(10.0) is None
+    assert made.select(609.0) is None
+    assert len(ids(made.select(610.0))) == 4
+    assert made.counts["waited_batches"] == 1
+
+
+def test_production_does_not_wait_for_ever_for_a_sandbox_that_is_gone() -> None:
+    made = pool(*(attributed(f"p{n}") for n in range(9)), groups_per_batch=8, wait_seconds=600.0)
+    assert made.select(10.0) is None
+    assert len(ids(made.select(610.0))) == 8
+    assert made.select(1e9) is None, "one is no batch"
+    assert made.waiting == 1
+
+
+def test_an_outcome_that_is_no_number_is_never_trained_on() -> None:
+    made = traffic(attributed("a", outcome=float("nan")), attributed("b", outcome=float("inf")))
+    assert (made.counts["outcome not finite"], made.waiting) == (2, 0)
 
 
 def test_what_production_cannot_be_trained_on_has_a_reason() -> None:

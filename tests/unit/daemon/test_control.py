@@ -1,11 +1,13 @@
 """The control API tells what the store knows, and takes orders only from someone who means it."""
 
 from collections.abc import AsyncIterator
+from io import StringIO
 from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry, Counter
+from rich.console import Console
 
 from actors.messages import (
     Attributed,
@@ -20,6 +22,7 @@ from actors.messages import (
 )
 from actors.store import Store
 from daemon.control import Control
+from daemon.status import show
 
 pytestmark = pytest.mark.anyio
 
@@ -43,10 +46,11 @@ class Desk:
 
     def __init__(self, store: Store) -> None:
         self.store, self.sent, self.retried = store, list[Directive](), list[str]()
+        self.curator: dict[str, int] = {}
         self.registry = CollectorRegistry()
         self.control = Control(
             store=store, registry=self.registry, actors=lambda: (), send=self._send, retry=self._retry,
-            describe={"sandbox": "travel"}, clock=lambda: 50.0,
+            describe={"sandbox": "travel"}, curator=lambda: self.curator, clock=lambda: 50.0,
         )  # fmt: skip
         transport = httpx.ASGITransport(self.control.app(["127.0.0.1"]))
         self.http = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
@@ -82,6 +86,13 @@ async def test_status_counts_success_with_its_interval(desk: Desk) -> None:
     success = (await desk.http.get("/api/status")).json()["success"]
     assert (success["rate"], success["n"]) == (0.75, 20)
     assert 0.5 < success["low"] < 0.75 < success["high"] < 0.9
+
+
+async def test_status_says_how_much_of_the_training_is_replay_and_what_is_missing(desk: Desk) -> None:
+    desk.curator = {"drawn": 40, "drawn_elsewhere": 4, "replay_missing": 6}
+    out = StringIO()
+    show((await desk.http.get("/api/status")).json(), Console(file=out, width=200))
+    assert "10 % from other kinds of task than the leading; 6 trajectories short" in out.getvalue()
 
 
 async def test_success_over_time_has_swaps_in_it(desk: Desk) -> None:

@@ -87,6 +87,15 @@ async def test_unused_leaves_out_what_a_batch_has(store: Store) -> None:
     assert await store.settled(["a", "b", "c"]) == {"a"}
 
 
+async def test_what_unused_leaves_out_for_want_of_room_can_be_dropped_with_its_reason(store: Store) -> None:
+    items = [attributed(f"t{number}", ended=float(number)) for number in range(6)]
+    await store.save([*items, order("o", "t0")])
+    assert await store.drop_unused(3, "pool full") == 2
+    assert [item.id for item in await store.unused(10)] == ["t3", "t4", "t5"]
+    assert (await store.counts())["dropped_pool_full"] == 2
+    assert await store.drop_unused(3, "pool full") == 0
+
+
 async def test_the_outstanding_order_is_the_last_one_without_a_version(store: Store) -> None:
     assert await store.outstanding() is None
     await store.save([order("o", "a")])

@@ -1,0 +1,137 @@
+"""The curriculum: which kinds of task the sandbox plays next, and which cluster of waiting trajectories goes first.
+
+    attributed trajectories  ->  [curator] -> Curriculum <- [rollout]: a plan for each round of tasks
+
+One object, shared by the curator, which tells it outcomes, and the rollout, which asks for plans. A round has three
+parts. *Focus*: the clusters that traffic asks for, by learning gain (`actors.bandit`); without traffic, all that are
+known. *Replay*: clusters other than the one that leads the focus, the one attempted longest ago first. *Mix*: tasks as
+the environment draws them, so that new kinds are found. Replay is what keeps a policy from forgetting what traffic does
+not ask for: a quarter of all prompts from elsewhere protects, a tenth does not, nor does a small KL to the reference.
+
+Old trajectories cannot be replayed, their tokens are past `max_staleness`; so earlier *tasks* are attempted again.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping
+from math import ceil
+
+from actors.bandit import Gains
+
+DEMAND_HORIZON = 512
+"""Production trajectories over which demand is discounted."""
+_LEAST_DEMAND = 0.01
+"""Share of the most wanted cluster's demand below which nobody asks for a cluster."""
+_RESCALE = 1e12
+
+
+class Curriculum:
+    """What the outcomes so far say about what to train next. Bounded; deterministic in what it was told."""
+
+    def __init__(
+        self, *, replay_share: float = 0.25, mix_share: float = 0.125, explore: float = 1.0, clusters: int = 1024
+    ) -> None:
+        """
+        Args:
+            replay_share: of a round's tasks.
+            mix_share: share of a round that is left to the environment's own mix.
+            explore: see `Gains`.
+            clusters: remembered at most.
+        """
+        self._replay_share, self._mix_share, self._explore, self._limit = replay_share, mix_share, explore, clusters
+        self.counts: Counter[str] = Counter()
+        """Planned tasks: focus, replay, mix; and replay_unknown: replay that no other cluster was known for."""
+        self._clear()
+
+    def _clear(self) -> None:
+        self.gains = Gains(explore=self._explore, limit=self._limit)
+        """Of every cluster that had an outcome."""
+        self._playable: OrderedDict[str, None] = OrderedDict()
+        self._demand: dict[str, float] = {}
+        self._unit = 1.0
+        self._last: OrderedDict[str, int] = OrderedDict()
+        self._turn = 0
+
+    @property
+    def playable(self) -> tuple[str, ...]:
+        """Clusters that the sandbox has had tasks of."""
+        return tuple(self._playable)
+
+    def rebuild(self, outcomes: Iterable[tuple[str, str, float]]) -> None:
+        """Forget everything and take in (source, cluster, outcome), oldest first."""
+        self._clear()
+        for source, cluster, outcome in outcomes:
+            self.observe(source, cluster, outcome)
+            self.touch(cluster)
+
+    def observe(self, source: str, cluster: str, outcome: float) -> None:
+        """An outcome of a production or sandbox trajectory."""
+        if not cluster or not self.gains.observe(cluster, outcome):
+            return
+        if source == "sandbox":
+            self._playable[cluster] = None
+            self._playable.move_to_end(cluster)
+            while len(self._playable) > self._limit:
+                self._playable.popitem(last=False)
+        else:
+            self._asked_for(cluster)
+
+    def _asked_for(self, cluster: str) -> None:
+        # What is new weighs more, instead of all that is old less: one sum a trajectory.
+        self._unit *= 1.0 + 1.0 / DEMAND_HORIZON
+        self._demand[cluster] = self._demand.get(cluster, 0.0) + self._unit
+        if self._unit > _RESCALE:
+            self._demand = {name: value / self._unit for name, value in self._demand.items()}
+            self._unit = 1.0
+        if len(self._demand) > self._limit:
+            del self._demand[min(self._demand, key=lambda name: (self._demand[name], name))]
+
+    def touch(self, cluster: str) -> None:
+        """`cluster` is in a batch, or in a plan for one."""
+        self._turn += 1
+        self._last[cluster] = self._turn
+        self._last.move_to_end(cluster)
+        while len(self._last) > self._limit:
+            self._last.popitem(last=False)
+
+    def last(self, cluster: str) -> int:
+        """When `cluster` was last touched, in turns; 0 for never."""
+        return self._last.get(cluster, 0)
+
+    def plan(self, count: int) -> Mapping[str, int]:
+        """Tasks by cluster for a round of `count`; what is missing from `count` is the environment's to choose."""
+        if not self._playable or count < 1:
+            self.counts["mix"] += max(0, count)
+            return {}
+        replay = slots(self._replay_share, count)
+        mix = min(count - replay, slots(self._mix_share, count))
+        focus = self._focus(count - replay - mix)
+        leader = max(focus, key=lambda name: (focus[name], name)) if focus else ""
+        others = [name for name in self._playable if name != leader]
+        planned = Counter(focus)
+        for _ in range(replay if others else 0):
+            # What the focus has anyway comes last; among the rest whoever has waited longest.
+            name = min(others, key=lambda name: (planned[name], self.last(name), name))
+            planned[name] += 1
+            self.touch(name)
+        if replay and not others:
+            self.counts["replay_unknown"] += replay
+            planned.update(self._focus(replay))
+        for name in focus:
+            self.touch(name)
+        self.counts.update(focus=count - replay - mix, replay=replay if others else 0, mix=mix)
+        return dict(planned)
+
+    def _focus(self, count: int) -> Counter[str]:
+        """`count` slots to the clusters that are asked for, in proportion to their index."""
+        most = max((self._demand.get(name, 0.0) for name in self._playable), default=0.0)
+        wanted = {name: self._demand.get(name, 0.0) / most if most else 1.0 for name in self._playable}
+        index = {name: self.gains.index(name, weight=share) for name, share in wanted.items() if share >= _LEAST_DEMAND}
+        planned: Counter[str] = Counter()
+        for _ in range(count):
+            planned[max(index, key=lambda name: (index[name] / (1 + planned[name]), name))] += 1
+        return planned
+
+
+def slots(share: float, count: int) -> int:
+    """`share` of `count`, rounded, a half down: one of two is no quarter."""
+    return max(0, min(count, ceil(share * count - 0.5 - 1e-9)))
