@@ -1,18 +1,15 @@
 """`TrajectoryBatch`: one update's token rows, packed without padding, as every trainer takes them.
 
-    BatchItems + Credits -> `build` (checks, staleness, stripping) -> TrajectoryBatch -> trainer, or one file
+    BatchItems + Credits -> `build.build` (checks, staleness, stripping) -> TrajectoryBatch -> trainer, or one file
 
-Stripping happens here, on ids: the span of retrieved experience is cut out of a row, so the gradient is taken in the
-context that the policy will have in production. No text is rendered or tokenised again.
+The file is safetensors: no pickle, and no types but numpy's, so that any trainer in any environment can read it.
 """
 
 import json
 import os
 import secrets
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,20 +17,17 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from actors.messages import BatchItem, TokenRow, floats_array, ids_array, steps_array
-from learner.credit import Credits
 from learner.errors import BatchFileInvalid
 
-T = TypeVar("T", bound=np.generic)
-SCHEMA = 1
+SCHEMA = 2
 LOGPROB_SLACK = 1e-3
 """Log-probs above 0 by less than this are rounding of a lower precision; by more, they are no log-probs."""
 
-_TOKENS: dict[str, str] = {
+TOKENS: dict[str, str] = {
     "ids": "int32", "mask": "uint8", "advantages": "float32", "behaviour": "float32", "clip_low": "float32",
     "clip_high": "float32", "versions": "int32", "steps": "int16",
 }  # fmt: skip
-_ROWS: dict[str, str] = {"lengths": "int64", "guided": "uint8", "temperature": "float32", "trajectory": "int32"}
+ROWS: dict[str, str] = {"lengths": "int64", "guided": "uint8", "temperature": "float32", "trajectory": "int32"}
 
 
 class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -69,6 +63,14 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Weights that the batch was prepared against."""
     order: str = ""
     """Id of the order."""
+    groups: tuple[str, ...] = ()
+    """Group of each trajectory, empty for none; or no entries, if groups are not known."""
+    model: str = ""
+    """sha256 of the manifest of `base_version`; empty if not known."""
+    tokenizer: str = ""
+    """sha256 of the tokenizer.json that the ids are of; empty if not known."""
+    algorithm: dict[str, Any] = {}
+    """Settings that the batch was made under, for whoever reads the file later; trainers have their own."""
 
     @property
     def rows(self) -> int:
@@ -85,6 +87,17 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """`(B + 1,)`."""
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths)])
 
+    @property
+    def row_weights(self) -> npt.NDArray[np.float64]:
+        """`(B,)`: the share of its trajectory's trained tokens that each row has.
+
+        Rows that a trajectory was split into sum to 1, so a mean over trajectories is `sum(weight * row mean)` over
+        the sum of weights. The token-mean needs no weights: a token counts once, whichever row it is in.
+        """
+        own = np.add.reduceat(self.mask.astype(np.float64), self.offsets[:-1]) if self.rows else np.zeros(0)
+        whole = np.bincount(self.trajectory, own, minlength=len(self.trajectories))[self.trajectory]
+        return np.divide(own, whole, out=np.zeros_like(own), where=whole > 0)
+
     def save(self, path: Path) -> None:
         """Write one safetensors file; under its name it is whole or absent.
 
@@ -96,8 +109,12 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             "trajectories": json.dumps(self.trajectories),
             "base_version": str(self.base_version),
             "order": self.order,
+            "groups": json.dumps(self.groups),
+            "model": self.model,
+            "tokenizer": self.tokenizer,
+            "algorithm": json.dumps(self.algorithm),
         }
-        data = save({name: getattr(self, name) for name in (*_TOKENS, *_ROWS)}, metadata=header)
+        data = save({name: getattr(self, name) for name in (*TOKENS, *ROWS)}, metadata=header)
         aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:
             with aside.open("wb") as file:
@@ -123,17 +140,21 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             raise BatchFileInvalid(f"{path.name}: {error}") from error
         if header.get("schema") != str(SCHEMA):
             raise BatchFileInvalid(f"{path.name}: schema {header.get('schema')!r}, this learner reads {SCHEMA}")
-        for name, dtype in (_TOKENS | _ROWS).items():
+        for name, dtype in (TOKENS | ROWS).items():
             if name not in arrays or arrays[name].dtype != dtype or arrays[name].ndim != 1:
                 raise BatchFileInvalid(f"{path.name}: {name} is missing or not one-dimensional {dtype}")
         try:
             batch = cls(
-                **{name: arrays[name] for name in (*_TOKENS, *_ROWS)},
+                **{name: arrays[name] for name in (*TOKENS, *ROWS)},
                 trajectories=tuple(json.loads(header["trajectories"])),
                 base_version=int(header["base_version"]),
                 order=header["order"],
+                groups=tuple(json.loads(header["groups"])),
+                model=header["model"],
+                tokenizer=header["tokenizer"],
+                algorithm=dict(json.loads(header["algorithm"])),
             )
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError, TypeError) as error:
             raise BatchFileInvalid(f"{path.name}: header: {error}") from error
         batch.check()
         return batch
@@ -147,193 +168,28 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         n = int(self.lengths.sum()) if len(self.lengths) else 0
         if np.any(self.lengths < 2):
             raise BatchFileInvalid("lengths: a row needs two tokens")
-        for name in _TOKENS:
+        for name in TOKENS:
             if len(getattr(self, name)) != n:
                 raise BatchFileInvalid(f"{name}: {len(getattr(self, name))} entries, the rows have {n} tokens")
-        for name in _ROWS:
+        for name in ROWS:
             if len(getattr(self, name)) != self.rows:
                 raise BatchFileInvalid(f"{name}: {len(getattr(self, name))} entries for {self.rows} rows")
         for name in ("advantages", "behaviour", "clip_low", "clip_high", "temperature"):
             if not np.isfinite(getattr(self, name)).all():
                 raise BatchFileInvalid(f"{name}: not finite")
+        if np.any((self.trajectory < 0) | (self.trajectory >= len(self.trajectories))):
+            raise BatchFileInvalid("trajectory: an index without its trajectory")
+        if self.groups and len(self.groups) != len(self.trajectories):
+            raise BatchFileInvalid(f"groups: {len(self.groups)} entries for {len(self.trajectories)} trajectories")
+        if np.any(self.mask > 1) or np.any(self.guided > 1):
+            raise BatchFileInvalid("mask, guided: neither 0 nor 1")
+        if np.any(self.clip_low < 0) or np.any(self.clip_high < 0):
+            raise BatchFileInvalid("clip_low, clip_high: negative")
+        if np.any(self.behaviour[self.mask > 0] > LOGPROB_SLACK):
+            raise BatchFileInvalid("behaviour: above 0, so no log-probs")
         if np.any(self.temperature <= 0):
             raise BatchFileInvalid("temperature: not above 0")
         if np.any(self.ids < 0):
             raise BatchFileInvalid("ids: negative")
         if self.rows and np.any(self.mask[self.offsets[:-1]]):
             raise BatchFileInvalid("mask: a row's first token has no context to be trained in")
-
-
-class BuildSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What `build` must know of the model and the hyper-parameters."""
-
-    vocabulary: int
-    """Ids are below it."""
-    max_tokens: int
-    """Longest row that the model takes, experience cut out."""
-    chain: tuple[int, ...]
-    """Versions that led to the present weights, the newest last. Staleness is counted along it."""
-    newest: int
-    """Highest version number ever written; above it lies the future."""
-    max_staleness: int
-    """Updates that a token may be old."""
-    max_staleness_guided: int
-    """The same for guided rows."""
-    clip_low: float
-    clip_high: float
-    clip_boosted: float
-    """clip_high of guided tokens with positive advantage."""
-
-
-class Built(msgspec.Struct, frozen=True):
-    """What `build` made of a batch."""
-
-    batch: TrajectoryBatch | None
-    """None if no row is left."""
-    dropped: dict[str, int]
-    """Rows left out, by reason."""
-    statistics: dict[str, float]
-
-
-class _Row(msgspec.Struct, frozen=True):
-    """One row's columns on their way into the batch."""
-
-    columns: dict[str, npt.NDArray[np.generic]]
-    guided: bool
-    temperature: float
-    trajectory: int
-    staleness: npt.NDArray[np.int64]
-    """Per trained token, in updates."""
-
-
-def strip(column: npt.NDArray[T], span: tuple[int, int]) -> npt.NDArray[T]:
-    """A row's ids, or any other of its columns, without the half-open `span`."""
-    return np.concatenate([column[: span[0]], column[span[1] :]])
-
-
-def build(items: Sequence[BatchItem], credits: Credits, settings: BuildSettings, *, order: str = "") -> Built:
-    """Pack the rows that have credit; whatever cannot be trained on is left out and counted by reason.
-
-    Reasons: `ragged` (arrays of different lengths), `empty`, `hint_span` (experience that cannot be cut out),
-    `temperature`, `vocabulary`, `bad_logprobs`, `step_outside`, `future_version`, `unknown_version`, `too_long`,
-    `stale` (every token too old), `all_masked`.
-
-    Args:
-        items: the batch.
-        credits: from `assign` on the same items.
-        settings: limits and clip ranges.
-        order: id of the order, kept in the batch.
-    """
-    dropped: Counter[str] = Counter()
-    rows: list[_Row] = []
-    trajectories: list[str] = []
-    ages = {version: age for age, version in enumerate(reversed(settings.chain))}
-    stale_tokens = 0
-    for item, advantages in zip(items, credits.advantages, strict=True):
-        if advantages is None:
-            continue
-        trajectory = item.attributed.trajectory
-        kept = False
-        if not trajectory.rows:
-            dropped["empty"] += 1
-        for token_row in trajectory.rows:
-            found, stale = _row(
-                token_row, advantages, bool(trajectory.experience_ids), len(trajectories), ages, settings
-            )
-            stale_tokens += stale
-            if isinstance(found, str):
-                dropped[found] += 1
-            else:
-                rows.append(found)
-                kept = True
-        if kept:
-            trajectories.append(trajectory.id)
-    if not rows:
-        return Built(None, dict(dropped), {"rows": 0.0, "stale_tokens": float(stale_tokens)})
-    batch = TrajectoryBatch(
-        **{name: np.concatenate([row.columns[name] for row in rows]).astype(dtype) for name, dtype in _TOKENS.items()},
-        lengths=np.array([len(row.columns["ids"]) for row in rows], np.int64),
-        guided=np.array([row.guided for row in rows], np.uint8),
-        temperature=np.array([row.temperature for row in rows], np.float32),
-        trajectory=np.array([row.trajectory for row in rows], np.int32),
-        trajectories=tuple(trajectories),
-        base_version=settings.chain[-1],
-        order=order,
-    )
-    staleness = np.concatenate([row.staleness for row in rows])
-    statistics = {
-        "rows": float(len(rows)),
-        "guided_rows": float(batch.guided.sum()),
-        "trained_tokens": float(batch.tokens),
-        "stale_tokens": float(stale_tokens),
-        "staleness_mean": float(staleness.mean()),
-        "staleness_max": float(staleness.max()),
-    }
-    return Built(batch, dict(dropped), statistics)
-
-
-def _row(
-    row: TokenRow,
-    advantages: npt.NDArray[np.float32],
-    experienced: bool,
-    trajectory: int,
-    ages: Mapping[int, int],
-    settings: BuildSettings,
-) -> tuple[_Row | str, int]:
-    """The row's columns, or why it is left out; and how many of its tokens were too old."""
-    try:
-        ids, steps = ids_array(row.ids), steps_array(row.step)
-        behaviour, versions = floats_array(row.logprobs), ids_array(row.versions)
-    except ValueError:
-        return "ragged", 0
-    if not len(ids) == len(steps) == len(behaviour) == len(versions):
-        return "ragged", 0
-    if not np.isfinite(row.temperature) or row.temperature <= 0:
-        return "temperature", 0
-    start, end = row.hint
-    guided = end > start
-    if (experienced and not guided) or not 0 <= start <= end <= len(ids) or np.any(steps[start:end] >= 0):
-        return "hint_span", 0
-    if guided:
-        ids, steps = strip(ids, row.hint), strip(steps, row.hint)
-        behaviour, versions = strip(behaviour, row.hint), strip(versions, row.hint)
-    if len(ids) < 2:
-        return "empty", 0
-    if np.any(ids < 0) or np.any(ids >= settings.vocabulary):
-        return "vocabulary", 0
-    if len(ids) > settings.max_tokens:
-        return "too_long", 0
-    if steps.max() >= len(advantages) or steps.min() < -1:
-        return "step_outside", 0
-    mask = steps >= 0
-    mask[0] = False
-    sampled = behaviour[mask]
-    if not np.isfinite(sampled).all() or np.any(sampled > LOGPROB_SLACK):
-        return "bad_logprobs", 0
-    own = versions[mask]
-    if np.any(own > settings.newest):
-        return "future_version", 0
-    if np.any(own < 0):
-        return "unknown_version", 0
-    # A version that is not in the chain was rolled back, or forgotten for its age.
-    limit = min(settings.max_staleness, settings.max_staleness_guided) if guided else settings.max_staleness
-    age = np.full(len(ids), limit + 1, np.int64)
-    age[mask] = [ages.get(int(version), limit + 1) for version in own]
-    old = mask & (age > limit)
-    stale = int(old.sum())
-    mask &= ~old
-    if not mask.any():
-        return ("stale" if stale else "all_masked"), stale
-    credit = np.where(mask, advantages[np.where(mask, steps, 0)], np.float32(0))
-    boosted = guided & (credit > 0)
-    columns: dict[str, npt.NDArray[np.generic]] = {
-        "ids": ids,
-        "mask": mask,
-        "advantages": credit,
-        "behaviour": np.where(mask, behaviour, np.float32(0)),
-        "clip_low": np.full(len(ids), settings.clip_low, np.float32),
-        "clip_high": np.where(boosted, np.float32(settings.clip_boosted), np.float32(settings.clip_high)),
-        "versions": versions,
-        "steps": steps,
-    }
-    return _Row(columns, guided, row.temperature, trajectory, age[mask]), stale

@@ -12,6 +12,7 @@ one's cursor.
 import os
 import shutil
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ from learner.credit import Running
 from learner.errors import CheckpointInvalid, StateEmpty
 from learner.versions import (
     Versions,
+    debris,
     digest,
     fsync,
     remove_directory,
@@ -51,11 +53,24 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     updates: int = 0
     """Updates that changed the weights, ever."""
     optimizer: str = ""
-    """sha256 of optimizer.safetensors; empty without."""
+    """sha256 of optimizer.safetensors, or over those of its shards; empty without."""
 
     def finished(self, record: str) -> int | None:
         """The newest version when `record` was done, None if it was not."""
         return next((version for done, version in reversed(self.done) if done == record), None)
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What `Checkpoints.look` found."""
+
+    versions: tuple[int, ...]
+    """On disk, ascending."""
+    damaged: dict[int, str]
+    """Versions above the one to go on from, with what is wrong with each: their updates would be lost."""
+    debris: tuple[str, ...]
+    """Names of what a kill left half written; harmless, and removed by the next start."""
+    cursor: Cursor | None
+    """Where to go on from; None if there is nothing on disk, or nothing sound."""
 
 
 class Checkpoints:
@@ -126,6 +141,34 @@ class Checkpoints:
             self._clear_debris(version)
             return self._cursor
         raise CheckpointInvalid("; ".join(problems))
+
+    def look(self, *, verify: bool = True) -> Standing:
+        """Where a learner that opened this state would stand; nothing is changed, and one may be running on it.
+
+        Args:
+            verify: read the version's files and compare their digests, as `open` does; without it, manifests alone.
+
+        Raises:
+            OSError: the directory cannot be read.
+        """
+        damaged: dict[int, str] = {}
+        cursor: Cursor | None = None
+        for version in reversed(self.versions.numbers()):
+            try:
+                self.versions.read(version, verify=verify)
+                cursor = self._read(version)
+                break
+            except CheckpointInvalid as error:
+                damaged[version] = str(error)
+        versions = self.versions.numbers()
+        newest = f"v{versions[-1] if versions else -1:06d}"
+        orphans = sorted(path.name for path in self._memory.glob("v*") if path.name > newest)
+        return Standing(
+            versions=tuple(versions),
+            damaged=damaged,
+            debris=tuple(debris(self.versions.directory) + debris(self._memory) + orphans),
+            cursor=cursor,
+        )
 
     def initialise(self, warm_start: Path, now: float) -> None:
         """Version 0 out of the Hugging Face checkpoint in `warm_start`.
@@ -210,8 +253,7 @@ class Checkpoints:
             written = cursor
             if save_state is not None:
                 save_state(aside)
-                optimizer = digest(aside / "optimizer.safetensors")
-                written = msgspec.structs.replace(cursor, optimizer=optimizer.sha256)
+                written = msgspec.structs.replace(cursor, optimizer=_optimizer_digest(aside))
             (aside / CURSOR).write_bytes(msgspec.json.encode(written))
             return written
 
@@ -221,8 +263,7 @@ class Checkpoints:
         directory = self._memory / f"v{version:06d}"
         try:
             cursor = msgspec.json.decode((directory / CURSOR).read_bytes(), type=Cursor)
-            optimizer = directory / "optimizer.safetensors"
-            if cursor.optimizer and digest(optimizer).sha256 != cursor.optimizer:
+            if cursor.optimizer and _optimizer_digest(directory) != cursor.optimizer:
                 raise CheckpointInvalid(f"learner/{directory.name}: the optimizer's digest differs")
         except (OSError, msgspec.DecodeError) as error:
             raise CheckpointInvalid(f"learner/{directory.name}: {error}") from error
@@ -242,3 +283,15 @@ class Checkpoints:
         for path in self._memory.glob("v*"):
             if path.name not in names:
                 remove_directory(path)
+
+
+def _optimizer_digest(directory: Path) -> str:
+    """sha256 of the optimizer's file, or over the digests of its shards.
+
+    Raises:
+        OSError: there is none.
+    """
+    shards = sorted(directory.glob("optimizer-*-of-*.safetensors"))
+    if not shards:
+        return digest(directory / "optimizer.safetensors").sha256
+    return sha256("".join(f"{shard.name} {digest(shard).sha256}\n" for shard in shards).encode()).hexdigest()

@@ -3,10 +3,14 @@
 LearnerError
 ├── OrderUnusable           the file of an order is not what the order says, or cannot be read as a batch
 │   └── OrderFileMissing    it is not there (yet): worth another look
+├── BatchRefused            a batch whose gradient would be mostly noise: skipped and counted, weights unchanged
 ├── BatchFileInvalid        a packed batch that is truncated, of another schema or inconsistent
 ├── CheckpointInvalid       a version directory or the learner's own state that fails its checks
 ├── CheckpointUnsupported   a model whose files the trainer could not write back under the same names and shapes
 ├── NonFiniteWeights        weights that must not be written
+├── TrainerUnavailable      the trainer that the settings name cannot run in this environment
+├── RankFailed              a trainer of several processes failed in one of the others
+├── TensorBoardUnavailable  curves are asked for and cannot be written
 └── StateEmpty              no version on disk and no warm start to begin from
 """
 
@@ -23,6 +27,17 @@ class OrderFileMissing(OrderUnusable):
     """The file cannot be opened; on a shared file system it may appear a moment later."""
 
 
+class BatchRefused(LearnerError):
+    """A sound batch that the trainer will not learn from; raised before any weight has changed.
+
+    The text is the reason, for people; `reason` is its short name, which drops are counted under.
+    """
+
+    def __init__(self, text: str, *, reason: str = "refused") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
 class BatchFileInvalid(LearnerError):
     """A packed batch file that must not be trained on; the text names the field."""
 
@@ -37,6 +52,18 @@ class CheckpointUnsupported(LearnerError):
 
 class NonFiniteWeights(LearnerError):
     """A parameter is NaN or infinite; the last written version is still good."""
+
+
+class TrainerUnavailable(LearnerError):
+    """A package or a GPU is missing; the text says what to do."""
+
+
+class RankFailed(LearnerError):
+    """Rank 0's own part was done; the other rank's log has its error in full."""
+
+
+class TensorBoardUnavailable(LearnerError):
+    """The package is missing, or the directory cannot be written to."""
 
 
 class StateEmpty(LearnerError):

@@ -28,9 +28,10 @@ from actors.system.errors import DependencyUnavailable, StreamFull
 from actors.system.life import Life
 from actors.system.streams import DEAD, POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
 from learner.checkpoints import Checkpoints
-from learner.errors import OrderFileMissing, OrderUnusable, StateEmpty
+from learner.errors import OrderFileMissing, OrderUnusable, StateEmpty, TrainerUnavailable
 from learner.metrics import LearnerMetrics
 from learner.settings import LearnerSettings
+from learner.tensorboard import TensorBoard
 from learner.trainers import Trainer
 from learner.update import Outcome, Updater
 
@@ -76,16 +77,26 @@ async def run(
     """
     registry = registry or CollectorRegistry()
     checkpoints = Checkpoints(state, key=key, remembered=settings.remembered_orders, keep=settings.keep_versions)
-    updater = Updater(settings, checkpoints, make_trainer or partial(native_trainer, settings), clock=clock)
-    service = LearnerService(settings, updater, bus=bus, metrics=LearnerMetrics(registry), life=life)
+    updater = Updater(settings, checkpoints, make_trainer or partial(open_trainer, settings), clock=clock)
     with ExitStack() as stack:
+        board = TensorBoard(Path(settings.tensorboard_dir), clock=clock) if settings.tensorboard_dir else None
+        if board is not None:
+            stack.callback(board.close)
+        metrics = LearnerMetrics(registry)
+        service = LearnerService(settings, updater, bus=bus, metrics=metrics, board=board, life=life)
         if settings.metrics_port:
             stack.enter_context(_metrics_server(settings, registry))
         await service.run()
 
 
-def native_trainer(settings: LearnerSettings, weights: Path, reference: Path) -> Trainer:
-    """The trainer in this process; torch is imported here and not before."""
+def open_trainer(settings: LearnerSettings, weights: Path, reference: Path) -> Trainer:
+    """The native trainer; torch is imported here and not before.
+
+    Raises:
+        TrainerUnavailable: the settings name another, which wants to be started its own way and handed in.
+    """
+    if settings.trainer != "native":
+        raise TrainerUnavailable(f"learner.trainer = {settings.trainer!r} is not started by this call")
     from learner.trainers.native import NativeTrainer
 
     return NativeTrainer(settings, weights, reference=reference)
@@ -95,10 +106,17 @@ class LearnerService:
     """Moves records between the bus and the updater."""
 
     def __init__(
-        self, settings: LearnerSettings, updater: Updater, *, bus: Bus, metrics: LearnerMetrics, life: Life | None
+        self,
+        settings: LearnerSettings,
+        updater: Updater,
+        *,
+        bus: Bus,
+        metrics: LearnerMetrics,
+        board: TensorBoard | None,
+        life: Life | None,
     ) -> None:
         self._settings, self._updater, self._bus = settings, updater, bus
-        self._metrics, self._life = metrics, life
+        self._metrics, self._board, self._life = metrics, board, life
 
     async def run(self) -> None:
         """See `run` of the module."""
@@ -193,12 +211,15 @@ class LearnerService:
         if outcome.result == "trained":
             self._metrics.seconds.observe(seconds)
         if outcome.result != "repeated":
-            self._metrics.observe(outcome.dropped, outcome.metrics)
+            self._metrics.observe(outcome)
+            if self._board is not None:
+                await self._in_thread(partial(self._board.write, outcome))
             figures = {name: _rounded(value) for name, value in sorted(outcome.metrics.items())}
             _log.info(
                 "update",
                 order=order.id,
                 result=outcome.result,
+                reason=outcome.reason,
                 version=outcome.candidate.version,
                 seconds=_rounded(seconds),
                 dropped=outcome.dropped,

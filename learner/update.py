@@ -6,25 +6,36 @@ An order that is already in the cursor is not trained again; its answer is found
 training and commit the trainer is put back to what is on disk, so memory and disk never tell different stories.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import structlog
 
 from actors.messages import BatchItem, BatchOrder, Candidate, Directive, MessageError, decode_batch, derived_id
-from learner.batch import BuildSettings, build
+from learner.batch import TrajectoryBatch
+from learner.build import BuildSettings, build
 from learner.checkpoints import Checkpoints
 from learner.credit import Running, assign
-from learner.errors import CheckpointInvalid, OrderFileMissing, OrderUnusable
+from learner.errors import BatchRefused, CheckpointInvalid, OrderFileMissing, OrderUnusable
 from learner.settings import LearnerSettings
+from learner.throughput import update_flops
 from learner.trainers import Trainer
 
 _log = structlog.get_logger(__name__)
 Result = Literal["trained", "skipped", "repeated", "rolled_back"]
+NOT_ALGORITHM = frozenset(
+    {
+        "warm_start", "device", "threads", "keep_versions", "remembered_orders", "attempts", "retry_seconds",
+        "metrics_port", "metrics_host", "tensorboard_dir",
+    }
+)  # fmt: skip
+"""Settings that change no weight; the rest is written into a batch's header."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,9 +44,28 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     result: Result
     candidate: Candidate
     """To be published."""
+    reason: str = ""
+    """Why an order was skipped: `nothing_left` (see `dropped`), `no_step` (each was thrown away or undone), or the
+    reason of `BatchRefused`; empty otherwise."""
     dropped: dict[str, int] = {}
     """Trajectories and rows left out, by reason."""
     metrics: dict[str, float] = {}
+    ages: tuple[int, ...] = ()
+    """Sampled tokens by staleness, as `Built.ages`."""
+    advantages: npt.NDArray[np.float32] | None = None
+    """`(R,)` of the trained tokens; None if there was no batch."""
+
+
+class _About(msgspec.Struct, kw_only=True):
+    """What is told of an order, whatever becomes of it; fills while it is worked on."""
+
+    dropped: dict[str, int]
+    metrics: dict[str, float]
+    ages: tuple[int, ...]
+    advantages: npt.NDArray[np.float32] | None = None
+
+    def fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 class Updater:
@@ -48,13 +78,15 @@ class Updater:
         make_trainer: Callable[[Path, Path], Trainer],
         *,
         clock: Callable[[], float],
+        timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         """
         Args:
             make_trainer: called with the directory of the newest version and that of version 0, the reference.
             clock: unix seconds.
+            timer: seconds from anywhere, for durations.
         """
-        self._settings, self._checkpoints, self._clock = settings, checkpoints, clock
+        self._settings, self._checkpoints, self._clock, self._timer = settings, checkpoints, clock, timer
         self._make_trainer = make_trainer
         self._trainer: Trainer | None = None
 
@@ -87,31 +119,40 @@ class Updater:
             return repeated
         items = read_order(order)
         cursor = self._checkpoints.cursor
-        credits = assign(items, self._settings.credit, cursor.running)
+        credits = assign(items, self._settings.credit, cursor.running, cursor.updates)
         built = build(items, credits, self._limits(trainer), order=order.id)
-        dropped = _merged(credits.skipped, built.dropped)
-        metrics = {f"credit_{name}": value for name, value in credits.statistics.items()} | built.statistics
+        about = _About(
+            dropped=_merged(credits.skipped, built.dropped),
+            metrics={f"credit_{name}": value for name, value in credits.statistics.items()} | built.statistics,
+            ages=tuple(built.ages.tolist()),
+        )
         if built.batch is None:
-            return self._nothing(order.id, credits.running, dropped, metrics)
+            return self._nothing(order.id, "nothing_left", credits.running, about)
+        about.advantages = built.batch.advantages[built.batch.mask > 0]
         seed = int(np.random.SeedSequence([self._settings.seed, cursor.version]).generate_state(1)[0])
         # A name for "memory may differ from disk": whatever raises from here on, the next call starts from disk again.
         self._trainer = None
-        report = trainer.update(built.batch, seed=seed)
-        metrics |= report.metrics
+        began = self._timer()
+        try:
+            report = trainer.update(built.batch, seed=seed)
+        except BatchRefused as refusal:
+            _log.warning("batch_refused", order=order.id, reason=refusal.reason, text=str(refusal))
+            return self._undone(trainer, order.id, refusal.reason, credits.running, about)
+        seconds = max(self._timer() - began, 1e-9)
+        about.metrics |= {"seconds_update": seconds, "tokens_per_second": float(built.batch.lengths.sum()) / seconds}
+        about.metrics |= report.metrics | self._utilisation(built.batch, report.metrics, seconds)
         if report.steps == 0:
-            trainer.restore(self._checkpoints.newest, self._checkpoints.memory)
-            self._trainer = trainer
-            return self._nothing(order.id, credits.running, dropped, metrics)
+            return self._undone(trainer, order.id, "no_step", credits.running, about)
         candidate = self._checkpoints.commit(
             order.id,
             save=trainer.save,
             save_state=trainer.save_state,
             running=credits.running,
-            metrics=metrics,
+            metrics=about.metrics,
             now=self._clock(),
         )
         self._trainer = trainer
-        return Outcome(result="trained", candidate=candidate, dropped=dropped, metrics=metrics)
+        return Outcome(result="trained", candidate=candidate, **about.fields())
 
     def roll_back(self, directive: Directive) -> Outcome | None:
         """Make the version that `directive` goes back to the newest again, under a new number, the optimizer afresh.
@@ -188,11 +229,25 @@ class Updater:
         assert self._trainer is not None
         return self._trainer
 
-    def _nothing(
-        self, order: str, running: dict[str, Running], dropped: dict[str, int], metrics: dict[str, float]
+    def _utilisation(self, batch: TrajectoryBatch, metrics: dict[str, float], seconds: float) -> dict[str, float]:
+        """`mfu`, if the trainer told its device's `peak_flops`; on a CPU there is none."""
+        peak = metrics.get("peak_flops")
+        if not peak:
+            return {}
+        tensors = self._checkpoints.versions.read(self._checkpoints.cursor.version).tensors
+        return {"mfu": update_flops(tensors, batch.lengths, batch.tokens) / (seconds * peak)}
+
+    def _undone(
+        self, trainer: Trainer, order: str, reason: str, running: dict[str, Running], about: "_About"
     ) -> Outcome:
+        """`_nothing`, with the trainer put back to what is on disk."""
+        trainer.restore(self._checkpoints.newest, self._checkpoints.memory)
+        self._trainer = trainer
+        return self._nothing(order, reason, running, about)
+
+    def _nothing(self, order: str, reason: str, running: dict[str, Running], about: "_About") -> Outcome:
         self._checkpoints.done(order, running)
-        return Outcome(result="skipped", candidate=self._again(order, "skipped"), dropped=dropped, metrics=metrics)
+        return Outcome(result="skipped", candidate=self._again(order, "skipped"), reason=reason, **about.fields())
 
     def _repeated(self, record: str) -> Outcome | None:
         version = self._checkpoints.cursor.finished(record)
@@ -215,6 +270,7 @@ class Updater:
 
     def _limits(self, trainer: Trainer) -> BuildSettings:
         settings = self._settings
+        candidate = self._checkpoints.versions.candidate(self._checkpoints.cursor.version)
         return BuildSettings(
             vocabulary=trainer.vocabulary,
             max_tokens=trainer.max_tokens,
@@ -225,7 +281,16 @@ class Updater:
             clip_low=settings.clip_low,
             clip_high=settings.clip_high,
             clip_boosted=settings.clip_boosted,
+            model=candidate.manifest,
+            tokenizer=next((file.sha256 for file in candidate.files if file.name == "tokenizer.json"), ""),
+            algorithm=algorithm(settings),
         )
+
+
+def algorithm(settings: LearnerSettings) -> dict[str, Any]:
+    """The settings that the weights depend on, as JSON knows them."""
+    every: dict[str, Any] = msgspec.to_builtins(settings)
+    return {name: value for name, value in every.items() if name not in NOT_ALGORITHM}
 
 
 def read_order(order: BatchOrder) -> Sequence[BatchItem]:

@@ -277,12 +277,16 @@ def remove_directory(path: Path) -> None:
         shutil.rmtree(aside)
 
 
-def sweep(directory: Path) -> None:
-    """Remove what `write_directory` and `remove_directory` of a killed process left in `directory`."""
+def debris(directory: Path) -> list[str]:
+    """What `write_directory` and `remove_directory` of a killed process left in `directory`, by name."""
     leftovers: Iterable[Path] = directory.glob(".v*") if directory.is_dir() else ()
-    for path in leftovers:
-        if path.suffix in (".part", ".gone"):
-            shutil.rmtree(path, ignore_errors=True)
+    return sorted(path.name for path in leftovers if path.suffix in (".part", ".gone"))
+
+
+def sweep(directory: Path) -> None:
+    """Remove what `debris` finds."""
+    for name in debris(directory):
+        shutil.rmtree(directory / name, ignore_errors=True)
 
 
 def fsync(path: Path) -> None:

@@ -1,7 +1,7 @@
-"""ADCA's decoupled step credit: step labels and outcome standardised apart, joined, and summed to the end.
+"""ADCA's step credit: step labels and outcome standardised apart, joined, and summed to the end.
 
-Source: AgentEvolver (arXiv 2511.10395), section 5.2, in the form of its code ("decouple"): the spread of the labels is
-taken over steps, not over the trajectories' means, which can be near 0 while steps differ.
+Source: AgentEvolver (arXiv 2511.10395), section 5.2, in the form of its code ("decouple" and "allocation"): the spread
+of the labels is taken over steps, not over the trajectories' means, which can be near 0 while steps differ.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from actors.messages import StepLabel
 from learner.credit.baselines import EPSILON, Floats
-from learner.credit.settings import Horizon
+from learner.credit.settings import Fusion, Horizon
 
 Mask = npt.NDArray[np.bool_]
 
@@ -24,6 +24,32 @@ def label_values(labels: Sequence[StepLabel]) -> tuple[Floats, Mask]:
     """
     values = np.array([{"GOOD": 1.0, "BAD": -1.0, "ABSTAIN": 0.0}[label.label] for label in labels], dtype=np.float64)
     return values, values != 0.0
+
+
+def allocation(
+    values: Floats, judged: Mask, *, success: bool, consistent: float = 1.0, contrary: float = 0.2
+) -> Floats:
+    """A whole of +1 for a success, -1 for a failure, dealt out to the judged steps by their labels.
+
+    With sign s, n_c steps that agree with the outcome (GOOD in a success, BAD in a failure) of weight w_c and n_o
+    others of weight w_o, a step gets `s * w / (n_c w_c + n_o w_o)`. To be standardised like the plain labels.
+
+    Source: AgentEvolver's code, scheme "allocation", with its weights as defaults.
+
+    Args:
+        values: `(K,)` from `label_values`.
+        judged: `(K,)`.
+        success: whether the trajectory succeeded.
+        consistent: w_c.
+        contrary: w_o.
+
+    Returns:
+        `(K,)`; sums to the sign, or to 0 if no step was judged or only steps of weight 0.
+    """
+    sign = 1.0 if success else -1.0
+    weights = np.where(judged, np.where(values == sign, consistent, contrary), 0.0)
+    whole = float(weights.sum())
+    return sign * weights / whole if whole > 0 else np.zeros_like(weights)
 
 
 def standardise(values: Sequence[Floats], judged: Sequence[Mask], *, leave_one_out: bool = False) -> list[Floats]:
@@ -67,18 +93,25 @@ def horizon(kind: Horizon, steps: int, bound: int) -> float:
     return 1.0 if kind == "none" or steps <= bound else bound / steps
 
 
-def step_advantages(labels: Floats, outcome: float, *, alpha: float, h: float) -> Floats:
-    """Step advantages: r_t = alpha * a_t * h + 1[t = T] * o, then undiscounted suffix sums.
+def step_advantages(labels: Floats, outcome: float, *, alpha: float, h: float, fusion: Fusion = "last_step") -> Floats:
+    """Step advantages: r_t = alpha * a_t * h + o_t, then undiscounted suffix sums.
+
+    o_t is the outcome at the last step and 0 before (`last_step`), the outcome at every step (`all_steps`: K - t times
+    the outcome after the sums), or 0 (`process_only`).
 
     Args:
         labels: `(K,)` standardised labels a, K >= 1.
         outcome: standardised outcome o.
         alpha: weight of the labels.
         h: see `horizon`.
+        fusion: where the outcome goes.
 
     Returns:
-        `(K,)`; with alpha 0 every step has the outcome's advantage, which is GRPO.
+        `(K,)`; with alpha 0 and `last_step` every step has the outcome's advantage, which is GRPO.
     """
     rewards = alpha * h * labels
-    rewards[-1] += outcome
+    if fusion == "last_step":
+        rewards[-1] += outcome
+    elif fusion == "all_steps":
+        rewards += outcome
     return np.ascontiguousarray(np.cumsum(rewards[::-1])[::-1])

@@ -1,8 +1,7 @@
 """`assign`: attributed trajectories in, one advantage a step out.
 
-Each trajectory is compared within a set: its group if another member came with it, else the set of all ungrouped ones
-under the single-sample baseline. Members with the role `baseline`, and those that cannot be trained on, count in the
-sets' means and get no advantages.
+Outcomes and step labels are compared apart, each trajectory within its set (`outcomes`). Members with the role
+`baseline`, and those that cannot be trained on, count in the sets' means and get no advantages.
 """
 
 from collections import Counter
@@ -13,12 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.messages import BatchItem
-from learner.credit import adca, baselines
+from learner.credit import adca, anchors, baselines
 from learner.credit.baselines import EPSILON, Floats, Running
+from learner.credit.outcomes import OutcomeChannel, Peers, outcome_channel
+from learner.credit.schedule import alpha_at
 from learner.credit.settings import CreditSettings
 
 NEGLIGIBLE = 1e-8
 """An advantage below this in every step has no gradient worth a forward pass."""
+LARGEST = 1e6
+"""Outcomes are meant to lie between 0 and 1. What is beyond this, either side of 0, is no outcome: its square would
+overflow sums, or swamp every other trajectory's."""
 
 
 class Credits(msgspec.Struct, frozen=True):
@@ -27,8 +31,8 @@ class Credits(msgspec.Struct, frozen=True):
     advantages: tuple[npt.NDArray[np.float32] | None, ...]
     """Per trajectory `(K,)`, None where it is not trained on."""
     reasons: tuple[str, ...]
-    """Why not: `baseline`, `no_outcome`, `no_steps`, `labels_mismatch`, `not_trainable`, `equal_outcomes`,
-    `zero_advantage`; empty where it is."""
+    """Why not: `baseline`, `no_outcome`, `outcome_range`, `no_steps`, `labels_mismatch`, `not_trainable`,
+    `equal_outcomes`, `all_negative`, `small_advantage`, `zero_advantage`; empty where it is."""
     running: dict[str, Running]
     """Running baselines after this batch."""
     statistics: dict[str, float]
@@ -39,63 +43,31 @@ class Credits(msgspec.Struct, frozen=True):
         return dict(Counter(reason for reason in self.reasons if reason not in ("", "baseline")))
 
 
-def assign(items: Sequence[BatchItem], settings: CreditSettings, running: Mapping[str, Running]) -> Credits:
+def assign(
+    items: Sequence[BatchItem], settings: CreditSettings, running: Mapping[str, Running], update: int = 0
+) -> Credits:
     """Credit for one batch. Pure: the same arguments give the same result, and nothing is changed in place.
 
     Args:
         items: the batch; `trajectory.group` names groups, `attributed.cluster` the running baselines.
         settings: which credit.
         running: running baselines before this batch.
+        update: updates made before this one, for the schedule of alpha.
     """
     reasons = [_unusable(item) for item in items]
     counted = [i for i, reason in enumerate(reasons) if reason in ("", "baseline", "not_trainable")]
-    outcomes = np.array([item.attributed.trajectory.outcome or 0.0 for item in items], dtype=np.float64)
+    outcomes = np.zeros(len(items), dtype=np.float64)
+    for i in counted:
+        outcomes[i] = items[i].attributed.trajectory.outcome
+    channel = outcome_channel(items, counted, outcomes, settings, running)
+    for i, reason in channel.skipped.items():
+        reasons[i] = reasons[i] or reason
+    live = [peers for peers in channel.peers if any(i not in channel.skipped for i in peers.members)]
     values = [adca.label_values(item.attributed.attribution.labels) for item in items]
-    after = dict(running)
+    labels = _labels(values, outcomes, live, settings)
+    met = _anchors(items, outcomes, live, settings)
 
-    outcome_channel = np.zeros(len(items), dtype=np.float64)
-    label_channel = [np.zeros(len(v), dtype=np.float64) for v, _ in values]
-    groups, singles = _sets(items, counted)
-
-    def label_set(members: Sequence[int], leave_one_out: bool) -> None:
-        scored = adca.standardise(
-            [values[i][0] for i in members], [values[i][1] for i in members], leave_one_out=leave_one_out
-        )
-        for i, score in zip(members, scored, strict=True):
-            label_channel[i] = score
-
-    for members in groups:
-        if settings.skip_equal and float(outcomes[members].std()) <= EPSILON:
-            for i in members:
-                reasons[i] = reasons[i] or "equal_outcomes"
-            continue
-        baseline = baselines.group if settings.grouped == "group" else baselines.leave_one_out
-        outcome_channel[members] = baseline(outcomes[members])
-        label_set(members, settings.grouped == "leave_one_out")
-
-    if singles:
-        names = [items[i].attributed.cluster for i in singles]
-        found, equal = _single(outcomes[singles], names, settings, running)
-        outcome_channel[singles] = found
-        for i, same in zip(singles, equal, strict=True):
-            if same and settings.skip_equal:
-                reasons[i] = reasons[i] or "equal_outcomes"
-        if settings.single == "neighbours":
-            for name in dict.fromkeys(names):
-                label_set([i for i, own in zip(singles, names, strict=True) if own == name], True)
-        else:
-            label_set(singles, settings.single == "leave_one_out")
-        # A neighbour comes again with later batches; only what is there to be trained on moves the baseline.
-        new = [i for i in singles if items[i].role == "train"]
-        if new:
-            after = baselines.moved(
-                outcomes[new],
-                [items[i].attributed.cluster for i in new],
-                running,
-                settings.running_decay,
-                settings.running_clusters,
-            )
-
+    alpha = alpha_at(settings, update)
     advantages: list[npt.NDArray[np.float32] | None] = []
     process = np.zeros(len(items), dtype=np.float64)
     for i, (_, judged) in enumerate(values):
@@ -103,22 +75,32 @@ def assign(items: Sequence[BatchItem], settings: CreditSettings, running: Mappin
             advantages.append(None)
             continue
         h = adca.horizon(settings.h, int(judged.sum()), settings.horizon)
-        process[i] = settings.alpha * h * float(label_channel[i].sum())
-        steps = adca.step_advantages(label_channel[i], float(outcome_channel[i]), alpha=settings.alpha, h=h)
+        process[i] = alpha * h * float(labels[i].sum())
+        steps = adca.step_advantages(
+            labels[i], float(channel.advantages[i]), alpha=alpha, h=h, fusion=settings.fusion
+        ) + settings.anchor_weight * met[i]  # fmt: skip
+        if settings.length_weight == "inverse_sqrt":
+            steps /= np.sqrt(len(steps))
         if float(np.abs(steps).max()) < NEGLIGIBLE:
             reasons[i] = "zero_advantage"
             advantages.append(None)
         else:
             advantages.append(steps.astype(np.float32))
-    trained = [i for i, reason in enumerate(reasons) if not reason]
-    statistics = _statistics(trained, outcomes[counted], outcome_channel, process, [v for v, _ in values])
-    return Credits(tuple(advantages), tuple(reasons), after, statistics)
+    statistics = _statistics(reasons, outcomes[counted], channel, process, [v for v, _ in values], met)
+    return Credits(
+        tuple(advantages),
+        tuple(reasons),
+        _moved(items, outcomes, channel.singles, settings, running),
+        statistics | {"alpha": alpha},
+    )
 
 
 def _unusable(item: BatchItem) -> str:
     trajectory = item.attributed.trajectory
     if trajectory.outcome is None or not np.isfinite(trajectory.outcome):
         return "no_outcome"
+    if abs(trajectory.outcome) > LARGEST:
+        return "outcome_range"
     if not trajectory.steps:
         return "no_steps"
     if len(item.attributed.attribution.labels) != len(trajectory.steps):
@@ -128,51 +110,76 @@ def _unusable(item: BatchItem) -> str:
     return "" if trajectory.trainable else "not_trainable"
 
 
-def _sets(items: Sequence[BatchItem], counted: Sequence[int]) -> tuple[list[list[int]], list[int]]:
-    """Groups of two or more, and everything else."""
-    by_group: dict[str, list[int]] = {}
-    singles: list[int] = []
-    for i in counted:
-        name = items[i].attributed.trajectory.group
-        if name:
-            by_group.setdefault(name, []).append(i)
-        else:
-            singles.append(i)
-    groups: list[list[int]] = []
-    for members in by_group.values():
-        if len(members) > 1:
-            groups.append(members)
-        else:
-            singles += members
-    return groups, sorted(singles)
+def _labels(
+    values: Sequence[tuple[Floats, adca.Mask]], outcomes: Floats, live: Sequence[Peers], settings: CreditSettings
+) -> list[Floats]:
+    """Standardised step labels of every trajectory, `(K_i,)` each; 0 outside the sets."""
+    found = [np.zeros(len(own), dtype=np.float64) for own, _ in values]
+    for peers in live:
+        members = peers.members
+        own = [values[i][0] for i in members]
+        judged = [values[i][1] for i in members]
+        if settings.scheme == "allocation":
+            own = [
+                adca.allocation(
+                    labels,
+                    mask,
+                    success=float(outcomes[i]) > settings.success_above,
+                    consistent=settings.consistent,
+                    contrary=settings.contrary,
+                )
+                for i, labels, mask in zip(members, own, judged, strict=True)
+            ]
+        scores = adca.standardise(own, judged, leave_one_out=peers.leave_one_out)
+        for i, score in zip(members, scores, strict=True):
+            found[i] = score
+    return found
 
 
-def _single(
-    outcomes: Floats, cluster: Sequence[str], settings: CreditSettings, running: Mapping[str, Running]
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Standardised outcomes of ungrouped trajectories, and which of them had only equals to be compared with."""
-    no = np.zeros(len(outcomes), dtype=np.bool_)
-    from_past = baselines.running(outcomes, cluster, running, settings.running_std)
-    if settings.single == "running":
-        return from_past, no
-    if settings.single == "leave_one_out":
-        if len(outcomes) < 2:
-            return from_past, no
-        found = baselines.leave_one_out(outcomes)
-        return found, np.full(len(outcomes), bool(outcomes.std() <= EPSILON))
-    found, decided = baselines.neighbours(outcomes, cluster, settings.min_neighbours)
-    names = np.asarray(cluster, dtype=np.str_)
-    equal = np.array(
-        [bool(d) and float(outcomes[names == name].std()) <= EPSILON for name, d in zip(cluster, decided, strict=True)],
-        dtype=np.bool_,
-    )
-    return np.where(decided, found, from_past), equal
+def _anchors(
+    items: Sequence[BatchItem], outcomes: Floats, live: Sequence[Peers], settings: CreditSettings
+) -> list[Floats]:
+    """Advantages among steps from the same state, `(K_i,)` each; 0 outside the sets."""
+    found = [np.zeros(len(item.attributed.trajectory.steps), dtype=np.float64) for item in items]
+    if settings.anchor_weight == 0:
+        return found
+    for peers in live:
+        members = peers.members
+        keys = [anchors.anchor_keys(items[i].attributed.trajectory) for i in members]
+        returns = [
+            anchors.step_returns(float(outcomes[i]), len(found[i]), settings.anchor_discount) for i in members
+        ]  # fmt: skip
+        scores = anchors.anchor_advantages(keys, returns, settings.anchor_scale)
+        for i, score in zip(members, scores, strict=True):
+            found[i] = score
+    return found
+
+
+def _moved(
+    items: Sequence[BatchItem],
+    outcomes: Floats,
+    singles: Sequence[int],
+    settings: CreditSettings,
+    running: Mapping[str, Running],
+) -> dict[str, Running]:
+    # A neighbour comes again with later batches; only what is there to be trained on moves the baseline.
+    new = [i for i in singles if items[i].role == "train"]
+    if not new:
+        return dict(running)
+    clusters = [items[i].attributed.cluster for i in new]
+    return baselines.moved(outcomes[new], clusters, running, settings.running_decay, settings.running_clusters)
 
 
 def _statistics(
-    trained: Sequence[int], outcomes: Floats, outcome_channel: Floats, process: Floats, labels: Sequence[Floats]
+    reasons: Sequence[str],
+    outcomes: Floats,
+    channel: OutcomeChannel,
+    process: Floats,
+    labels: Sequence[Floats],
+    met: Sequence[Floats],
 ) -> dict[str, float]:
     """Figures for logs and metrics; `alpha_effective` is the process channel's size relative to the outcome's."""
+    trained = [i for i, reason in enumerate(reasons) if not reason]
     steps = np.concatenate([labels[i] for i in trained]) if trained else np.zeros(0)
     figures = {
         "trained": float(len(trained)),
@@ -182,10 +189,11 @@ def _statistics(
         "steps_abstained": float((steps == 0).mean()) if len(steps) else 0.0,
     }
     if trained:
-        own, share = outcome_channel[list(trained)], process[list(trained)]
+        own, share = channel.advantages[trained], process[trained]
         size = float(np.abs(own).mean())
         figures["outcome_std"] = float(own.std())
         figures["process_std"] = float(share.std())
         figures["alpha_effective"] = float(np.abs(share).mean()) / size if size > EPSILON else 0.0
         figures["signs_agree"] = float((np.sign(own) == np.sign(share)).mean())
+        figures["steps_anchored"] = float(np.concatenate([met[i] != 0 for i in trained]).mean())
     return figures

@@ -29,43 +29,49 @@ class Running(msgspec.Struct, frozen=True):
         return float(np.sqrt(max(0.0, self.square - self.mean**2)))
 
 
-def group(outcomes: Floats) -> Floats:
+def group(outcomes: Floats, *, scaled: bool = True) -> Floats:
     """GRPO: `(R - mean) / std` over the group, population deviation; zeros if all are equal.
+
+    Over a whole batch it is REINFORCE++'s global whitening (arXiv 2501.03262), in verl over tokens, here with one
+    number a trajectory; on outcomes less their group's mean, that of its variant with a baseline.
 
     Source: DeepSeekMath (arXiv 2402.03300), section 4.1; AgentEvolver uses the population deviation for this channel.
 
     Args:
-        outcomes: `(n,)`, n >= 2.
+        outcomes: `(n,)`.
+        scaled: without, only centred.
     """
-    spread = float(outcomes.std())
-    centred = outcomes - outcomes.mean()
-    return centred / spread if spread > EPSILON else np.zeros_like(outcomes)
+    return _scaled(outcomes, outcomes - outcomes.mean(), scaled) if len(outcomes) else outcomes
 
 
-def leave_one_out(outcomes: Floats) -> Floats:
-    """RLOO: each outcome minus the mean of the *others*, over the set's population deviation; zeros if all are equal.
+def leave_one_out(outcomes: Floats, *, scaled: bool = True) -> Floats:
+    """RLOO: each outcome minus the mean of the *others*; zeros if all are equal, or if it is alone.
 
-    Source: Ahmadian et al. (arXiv 2402.14740). The division by the deviation is GRPO's and ours: it keeps the step size
-    independent of the outcomes' scale, as the other baselines here do.
+    Source: Ahmadian et al. (arXiv 2402.14740), which does not divide. The division by the set's population deviation is
+    GRPO's and ours: it keeps the step size independent of the outcomes' scale, as the other baselines here do.
 
     Args:
-        outcomes: `(n,)`, n >= 2.
+        outcomes: `(n,)`.
+        scaled: without, only centred, as in the paper.
     """
     n = len(outcomes)
-    spread = float(outcomes.std())
-    others = (outcomes.sum() - outcomes) / (n - 1)
-    return (outcomes - others) / spread if spread > EPSILON else np.zeros_like(outcomes)
+    if n < 2:
+        return np.zeros_like(outcomes)
+    return _scaled(outcomes, outcomes - (outcomes.sum() - outcomes) / (n - 1), scaled)
 
 
-def neighbours(outcomes: Floats, cluster: Sequence[str], minimum: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
+def neighbours(
+    outcomes: Floats, cluster: Sequence[str], minimum: int, *, scaled: bool = True
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Leave-one-out among trajectories of the same cluster; those with too few neighbours are not decided.
 
-    Source: GRPO's group, made of similar requests instead of repeated ones (design, section 6).
+    Source: GRPO's group, made of similar requests instead of repeated ones.
 
     Args:
         outcomes: `(n,)`.
         cluster: `(n,)` names; an empty name has no neighbours.
         minimum: other members that a cluster needs.
+        scaled: as in `leave_one_out`.
 
     Returns:
         `(n,)` standardised outcomes, and `(n,)` whether each was decided; undecided ones are 0.
@@ -76,25 +82,45 @@ def neighbours(outcomes: Floats, cluster: Sequence[str], minimum: int) -> tuple[
     for name in dict.fromkeys(cluster):
         members = np.flatnonzero(names == name)
         if name and len(members) > minimum:
-            advantages[members] = leave_one_out(outcomes[members])
+            advantages[members] = leave_one_out(outcomes[members], scaled=scaled)
             decided[members] = True
     return advantages, decided
 
 
-def running(outcomes: Floats, cluster: Sequence[str], state: Mapping[str, Running], fixed_std: float) -> Floats:
+def sandbox(outcome: float, attempts: Floats, fixed_std: float, *, scaled: bool = True) -> float:
+    """One production outcome against sandbox attempts at the same task: minus their mean, over a deviation.
+
+    The trajectory is not in the mean, so the baseline does not depend on the action it judges.
+
+    Source: GRPO's group baseline (arXiv 2402.03300), the group played again in the sandbox.
+
+    Args:
+        outcome: of the trajectory.
+        attempts: `(n,)` outcomes of the attempts, n >= 1.
+        fixed_std: divisor, 0 for the attempts' own deviation (at least `RUNNING_FLOOR`).
+        scaled: without, only centred.
+    """
+    spread = fixed_std if fixed_std > 0 else max(float(attempts.std()), RUNNING_FLOOR)
+    return (outcome - float(attempts.mean())) / (spread if scaled else 1.0)
+
+
+def running(
+    outcomes: Floats, cluster: Sequence[str], state: Mapping[str, Running], fixed_std: float, *, scaled: bool = True
+) -> Floats:
     """Outcome minus the cluster's running mean, over a fixed or a running deviation.
 
     A cluster without a past takes this batch's own mean, so its first trajectories are compared with each other and a
     lone one gets 0. The past excludes this batch: the baseline does not depend on the action it judges.
 
-    Source: REINFORCE with a moving-average baseline (Williams 1992); decay and fixed deviation as in the prototype,
-    which reached 84-94 % with one trajectory a request.
+    Source: REINFORCE with a moving-average baseline (Williams 1992); decay and fixed deviation were measured on
+    the travel desk to reach 84-94 % with one trajectory a request.
 
     Args:
         outcomes: `(n,)`.
         cluster: `(n,)` names.
         state: what is known of each cluster.
         fixed_std: divisor, 0 for the running deviation (at least `RUNNING_FLOOR`).
+        scaled: without, only centred.
     """
     names = np.asarray(cluster, dtype=np.str_)
     advantages = np.zeros(len(outcomes), dtype=np.float64)
@@ -102,7 +128,7 @@ def running(outcomes: Floats, cluster: Sequence[str], state: Mapping[str, Runnin
         members = np.flatnonzero(names == name)
         known = state.get(name) or _moments(outcomes[members])
         spread = fixed_std if fixed_std > 0 else max(known.std, RUNNING_FLOOR)
-        advantages[members] = (outcomes[members] - known.mean) / spread
+        advantages[members] = (outcomes[members] - known.mean) / (spread if scaled else 1.0)
     return advantages
 
 
@@ -125,6 +151,13 @@ def moved(
         old = after.pop(name, new)
         after[name] = Running(decay * old.mean + (1 - decay) * new.mean, decay * old.square + (1 - decay) * new.square)
     return dict(list(after.items())[-limit:])
+
+
+def _scaled(outcomes: Floats, centred: Floats, scaled: bool) -> Floats:
+    spread = float(outcomes.std())
+    if spread <= EPSILON:
+        return np.zeros_like(outcomes)
+    return centred / spread if scaled else centred
 
 
 def _moments(outcomes: Floats) -> Running:

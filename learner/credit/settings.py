@@ -1,34 +1,73 @@
-"""Which credit: the choices that `assign` takes, with the paper's values as defaults."""
+"""Which credit: the choices that `assign` takes, with the paper's values as defaults. Formulas: docs/credit.md."""
 
 from typing import Annotated, Literal
 
 import msgspec
 
-Grouped = Literal["group", "leave_one_out"]
-Single = Literal["running", "leave_one_out", "neighbours"]
+Estimator = Literal["grpo", "rloo", "reinforce++", "reinforce++_baseline"]
+Single = Literal["running", "leave_one_out", "neighbours", "sandbox"]
+Scheme = Literal["decouple", "allocation"]
 Horizon = Literal["none", "horizon"]
+Schedule = Literal["constant", "cosine", "stop"]
+Fusion = Literal["last_step", "all_steps", "process_only"]
+Skip = Literal["none", "equal", "small", "negative"]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class CreditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How outcomes and step labels become advantages."""
 
-    alpha: Annotated[float, msgspec.Meta(ge=0)] = 0.1
+    alpha: NotNegative = 0.1
     """Weight of the step labels against the outcome; 0 is outcome-only GRPO."""
+    alpha_schedule: Schedule = "constant"
+    """`cosine`: from alpha down to alpha_min at alpha_updates. `stop`: alpha for alpha_updates updates, then 0."""
+    alpha_min: NotNegative = 0.0
+    """Where the cosine ends and stays."""
+    alpha_updates: AtLeastOne = 100
+    """Length of the schedule, in updates since the warm start."""
     h: Horizon = "horizon"
     """`none`: the paper's weight of 1 at any length. `horizon`: min(1, horizon / judged steps), see `adca.horizon`."""
-    horizon: Annotated[int, msgspec.Meta(ge=1)] = 8
+    horizon: AtLeastOne = 8
     """Judged steps up to which `h="horizon"` leaves the paper's weight alone."""
-    grouped: Grouped = "group"
-    """Baseline of trajectories that belong to a group with at least one other member."""
+    scheme: Scheme = "decouple"
+    """What a label is before it is standardised. `decouple`: +1 or -1. `allocation`: its share of a whole that has the
+    outcome's sign, see `adca.allocation`."""
+    consistent: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    """`allocation`: weight of steps that agree with the outcome, GOOD in a success and BAD in a failure."""
+    contrary: NotNegative = 0.2
+    """`allocation`: weight of the others."""
+    success_above: float = 0.5
+    """Outcomes above it are successes, for `allocation` and `skip = "negative"`."""
+    fusion: Fusion = "last_step"
+    """Where the outcome is added before the suffix sums: at the last step, at every step (whose sums grow with the
+    length), or nowhere."""
+    length_weight: Literal["none", "inverse_sqrt"] = "none"
+    """`inverse_sqrt`: a trajectory's advantages, the outcome's part too, times 1 / sqrt(steps)."""
+    anchor_weight: NotNegative = 0.0
+    """Weight of advantages among steps that were taken from the same state, see `anchors`; GiGPO's is 1, 0 is off."""
+    anchor_discount: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.95
+    """Discount a step of the returns that are compared there."""
+    anchor_scale: Literal["std", "none"] = "std"
+    """What those are divided by after centring: their deviation, or nothing."""
+
+    estimator: Estimator = "grpo"
+    """From outcomes to one advantage a trajectory. `grpo`: less the mean of the group, over its deviation. `rloo`: less
+    the mean of the others, not divided. `reinforce++`: less the mean of the batch, over its deviation, without groups.
+    `reinforce++_baseline`: less the mean of the group, then whitened over the batch."""
     single: Single = "running"
-    """Baseline of all others, production's usual case."""
-    skip_equal: bool = True
-    """Leave out groups whose outcomes are all equal, in both channels."""
+    """Baseline of trajectories without a group, production's usual case; not used by `reinforce++`."""
+    skip: Skip = "equal"
+    """What is left out in both channels. `equal`: sets whose outcomes are all equal. `negative`: sets without a
+    success. `small`: trajectories whose outcome's advantage is below skip_below, either side of 0."""
+    skip_below: NotNegative = 1e-8
+    """See `skip`."""
     running_decay: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.9
     """Share of the old value when a batch moves a cluster's running mean."""
-    running_std: Annotated[float, msgspec.Meta(ge=0)] = 0.4
-    """What outcomes are divided by under the running baseline; 0 takes the cluster's own running deviation."""
-    running_clusters: Annotated[int, msgspec.Meta(ge=1)] = 4096
+    running_std: NotNegative = 0.4
+    """What outcomes are divided by under the running and the sandbox baseline; 0 takes the deviation of the cluster's
+    past, or of the sandbox attempts."""
+    running_clusters: AtLeastOne = 4096
     """Clusters remembered; the one that was longest without news goes first."""
-    min_neighbours: Annotated[int, msgspec.Meta(ge=1)] = 3
-    """Other trajectories of its cluster that `neighbours` needs; with fewer it falls back to the running mean."""
+    min_neighbours: AtLeastOne = 3
+    """Trajectories to compare with that `neighbours` and `sandbox` need; with fewer they take the running mean."""

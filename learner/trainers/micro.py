@@ -1,7 +1,7 @@
 """Which rows are computed together: rows dealt to mini-batches, mini-batches cut into micro-batches by token budget.
 
-Rows of like length go together, so little of the budget is padding. A row is cut after its last trained token: what
-follows has no gradient and nothing looks back at it.
+A micro-batch is one sequence, row after row without padding. A row is cut after its last trained token: what follows
+has no gradient and nothing looks back at it.
 """
 
 from collections.abc import Sequence
@@ -13,15 +13,23 @@ import numpy.typing as npt
 from learner.batch import TrajectoryBatch
 
 Ints = npt.NDArray[np.int64]
+PROBE_TOKENS = 512
+"""Trained tokens that the KL guard looks at: enough to tell 0.1 from 0.01."""
+PROBE_PART, PROBE_LEAST = 8, 128
+"""Of a small batch an eighth at most, but not fewer tokens than that: the guard's forward is its cost."""
 
 
 class Micro(msgspec.Struct, frozen=True, eq=False):
-    """One forward's input: b rows, right-padded to T tokens, r trained tokens."""
+    """One forward's input: b rows of n tokens in all, r of them trained."""
 
     ids: Ints
-    """`(b, T)`, 0 where padded; under a causal mask padding on the right changes nothing."""
+    """`(n,)`, row after row."""
+    positions: Ints
+    """`(n,)`, from 0 in every row."""
+    lengths: tuple[int, ...]
+    """Tokens of each of the b rows."""
     context: Ints
-    """`(r,)` index into the flattened `(b * T)` of the position that predicts each trained token."""
+    """`(r,)` index among the n of the position that predicts each trained token."""
     target: Ints
     """`(r,)` id of each trained token."""
     temperature: npt.NDArray[np.float32]
@@ -56,42 +64,65 @@ class Layout:
         parts = [np.arange(int(self.first[row]), int(self.first[row + 1])) for row in rows]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
-    def deal(self, parts: int, seed: int) -> list[Ints]:
-        """Rows dealt by chance to at most `parts` mini-batches, none empty; the same seed deals the same way."""
-        rows = np.random.default_rng(seed).permutation(np.flatnonzero(self.inputs > 0)).astype(np.int64)
+    @property
+    def trained(self) -> Ints:
+        """Rows that train anything."""
+        return np.flatnonzero(self.inputs > 0).astype(np.int64)
+
+    def deal(self, parts: int, seed: int, among: Ints | None = None) -> list[Ints]:
+        """Rows dealt by chance to at most `parts` mini-batches, none empty; the same seed deals the same way.
+
+        Args:
+            among: rows that may be dealt, ascending; None for all that train anything.
+        """
+        rows = np.random.default_rng(seed).permutation(self.trained if among is None else among).astype(np.int64)
         parts = max(1, min(parts, len(rows)))
         return [rows[i::parts] for i in range(parts)] if len(rows) else []
 
-    def probe(self, tokens: int, among: Ints) -> Ints:
-        """Rows, spread evenly over those of `among` that train anything, with about `tokens` trained tokens in all."""
-        rows = among[self.inputs[among] > 0]
-        if not len(rows):
-            return rows
-        wanted = max(1, min(len(rows), int(np.ceil(tokens * len(rows) / self.tokens(rows)))))
-        return rows[np.linspace(0, len(rows) - 1, wanted).astype(np.int64)]
+    def probe(self, first: Ints) -> Ints:
+        """Rows that the KL guard looks at, spread evenly over the first mini-batch's.
+
+        Of the first mini-batch, because its log-probs before any step come with its training; and none with experience,
+        as long as there are others: guided rows are there to be moved a long way, a policy that never said a new tool's
+        name has to begin. What must not move far is what it does by itself.
+        """
+        plain = self.batch.guided == 0
+        among = first[plain[first]]
+        if not len(among):
+            others = self.trained[plain[self.trained]]
+            among = others if len(others) else first
+        if not len(among):
+            return among
+        tokens = min(PROBE_TOKENS, max(PROBE_LEAST, len(self.row) // PROBE_PART))
+        wanted = max(1, min(len(among), int(np.ceil(tokens * len(among) / self.tokens(among)))))
+        return among[np.linspace(0, len(among) - 1, wanted).astype(np.int64)]
 
     def micro_batches(self, rows: Ints, budget: int) -> list[Micro]:
-        """`rows` in micro-batches of at most `budget` tokens, padding included; a longer row goes alone."""
-        ordered = rows[np.argsort(self.inputs[rows], kind="stable")]
-        cuts: list[list[int]] = [[]]
-        for row in ordered.tolist():
-            if cuts[-1] and int(self.inputs[row]) * (len(cuts[-1]) + 1) > budget:
+        """`rows` in micro-batches of at most `budget` tokens; a longer row goes alone, and with 0 every row does."""
+        cuts: list[list[int]] = []
+        room = 0
+        for row in rows.tolist():
+            size = int(self.inputs[row])
+            if size > room:
                 cuts.append([])
+                room = budget
             cuts[-1].append(row)
-        return [self._micro(cut) for cut in cuts if cut]
+            room -= size
+        return [self._micro(cut) for cut in cuts]
 
     def _micro(self, rows: Sequence[int]) -> Micro:
-        width = int(max(self.inputs[row] for row in rows))
-        ids = np.zeros((len(rows), width), np.int64)
-        for i, row in enumerate(rows):
-            start, n = self.offsets[row], self.inputs[row]
-            ids[i, :n] = self.batch.ids[start : start + n]
+        own = np.asarray(rows, np.int64)
+        lengths = self.inputs[own]
+        starts = np.cumsum(lengths) - lengths
+        positions = np.arange(int(lengths.sum()), dtype=np.int64) - np.repeat(starts, lengths)
         columns = self.columns(rows)
-        place = np.repeat(np.arange(len(rows)), [self.first[row + 1] - self.first[row] for row in rows])
         within, row_of = self.within[columns], self.row[columns]
+        trained = self.first[own + 1] - self.first[own]
         return Micro(
-            ids=ids,
-            context=place * width + within - 1,
+            ids=self.batch.ids[np.repeat(self.offsets[own], lengths) + positions].astype(np.int64),
+            positions=positions,
+            lengths=tuple(lengths.tolist()),
+            context=np.repeat(starts, trained) + within - 1,
             target=self.batch.ids[self.offsets[row_of] + within].astype(np.int64),
             temperature=self.batch.temperature[row_of],
             columns=columns,

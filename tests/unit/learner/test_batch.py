@@ -1,14 +1,19 @@
 """Packing, stripping, staleness, what is left out, and the file."""
 
+import json
+
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
-from actors.messages import pack_array
-from learner.batch import BuildSettings, TrajectoryBatch, build, strip
-from learner.credit import CreditSettings, assign
+from actors.messages import TokenRow, pack_array
+from learner.batch import TrajectoryBatch
+from learner.build import OLDEST, BuildSettings, build, strip
+from learner.credit import Credits, CreditSettings, assign
 from learner.errors import BatchFileInvalid
 from tests.unit.learner.maker import VOCABULARY, item, row
 
@@ -107,6 +112,8 @@ def test_what_was_put_in_is_what_is_cut_out(ids, cut):
         (row([5, 6], [-1, 0], version=-1), "unknown_version"),
         (row([5, 6], [-1, 0], version=0), "stale"),
         (row([5, 6], [-1, 0], version=3, temperature=0.0), "temperature"),
+        (row([5, 6], [-1, 0], version=3, temperature=1e-30), "temperature"),
+        (row([5, 6], [-1, 0], version=3, temperature=np.inf), "temperature"),
         (row([5] * 65, [-1] * 64 + [0], version=3), "too_long"),
         (row([5, 6], [-1, 0], version=3, hint=(1, 9)), "hint_span"),
         (row([5, 6, 7], [-1, 0, 0], version=3, hint=(1, 2)), "hint_span"),  # would cut what was sampled
@@ -116,6 +123,69 @@ def test_a_row_that_cannot_be_trained_on_is_dropped_and_counted(bad, reason):
     result = built(*pair(bad))
     assert result.dropped == {reason: 1}
     assert result.batch.trajectories == ("b",)
+
+
+def test_a_step_that_stands_in_two_rows_is_trained_once():
+    twice = [row([5, 6], [-1, 0], version=3), row([5, 6, 7], [-1, 0, 1], version=3)]
+    result = built(item(1.0, "++", id="a", group="g", rows=twice), item(0.0, id="b", group="g", rows=[GOOD]))
+    assert result.dropped == {"step_twice": 1}
+    assert result.batch.trajectory.tolist() == [0, 1]
+
+
+def test_rows_that_a_trajectory_was_split_into_share_its_weight():
+    split = [row([5, 6], [-1, 0], version=3), row([5, 6, 7, 8, 9], [-1, -1, 1, 1, 1], version=3)]
+    batch = built(item(1.0, "++", id="a", group="g", rows=split), item(0.0, id="b", group="g", rows=[GOOD])).batch
+    assert batch.row_weights.tolist() == [0.25, 0.75, 1.0]
+
+
+def test_weights_of_any_batch_add_up_to_its_trajectories():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        rows = [
+            row([5, *rng.integers(3, 9, n)], [-1, *[k] * n], version=3) for k, n in enumerate(rng.integers(1, 6, 4))
+        ]
+        batch = built(item(1.0, "++++", id="a", group="g", rows=rows), item(0.0, id="b", group="g", rows=[GOOD])).batch
+        assert np.bincount(batch.trajectory, batch.row_weights) == pytest.approx([1.0, 1.0])
+
+
+def test_an_advantage_that_is_no_number_is_dropped():
+    credits = Credits((np.array([np.nan, 1.0], np.float32), np.ones(1, np.float32)), ("", ""), {}, {})
+    result = build(pair(row([5, 6, 7], [-1, 0, 1], version=3)), credits, LIMITS)
+    assert result.dropped == {"bad_advantage": 1}
+    assert result.batch.trajectories == ("b",)
+
+
+@given(
+    ids=st.binary(max_size=24),
+    steps=st.binary(max_size=12),
+    logprobs=st.binary(max_size=24),
+    versions=st.lists(st.integers(-2, 5), max_size=6),
+    hint=st.tuples(st.integers(-3, 9), st.integers(-3, 9)),
+    temperature=st.floats(),
+)
+def test_whatever_stands_in_a_row_the_batch_can_be_computed_with(ids, steps, logprobs, versions, hint, temperature):
+    odd = TokenRow(
+        ids=ids, step=steps, logprobs=logprobs, versions=pack_array(versions, "<i4"), hint=hint, temperature=temperature
+    )
+    result = built(*pair(odd))
+    result.batch.check()
+    assert "b" in result.batch.trajectories
+    assert sum(result.dropped.values()) + len(result.batch.trajectories) == 2
+
+
+def test_ages_are_counted_over_all_sampled_tokens():
+    mixed = row([5, 6, 7, 8], [-1, 0, 0, 1], versions=[-1, 0, 2, 3])
+    result = built(*pair(mixed))
+    assert result.ages.tolist() == [3, 1, 0, 1, *[0] * 14]
+    assert result.ages[-1] == 0
+    left = built(*pair(row([5, 6], [-1, 0], version=0))).ages
+    assert left.tolist()[3] == 1, "what was dropped for its age is counted as well"
+
+
+def test_what_is_older_than_the_last_bucket_is_counted_together():
+    limits = msgspec.structs.replace(LIMITS, chain=tuple(range(31)), newest=30, max_staleness=99)
+    old = built(*pair(row([5, 6, 7], [-1, 0, 1], versions=[-1, 0, 13])), limits=limits)
+    assert old.ages[OLDEST + 1] == 4  # 30 and 17 updates, and the two tokens of the other row
 
 
 def test_a_guided_trajectory_whose_span_is_unknown_is_dropped():
@@ -150,6 +220,24 @@ def test_staleness_is_counted_along_the_line_that_led_here():
     assert result.dropped == {"stale": 1}
 
 
+def test_the_header_says_what_the_batch_was_made_of(tmp_path):
+    limits = msgspec.structs.replace(LIMITS, model="m", tokenizer="t", algorithm={"lr": 1e-6, "credit": {"h": "none"}})
+    batch = built(*pair(GOOD), limits=limits).batch
+    batch.save(tmp_path / "b.safetensors")
+    with safe_open(tmp_path / "b.safetensors", "numpy") as file:
+        header = file.metadata()
+    assert (header["model"], header["tokenizer"], header["order"], header["base_version"]) == ("m", "t", "o", "3")
+    assert json.loads(header["algorithm"]) == {"lr": 1e-6, "credit": {"h": "none"}}
+    assert (json.loads(header["groups"]), json.loads(header["trajectories"])) == (["g", "g"], ["a", "b"])
+
+
+def test_a_file_of_another_schema_is_refused(tmp_path):
+    path = tmp_path / "b.safetensors"
+    save_file({"ids": np.zeros(1, np.int32)}, path, metadata={"schema": "1"})
+    with pytest.raises(BatchFileInvalid, match="schema '1'"):
+        TrajectoryBatch.load(path)
+
+
 def test_a_file_comes_back_as_it_went(tmp_path):
     batch = built(*pair(GOOD)).batch
     batch.save(tmp_path / "b.safetensors")
@@ -175,6 +263,11 @@ def test_a_truncated_file_is_refused(tmp_path):
         ("temperature", np.array([1, 0], np.float32), "temperature"),
         ("mask", np.ones(8, np.uint8), "mask"),
         ("lengths", np.array([7, 1], np.int64), "lengths"),
+        ("trajectory", np.array([0, 2], np.int32), "trajectory"),
+        ("groups", ("g",), "groups"),
+        ("guided", np.array([0, 2], np.uint8), "guided"),
+        ("clip_high", np.full(8, -1.0, np.float32), "clip_high"),
+        ("behaviour", np.ones(8, np.float32), "behaviour"),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused(tmp_path, field, value, named):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from learner.checkpoints import Checkpoints
+from learner.checkpoints import Checkpoints, Standing
 from learner.credit import Running
 from learner.errors import CheckpointInvalid, StateEmpty
 from learner.versions import Versions, signature
@@ -234,3 +234,52 @@ def test_going_back_cuts_the_chain_and_counts_on(state, base):
     assert (candidate.version, candidate.parent) == (4, 1)
     assert checkpoints.cursor.chain == (0, 1, 4)
     assert opened(state).memory is None
+
+
+def test_a_look_tells_where_a_learner_would_stand_and_changes_nothing(state, base):
+    checkpoints = opened(state, base)
+    step(checkpoints, 1)
+    step(checkpoints, 2)
+    (state / "versions" / ".v000003.9.part").mkdir()
+    (state / "learner" / "v000003").mkdir()  # killed between the two renames
+    before = sorted(path.relative_to(state) for path in state.rglob("*"))
+    found = Checkpoints(state).look()
+    assert (found.versions, found.damaged) == ((0, 1, 2), {})
+    assert found.debris == (".v000003.9.part", "v000003")
+    assert found.cursor == checkpoints.cursor
+    assert sorted(path.relative_to(state) for path in state.rglob("*")) == before
+
+
+@pytest.mark.parametrize("where", ["versions/v000002/model.safetensors", "learner/v000002/optimizer.safetensors"])
+def test_a_look_names_what_is_damaged_and_what_is_left(state, base, where):
+    checkpoints = opened(state, base)
+    step(checkpoints, 1)
+    step(checkpoints, 2)
+    (state / where).write_bytes(b"x")
+    found = Checkpoints(state).look()
+    assert list(found.damaged) == [2]
+    assert found.cursor.version == 1
+
+
+def test_a_look_at_nothing_finds_nothing(state):
+    assert Checkpoints(state).look() == Standing(versions=(), damaged={}, debris=(), cursor=None)
+
+
+def shards(value):
+    def write(directory: Path) -> None:
+        for rank in range(2):
+            save_file(
+                {f"m{rank}": np.full(4, value, np.float32)}, directory / f"optimizer-{rank:05d}-of-00002.safetensors"
+            )
+
+    return write
+
+
+@pytest.mark.parametrize("how", ["altered", "missing"])
+def test_an_optimizer_in_shards_is_checked_whole(state, base, how):
+    checkpoints = opened(state, base)
+    checkpoints.commit("o1", save=weights(1), save_state=shards(1), running={}, metrics={}, now=2.0)
+    assert opened(state).memory == state / "learner" / "v000001"
+    second = state / "learner" / "v000001" / "optimizer-00001-of-00002.safetensors"
+    second.unlink() if how == "missing" else second.write_bytes(b"x")
+    assert opened(state).cursor.version == 0

@@ -2,15 +2,30 @@
 
 import math
 import random
+from typing import get_args
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from learner.loss import LossSettings, policy_loss, truncated_weights  # noqa: E402
+from learner.loss import (  # noqa: E402
+    LossSettings,
+    accepted_rows,
+    effective_shares,
+    effective_size,
+    icepop_weights,
+    policy_loss,
+    token_shares,
+    truncated_weights,
+)
+from learner.settings import Aggregation  # noqa: E402
 
 pytestmark = pytest.mark.torch
 NO_KL = LossSettings(kl_coef=0.0)
+MODES = get_args(Aggregation)
 
 
 def slow(rows, *, total, dual=3.0, kl=0.0):
@@ -131,3 +146,132 @@ def test_no_tokens_are_no_error():
 def test_weights_are_truncated():
     weights = truncated_weights(torch.tensor([0.0, 3.0, -1.0]), torch.zeros(3), 2.0)
     assert weights.tolist() == pytest.approx([1.0, 2.0, math.exp(-1)])
+
+
+def test_weights_outside_the_band_are_masked():
+    weights = icepop_weights(torch.tensor([0.0, 3.0, -1.0, float("nan")]), torch.zeros(4), 0.5, 5.0)
+    assert weights.tolist() == [1.0, 0.0, 0.0, 0.0]  # exp(3) = 20.1 and exp(-1) = 0.37 are outside
+    inside = icepop_weights(torch.tensor([0.5, 1.5]), torch.zeros(2), 0.5, 5.0)
+    assert inside.tolist() == pytest.approx([math.exp(0.5), math.exp(1.5)])
+
+
+def test_a_row_is_rejected_for_its_geometric_mean_ratio():
+    # Row 0: mean log ratio (0.3 - 0.1) / 2 = 0.1, ratio 1.105. Row 1: -0.5, ratio 0.61. Row 2 is empty. Row 3: NaN.
+    proximal = torch.tensor([0.3, -0.5, -0.1, float("nan")])
+    kept = accepted_rows(proximal, torch.zeros(4), torch.tensor([0, 1, 0, 3]), 4, 0.9, 1.2)
+    assert kept.tolist() == [True, False, True, False]
+    assert kept[torch.tensor([0, 1, 0, 3])].tolist() == [True, False, True, False]
+
+
+def test_a_long_row_is_not_rejected_for_its_length():
+    near = torch.full((5000,), 0.05)  # the product of the ratios is exp(250)
+    assert accepted_rows(near, torch.zeros(5000), torch.zeros(5000, dtype=torch.long), 1, 0.9, 1.2).tolist() == [True]
+
+
+def test_effective_size_by_hand():
+    # (1 + 1 + 2)^2 / (1 + 1 + 4) = 16 / 6
+    assert effective_size(torch.tensor([1.0, 1.0, 2.0])) == pytest.approx(16 / 6)
+    assert effective_size(torch.full((7,), 0.3)) == pytest.approx(7.0)
+    assert (effective_size(torch.zeros(3)), effective_size(torch.zeros(0))) == (0.0, 0.0)
+
+
+def test_guided_tokens_have_an_effective_size_of_their_own():
+    weights = torch.tensor([1.0, 1.0, 2.0, 0.0])
+    shares = effective_shares(weights, torch.tensor([False, False, True, True]))
+    assert shares == pytest.approx({"plain": 1.0, "guided": 0.5})
+    assert effective_shares(weights, torch.zeros(4)) == pytest.approx({"plain": 16 / 6 / 4})
+    assert effective_shares(torch.zeros(0), torch.zeros(0)) == {}
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("token-mean", [1 / 4] * 4),
+        ("token-sum", [1.0] * 4),
+        ("seq-mean-token-sum", [1 / 2] * 4),
+        ("seq-mean-token-mean", [1 / 2, 1 / 6, 1 / 6, 1 / 6]),
+        ("seq-mean-token-sum-norm", [1 / 20] * 4),
+    ],
+)
+def test_shares_by_hand(mode, expected):
+    # Rows of 1 and 3 tokens, and one without, which is no sequence.
+    assert token_shares(np.array([1, 0, 3]), mode, norm=10.0).tolist() == pytest.approx(expected)
+
+
+def test_rows_of_one_trajectory_are_one_sequence():
+    # The second trajectory's 4 tokens lie in rows of 1 and 3, so they weigh 1/4 and 3/4.
+    weights = [1.0, 0.25, 0.75]
+    parts = token_shares([2, 1, 3], "seq-mean-token-mean", row_weights=weights)
+    assert parts.tolist() == pytest.approx(token_shares([2, 4], "seq-mean-token-mean").tolist())
+    sums = token_shares([2, 1, 3], "seq-mean-token-sum", row_weights=weights)
+    assert sums.tolist() == pytest.approx([1 / 2] * 6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_tokens_have_no_shares(mode):
+    assert token_shares([], mode).shape == (0,)
+    assert token_shares([0, 0], mode).shape == (0,)
+
+
+def whole_loss(per_token, counts, mode, norm):
+    """The aggregations as verl's documentation words them, row by row in plain Python."""
+    rows, at = [], 0
+    for n in counts:
+        if n:
+            rows.append(per_token[at : at + n])
+        at += n
+    if mode == "token-mean":
+        return sum(map(sum, rows)) / sum(counts)
+    if mode == "token-sum":
+        return sum(map(sum, rows))
+    of_rows = [sum(row) / (len(row) if mode == "seq-mean-token-mean" else 1) for row in rows]
+    return sum(of_rows) / len(of_rows) / (norm if mode == "seq-mean-token-sum-norm" else 1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=25)
+@given(
+    counts=st.lists(st.integers(0, 6), min_size=1, max_size=8).filter(any),
+    cut=st.lists(st.booleans(), min_size=8, max_size=8),
+    seed=st.integers(0, 999),
+)
+def test_micro_batches_of_any_split_are_one_big_batch_in_every_aggregation(mode, counts, cut, seed):
+    rows, penalised = random_rows(seed, sum(counts)), LossSettings(kl_coef=0.05)
+    columns = torch.tensor(rows, dtype=torch.float64).T
+    share = token_shares(counts, mode, norm=13.0)
+    log_probs = columns[0].clone().requires_grad_()
+
+    def loss(at):
+        result = policy_loss(
+            log_probs[at], *columns[1:5, at], share=share[at], settings=penalised, weights=columns[5, at],
+            reference=columns[6, at],
+        )  # fmt: skip
+        return result.loss
+
+    every = torch.arange(sum(counts))
+    whole = loss(every)
+    (gradient,) = torch.autograd.grad(whole, log_probs)
+    each = [slow([row], total=1.0, kl=0.05) for row in rows]
+    assert float(whole.detach()) == pytest.approx(whole_loss(each, counts, mode, 13.0), abs=1e-9)
+
+    micro = [[]]
+    for row, own in enumerate(every.split(counts)):
+        if cut[row]:
+            micro.append([])
+        micro[-1] += own.tolist()
+    for part in micro:
+        loss(torch.tensor(part, dtype=torch.long)).backward()
+    assert log_probs.grad.tolist() == pytest.approx(gradient.tolist(), abs=1e-12)
+
+
+def test_a_share_of_one_over_the_tokens_is_the_token_mean():
+    rows = random_rows(7)
+    columns = torch.tensor(rows, dtype=torch.float64).T
+    by_share = policy_loss(*columns[:5], share=token_shares([15, 25], "token-mean"), settings=NO_KL)
+    by_total = policy_loss(*columns[:5], total_tokens=40.0, settings=NO_KL)
+    assert float(by_share.loss) == pytest.approx(float(by_total.loss), abs=1e-12)
+
+
+def test_a_loss_without_a_denominator_is_refused():
+    with pytest.raises(TypeError, match="shares"):
+        policy_loss(*torch.zeros(5, 2), settings=NO_KL)

@@ -1,5 +1,7 @@
 """The service on a stub bus: answers, redelivery, dead letters, outages. The trainer is a fake with one weight."""
 
+import struct
+import sys
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -12,15 +14,17 @@ from prometheus_client import CollectorRegistry
 from safetensors.numpy import load_file, save_file
 from trio.testing import MockClock
 
-from actors.messages import BatchOrder, Directive, decode, encode_batch
+from actors.messages import BatchOrder, Candidate, Directive, decode, encode_batch
 from actors.system.actor import DeadLetter
 from actors.system.bus import Outgoing, outgoing
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
 from actors.system.stub_bus import StubBus
-from learner.errors import StateEmpty
+from learner.errors import BatchRefused, StateEmpty, TensorBoardUnavailable
 from learner.service import run
 from learner.settings import LearnerSettings
+from learner.tensorboard import TensorBoard
 from learner.trainers import UpdateReport
+from learner.update import Outcome
 from tests.unit.learner.maker import VOCABULARY, item, row
 
 
@@ -37,11 +41,14 @@ class FakeTrainer:
 
     def __init__(self, fail=0):
         self.weight, self.fail = 0.0, fail
+        self.refusal: BatchRefused | None = None
 
     def log_probs(self, batch):
         return np.zeros(batch.tokens, np.float32)
 
     def update(self, batch, *, seed):
+        if self.refusal is not None:
+            raise self.refusal
         if self.fail:
             self.fail -= 1
             raise RuntimeError("out of memory")
@@ -246,3 +253,107 @@ async def test_without_a_warm_start_it_says_so(bench):
     bench.settings = LearnerSettings()
     with pytest.raises(StateEmpty):
         await bench.serve()
+
+
+def sample(bench, name, **labels):
+    return bench.registry.get_sample_value(f"evolved_learner_{name}", labels)
+
+
+@pytest.mark.anyio
+async def test_an_update_is_told_to_prometheus(bench):
+    async with bench.running():
+        await bench.send(bench.order("a"), bench.order("b", version=0))
+        await bench.until(2)
+    assert sample(bench, "last", figure="credit_outcome_mean") == 0.5
+    assert sample(bench, "last", figure="advantage_std") == pytest.approx(1.0)
+    assert sample(bench, "last", figure="tokens_per_second") > 0
+    assert sample(bench, "steps_total", result="taken") == 2
+
+
+@pytest.mark.anyio
+async def test_staleness_is_a_histogram_in_updates(bench):
+    bench.settings = msgspec.structs.replace(bench.settings, max_staleness=1)
+    async with bench.running():
+        for n in range(3):
+            await bench.send(bench.order(f"o{n}", version=0))
+            await bench.until(n + 1)
+    # Four tokens an order, 0, 1 and 2 updates old; the last order is past the limit and still counted.
+    assert [sample(bench, "staleness_bucket", le=f"{age}.0") for age in (0, 1, 2, 16)] == [4, 8, 12, 12]
+    assert (sample(bench, "staleness_count"), sample(bench, "staleness_sum")) == (12, 12)
+    assert sample(bench, "dropped_total", reason="stale") == 2
+    assert sample(bench, "skipped_total", reason="nothing_left") == 1
+
+
+@pytest.mark.anyio
+async def test_a_figure_that_an_order_does_not_have_is_not_shown_with_the_last_ones_value(bench):
+    async with bench.running():
+        await bench.send(bench.order("a"))
+        await bench.until(1)
+        assert sample(bench, "last", figure="rows") == 2
+        await bench.send(bench.order("b", version=99))
+        await bench.until(2)
+    assert sample(bench, "last", figure="tokens_per_second") is None
+    assert sample(bench, "dropped_total", reason="future_version") == 2
+
+
+@pytest.mark.anyio
+async def test_a_batch_that_is_refused_is_answered_and_counted(bench):
+    bench.trainer.refusal = BatchRefused("mostly noise", reason="noise")
+    async with bench.running():
+        await bench.send(bench.order("a"))
+        (candidate,) = await bench.until(1)
+    assert (candidate.version, candidate.batch_ids, candidate.metrics) == (0, ("a",), {"skipped": 1.0})
+    assert (bench.trainer.weight, bench.count("skipped"), sample(bench, "skipped_total", reason="noise")) == (0.0, 1, 1)
+
+
+@pytest.mark.anyio
+async def test_curves_are_written_for_tensorboard_if_a_directory_is_named(bench):
+    pytest.importorskip("tensorboardX")
+    curves = bench.directory / "curves"
+    bench.settings = msgspec.structs.replace(bench.settings, tensorboard_dir=str(curves))
+    async with bench.running():
+        await bench.send(bench.order("a"), bench.order("b", version=99))
+        await bench.until(2)
+    events = read_events(curves)
+    scalars = {(e.step, v.tag): v.simple_value for e in events for v in e.summary.value if v.HasField("simple_value")}
+    assert scalars[1, "credit/outcome_mean"] == 0.5
+    assert scalars[1, "update/steps"] == 1.0
+    assert scalars[1, "dropped/future_version"] == 2.0
+    assert scalars[1, "skipped/nothing_left"] == 1.0
+    histograms = {v.tag: v.histo for e in events for v in e.summary.value if v.HasField("histo")}
+    assert histograms["staleness"].num == 4
+    assert (histograms["advantages"].min, histograms["advantages"].max) == pytest.approx((-1.0, 1.0))
+
+
+def test_without_the_package_or_a_place_curves_are_refused_by_name(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    pytest.importorskip("tensorboardX")
+    with pytest.raises(TensorBoardUnavailable, match="tensorboard_dir"):
+        TensorBoard(tmp_path / "file" / "below", clock=lambda: 0.0)
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(TensorBoardUnavailable, match="pip install"):
+        TensorBoard(tmp_path / "there", clock=lambda: 0.0)
+
+
+def test_a_full_disk_costs_curves_and_no_training(tmp_path):
+    pytest.importorskip("tensorboardX")
+    board = TensorBoard(tmp_path, clock=lambda: 0.0)
+    board._writer._py_recordio_writer._writer = open("/dev/full", "wb")  # noqa: SIM115 - as long as the board
+    candidate = Candidate(id="c", version=1, parent=0, path="", files=(), manifest="")
+    for _ in range(2):
+        board.write(Outcome(result="trained", candidate=candidate, metrics={"loss": 1.0}))
+    assert board.lost == 2
+
+
+def read_events(directory):
+    """Every event in TensorBoard's files there; TFRecords: length, its checksum, data, its checksum."""
+    from tensorboardX.proto import event_pb2
+
+    found = []
+    for path in sorted(directory.iterdir()):
+        data = path.read_bytes()
+        while data:
+            (size,) = struct.unpack("<Q", data[:8])
+            found.append(event_pb2.Event.FromString(data[12 : 12 + size]))
+            data = data[16 + size :]
+    return found

@@ -1,5 +1,7 @@
 """One order from its file to the next version, with the real trainer on a tiny model."""
 
+import math
+import shutil
 from hashlib import sha256
 
 import msgspec
@@ -7,14 +9,17 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
 from actors.messages import BatchOrder, Directive, encode_batch
 from learner.checkpoints import Checkpoints
-from learner.errors import OrderFileMissing, OrderUnusable
-from learner.service import native_trainer
+from learner.errors import BatchRefused, OrderFileMissing, OrderUnusable
+from learner.service import open_trainer
 from learner.settings import LearnerSettings
-from learner.trainers.files import load_tensors
+from learner.throughput import peak_flops
+from learner.trainers.files import load_tensors, save_tensors
 from learner.update import Updater
-from tests.unit.learner.maker import item, row
+from tests.unit.learner.maker import VOCABULARY, item, row
 
 pytestmark = pytest.mark.torch
 
@@ -45,7 +50,7 @@ class Bench:
         updater = Updater(
             self.settings,
             self.checkpoints,
-            lambda weights, reference: native_trainer(self.settings, weights, reference),
+            lambda weights, reference: open_trainer(self.settings, weights, reference),
             clock=lambda: 100.0,
         )
         updater.open()
@@ -205,6 +210,142 @@ def test_an_update_that_was_undone_makes_no_version(bench, tmp_path, warm_start)
     outcome = wild.train("o1", group())
     assert outcome.result == "skipped"
     assert outcome.metrics["steps_undone"] == 1
+
+
+GOOD_ROW = row([5, 6, 7], [-1, 0, 0])
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([msgspec.structs.replace(GOOD_ROW, step=b"")], "ragged"),
+        ([msgspec.structs.replace(GOOD_ROW, logprobs=b"xyz")], "ragged"),
+        ([], "empty"),
+        ([row([], [])], "empty"),
+        ([row([5, 6, 7], [-1, -1, -1])], "all_masked"),
+        ([row([5, 6], [-1, 0], logprobs=[0.0, NAN])], "bad_logprobs"),
+        ([row([5, 6], [-1, 0], logprobs=[0.0, -INF])], "bad_logprobs"),
+        ([row([5, 6], [-1, 0], version=7)], "future_version"),
+        ([row([5, VOCABULARY], [-1, 0])], "vocabulary"),
+        ([row([5, 2**31 - 1], [-1, 0])], "vocabulary"),
+        ([row([5, -2], [-1, 0])], "vocabulary"),
+        ([row([5, 6], [-1, 0], temperature=NAN)], "temperature"),
+    ],
+)
+def test_rows_that_cannot_be_trained_on_are_a_counted_skip(bench, rows, reason):
+    items = [item(1.0, id="a", group="g", rows=rows), item(0.0, id="b", group="g", rows=rows)]
+    outcome = bench.train("o1", items)
+    assert (outcome.result, outcome.reason, outcome.dropped) == ("skipped", "nothing_left", {reason: 2})
+    assert outcome.candidate.batch_ids == ("o1",)
+    assert bench.train("o2", group()).candidate.version == 1, "the learner goes on"
+
+
+@pytest.mark.parametrize("outcome", [None, NAN, INF, -INF])
+def test_an_outcome_that_is_no_number_is_a_counted_skip(bench, outcome):
+    items = [item(outcome, id=name, group="g", rows=[GOOD_ROW]) for name in "ab"]
+    assert bench.train("o1", items).dropped == {"no_outcome": 2}
+
+
+def test_an_empty_batch_is_skipped_and_answered(bench):
+    outcome = bench.train("o1", [])
+    assert (outcome.result, outcome.reason, outcome.dropped) == ("skipped", "nothing_left", {})
+    assert outcome.candidate.batch_ids == ("o1",)
+
+
+def test_a_group_of_one_is_measured_against_the_running_baseline(bench):
+    outcome = bench.train("o1", [item(1.0, id="a", group="alone", rows=[GOOD_ROW])])
+    assert outcome.dropped == {"zero_advantage": 1}, "the first of its cluster has nothing to be measured against"
+    assert bench.checkpoints.cursor.running["c"].mean == 1.0
+    assert bench.train("o2", [item(0.0, id="b", group="alone too", rows=[GOOD_ROW])]).result == "trained"
+
+
+def test_one_bad_member_does_not_keep_the_others_from_training(bench):
+    bad = item(0.0, id="bad", group="g", rows=[row([5, 6], [-1, 0], logprobs=[0.0, NAN])])
+    outcome = bench.train("o1", [*group(), bad])
+    assert (outcome.result, outcome.dropped) == ("trained", {"bad_logprobs": 1})
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in bench.weights(1).values())
+
+
+def test_a_batch_that_the_trainer_refuses_is_skipped_with_its_reason_and_changes_nothing(bench, monkeypatch):
+    trainer = bench.updater._ready()
+
+    def refuse(batch, *, seed):
+        raise BatchRefused("effective share 0.01 of 8 tokens, limit 0.1", reason="noise")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer, "update", refuse)
+        outcome = bench.train("o1", group())
+    assert (outcome.result, outcome.reason) == ("skipped", "noise")
+    assert (outcome.candidate.version, outcome.candidate.batch_ids) == (0, ("o1",))
+    assert bench.train("o1", group()).result == "repeated"
+    bench.train("o2", group())
+    assert bench.checkpoints.cursor.version == 1
+
+
+def test_the_batch_says_what_weights_and_settings_it_was_made_under(bench):
+    limits = bench.updater._limits(bench.updater._ready())
+    assert limits.model == bench.checkpoints.versions.candidate(0).manifest
+    assert len(limits.tokenizer) == 64
+    assert limits.algorithm["lr"] == 1e-3
+    assert "warm_start" not in limits.algorithm
+
+
+def test_an_update_tells_ages_advantages_and_speed(bench):
+    ticks = iter([10.0, 12.0])
+    bench.updater._timer = lambda: next(ticks)
+    outcome = bench.train("o1", group())
+    assert sum(outcome.ages) == outcome.ages[0] == 4
+    assert outcome.advantages.shape == (4,)
+    assert (outcome.metrics["seconds_update"], outcome.metrics["tokens_per_second"]) == (2.0, 4.0)
+
+
+def test_utilisation_is_told_where_the_trainer_knows_its_devices_peak(bench, monkeypatch):
+    assert "mfu" not in bench.train("o1", group()).metrics, "on a CPU there is none"
+    trainer = bench.updater._ready()
+    update = trainer.update
+
+    def on_a_gpu(batch, *, seed):
+        report = update(batch, seed=seed)
+        return msgspec.structs.replace(report, metrics=report.metrics | {"peak_flops": 1e9})
+
+    monkeypatch.setattr(trainer, "update", on_a_gpu)
+    ticks = iter([0.0, 0.01])
+    bench.updater._timer = lambda: next(ticks)
+    tensors = bench.checkpoints.versions.read(1).tensors
+    weights = sum(math.prod(shape) for name, (_, shape) in tensors.items() if "layers" in name and len(shape) == 2)
+    work = 6 * (weights * 8 + VOCABULARY * 32 * 4 + 2 * 32 * 2 * 4**2)  # two rows of 4 tokens, 4 of them trained
+    assert bench.train("o2", group(version=1)).metrics["mfu"] == pytest.approx(work / 1e7)
+
+
+def test_the_longest_name_of_a_gpu_decides():
+    assert peak_flops("NVIDIA H100 PCIe") == 756e12
+    assert peak_flops("NVIDIA H100 80GB HBM3") == 989e12
+    assert peak_flops("NVIDIA L40S") == 362e12
+    assert peak_flops("Abacus") is None
+
+
+def test_optimizer_and_masters_go_on_bit_for_bit_after_every_restart(tmp_path, warm_start):
+    # bf16 weights on disk: without the fp32 masters beside them a restart would round every update away.
+    small = tmp_path / "bf16"
+    shutil.copytree(warm_start, small)
+    weights = {name: tensor.bfloat16() for name, tensor in load_tensors(small / "model.safetensors").items()}
+    save_tensors(weights, small / "model.safetensors")
+    runs = []
+    for name, restarts in (("one", False), ("other", True)):
+        (tmp_path / name).mkdir()
+        run = Bench(tmp_path / name, small, lr=1e-5, kl_coef=0.01, mini_batches=2)
+        for n in range(4):
+            run.train(f"o{n}", [*group(version=n), *group(version=n, name="h")])
+            if restarts:
+                run.start()
+        runs.append(run)
+    one, other = runs
+    states = [run.checkpoints.memory / "optimizer.safetensors" for run in runs]
+    assert any(name.startswith("master.") for name in load_tensors(states[0]))
+    assert states[0].read_bytes() == states[1].read_bytes()
+    assert same(one.weights(4), other.weights(4))
+    assert one.checkpoints.cursor == other.checkpoints.cursor
 
 
 def test_rolling_back_makes_the_old_weights_the_newest(bench):

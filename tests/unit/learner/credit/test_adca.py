@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.messages import StepLabel
-from learner.credit.adca import horizon, label_values, standardise, step_advantages
+from learner.credit.adca import allocation, horizon, label_values, standardise, step_advantages
 
 ragged = st.lists(st.lists(st.sampled_from([1.0, -1.0, 0.0]), min_size=1, max_size=6), min_size=1, max_size=6)
 
@@ -76,9 +76,61 @@ def test_shift_and_scale_of_labels_change_nothing(rows, scale, shift):
         assert a == pytest.approx(b, abs=1e-6)
 
 
+@given(rows=ragged, times=st.integers(1, 4))
+def test_a_trajectory_has_the_same_weight_however_long(rows, times):
+    longer = [rows[0] * times, *rows[1:]]
+    for short, long in zip(scored(rows)[1:], scored(longer)[1:], strict=True):
+        assert short == pytest.approx(long, abs=1e-9)
+
+
+def test_allocation_by_hand():
+    labels, judged = np.array([1.0, 1, 0, -1]), np.array([True, True, False, True])
+    # A success: 2 GOOD of weight 1 and 1 BAD of weight 0.2 share +1. A failure: the other way round.
+    assert allocation(labels, judged, success=True) == pytest.approx([1 / 2.2, 1 / 2.2, 0, 0.2 / 2.2])
+    assert allocation(labels, judged, success=False) == pytest.approx([-0.2 / 1.4, -0.2 / 1.4, 0, -1 / 1.4])
+    weighed = allocation(labels, judged, success=True, consistent=2.0, contrary=1.0)
+    assert weighed == pytest.approx([0.4, 0.4, 0, 0.2])
+
+
+def test_allocation_of_nothing_is_nothing():
+    assert not allocation(np.zeros(2), np.zeros(2, bool), success=True).any()
+    assert not allocation(np.array([-1.0]), np.array([True]), success=True, contrary=0.0).any()
+
+
+@given(row=st.lists(st.sampled_from([1.0, -1.0, 0.0]), min_size=1, max_size=9), success=st.booleans())
+def test_allocation_sums_to_the_sign_of_the_outcome(row, success):
+    labels = np.array(row)
+    whole = allocation(labels, labels != 0, success=success).sum()
+    assert whole == pytest.approx((1.0 if success else -1.0) if labels.any() else 0.0)
+
+
 def test_step_advantages_by_hand():
     # r = [0.1, -0.2, 0.1 + 2]; suffix sums
     assert step_advantages(np.array([1.0, -2.0, 1.0]), 2.0, alpha=0.1, h=1.0) == pytest.approx([2.0, 1.9, 2.1])
+
+
+def test_the_outcome_at_every_step_by_hand():
+    # r = [2.1, 1.8, 2.1]; suffix sums
+    found = step_advantages(np.array([1.0, -2.0, 1.0]), 2.0, alpha=0.1, h=1.0, fusion="all_steps")
+    assert found == pytest.approx([6.0, 3.9, 2.1])
+
+
+def test_the_process_alone_by_hand():
+    found = step_advantages(np.array([1.0, -2.0, 1.0]), 2.0, alpha=0.1, h=1.0, fusion="process_only")
+    assert found == pytest.approx([0.0, -0.1, 0.1])
+
+
+@given(
+    labels=st.lists(st.floats(-4, 4), min_size=1, max_size=9), outcome=st.floats(-4, 4), alpha=st.floats(0, 1),
+    fusion=st.sampled_from(["last_step", "all_steps", "process_only"]),
+)  # fmt: skip
+def test_the_first_step_has_the_whole_and_neighbours_differ_by_their_reward(labels, outcome, alpha, fusion):
+    found = step_advantages(np.array(labels), outcome, alpha=alpha, h=0.5, fusion=fusion)
+    times = {"last_step": 1, "all_steps": len(labels), "process_only": 0}[fusion]
+    assert found[0] == pytest.approx(alpha * 0.5 * sum(labels) + times * outcome, abs=1e-9)
+    here = outcome if fusion == "all_steps" else 0.0
+    rewards = [alpha * 0.5 * label + here for label in labels[:-1]]
+    assert found[:-1] - found[1:] == pytest.approx(rewards, abs=1e-9)
 
 
 def test_alpha_zero_is_grpo():

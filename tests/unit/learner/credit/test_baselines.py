@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from learner.credit import Running
-from learner.credit.baselines import group, leave_one_out, moved, neighbours, running
+from learner.credit.baselines import group, leave_one_out, moved, neighbours, running, sandbox
 
 outcomes = hnp.arrays(np.float64, st.integers(2, 12), elements=st.integers(0, 20).map(lambda x: x / 20))
 
@@ -22,6 +22,20 @@ def test_leave_one_out_by_hand():
     deviation = 3**0.5 / 4
     expected = [1 / deviation, *[-1 / 3 / deviation] * 3]
     assert leave_one_out(np.array([1.0, 0, 0, 0])) == pytest.approx(expected)
+
+
+def test_rloo_by_hand_is_not_divided():
+    assert leave_one_out(np.array([1.0, 0, 0, 0]), scaled=False) == pytest.approx([1, -1 / 3, -1 / 3, -1 / 3])
+
+
+def test_the_mean_alone_by_hand():
+    assert group(np.array([1.0, 0, 0, 0]), scaled=False) == pytest.approx([0.75, -0.25, -0.25, -0.25])
+
+
+@pytest.mark.parametrize("baseline", [group, leave_one_out])
+@pytest.mark.parametrize("n", [0, 1])
+def test_what_has_no_company_has_no_advantage(baseline, n):
+    assert baseline(np.full(n, 0.7)).tolist() == [0.0] * n
 
 
 @pytest.mark.parametrize("baseline", [group, leave_one_out])
@@ -53,6 +67,24 @@ def test_neighbours_compare_within_a_cluster_and_need_enough():
     assert decided.tolist() == [True, True, True, False, False]
     assert values[:3] == pytest.approx(leave_one_out(np.array([1.0, 0, 0])))
     assert not values[3:].any()
+
+
+def test_sandbox_attempts_by_hand():
+    attempts = np.array([1.0, 1, 0, 0])  # mean 0.5, deviation 0.5
+    assert sandbox(1.0, attempts, 0.4) == pytest.approx(1.25)
+    assert sandbox(1.0, attempts, 0.0) == pytest.approx(1.0)
+    assert sandbox(1.0, attempts, 0.4, scaled=False) == pytest.approx(0.5)
+
+
+def test_one_failure_against_attempts_that_all_succeeded_is_no_shock():
+    assert sandbox(0.0, np.ones(8), 0.0) == pytest.approx(-10.0)  # the least deviation is 0.1
+
+
+@given(values=outcomes, shift=st.floats(-5, 5), scale=st.floats(0.5, 20))
+def test_differences_scale_with_the_outcomes_where_nothing_divides(values, shift, scale):
+    for baseline in (group, leave_one_out):
+        moved_by = baseline(values * scale + shift, scaled=False)
+        assert moved_by == pytest.approx(scale * baseline(values, scaled=False), abs=1e-6)
 
 
 def test_running_by_hand():

@@ -1,0 +1,172 @@
+"""The outcome channel: who is compared with whom, and what each trajectory's outcome is worth by that.
+
+Every trajectory is compared within a set: its group if another member came with it, else what the baseline for single
+trajectories finds. `reinforce++` has one set, the batch.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from actors.messages import BatchItem
+from learner.credit import baselines
+from learner.credit.baselines import EPSILON, Floats, Running
+from learner.credit.settings import CreditSettings
+
+Ints = npt.NDArray[np.int64]
+
+
+class OutcomeChannel(msgspec.Struct, frozen=True):
+    """What outcomes alone say of a batch of n trajectories."""
+
+    advantages: Floats
+    """`(n,)`, 0 where not compared."""
+    skipped: dict[int, str]
+    """Trajectories that the skip rule leaves out, and its name."""
+    peers: list["Peers"]
+    """Sets among which step labels are standardised and states are met."""
+    singles: list[int]
+    """Trajectories without a group."""
+
+
+class Peers(msgspec.Struct, frozen=True):
+    """Trajectories whose steps are compared with each other."""
+
+    members: list[int]
+    leave_one_out: bool = False
+    """Whether a trajectory's labels are compared with the others' mean, not with that of all."""
+
+
+class _Set(msgspec.Struct, frozen=True):
+    """Outcomes that were compared."""
+
+    members: Sequence[int]
+    """Who is skipped if the set is."""
+    others: Sequence[int] = ()
+    """Who is in the comparison besides."""
+
+
+def outcome_channel(
+    items: Sequence[BatchItem],
+    counted: Sequence[int],
+    outcomes: Floats,
+    settings: CreditSettings,
+    running: Mapping[str, Running],
+) -> OutcomeChannel:
+    """Advantages of the outcomes of the `counted` items.
+
+    Args:
+        items: the batch, n.
+        counted: indices of those whose outcome can be used.
+        outcomes: `(n,)`, finite on `counted`.
+        settings: estimator, baselines, skip rule.
+        running: running baselines before this batch.
+    """
+    advantages = np.zeros(len(items), dtype=np.float64)
+    groups, singles = _by_group(items, counted)
+    sets: list[_Set]
+    if settings.estimator == "reinforce++":
+        advantages[list(counted)] = baselines.group(outcomes[list(counted)])
+        sets, peers = [_Set(counted)], [Peers(list(counted))]
+    else:
+        scaled = settings.estimator == "grpo"
+        others = settings.estimator == "rloo"
+        baseline = baselines.leave_one_out if others else baselines.group
+        for members in groups:
+            advantages[members] = baseline(outcomes[members], scaled=scaled)
+        sets, peers = [_Set(members) for members in groups], [Peers(members, others) for members in groups]
+        if singles:
+            advantages[singles], found = _singles(items, singles, groups, outcomes, settings, running, scaled)
+            sets += found
+            if settings.single == "neighbours":
+                peers += [Peers(members, True) for members in _clusters(items, singles)]
+            else:
+                peers.append(Peers(singles, settings.single == "leave_one_out"))
+    skipped = {i: reason for each in sets if (reason := _skip(each, outcomes, settings)) for i in each.members}
+    if settings.estimator == "reinforce++_baseline":
+        # What the skip rule leaves out has no part in the deviation either: it would only make it smaller.
+        kept = [i for i in counted if i not in skipped]
+        advantages[kept] = baselines.group(advantages[kept])
+    if settings.skip == "small":
+        skipped |= {i: "small_advantage" for i in counted if abs(float(advantages[i])) < settings.skip_below}
+    return OutcomeChannel(advantages, skipped, peers, singles)
+
+
+def _skip(compared: _Set, outcomes: Floats, settings: CreditSettings) -> str:
+    """Why a set is left out, or nothing. One outcome alone was compared with none."""
+    own = outcomes[[*compared.members, *compared.others]]
+    if len(own) < 2:
+        return ""
+    if settings.skip == "equal" and float(own.std()) <= EPSILON:
+        return "equal_outcomes"
+    if settings.skip == "negative" and float(own.max()) <= settings.success_above:
+        return "all_negative"
+    return ""
+
+
+def _by_group(items: Sequence[BatchItem], counted: Sequence[int]) -> tuple[list[list[int]], list[int]]:
+    """Groups of two or more, and everything else."""
+    by_group: dict[str, list[int]] = {}
+    singles: list[int] = []
+    for i in counted:
+        name = items[i].attributed.trajectory.group
+        if name:
+            by_group.setdefault(name, []).append(i)
+        else:
+            singles.append(i)
+    groups: list[list[int]] = []
+    for members in by_group.values():
+        if len(members) > 1:
+            groups.append(members)
+        else:
+            singles += members
+    return groups, sorted(singles)
+
+
+def _clusters(items: Sequence[BatchItem], members: Sequence[int]) -> list[list[int]]:
+    found: dict[str, list[int]] = {}
+    for i in members:
+        found.setdefault(items[i].attributed.cluster, []).append(i)
+    return list(found.values())
+
+
+def _singles(
+    items: Sequence[BatchItem],
+    singles: Sequence[int],
+    groups: Sequence[Sequence[int]],
+    outcomes: Floats,
+    settings: CreditSettings,
+    running: Mapping[str, Running],
+    scaled: bool,
+) -> tuple[Floats, list[_Set]]:
+    """Advantages of ungrouped trajectories, and the sets of those that were compared within the batch."""
+    own = outcomes[list(singles)]
+    cluster = [items[i].attributed.cluster for i in singles]
+    advantages = baselines.running(own, cluster, running, settings.running_std, scaled=scaled)
+    sets: list[_Set] = []
+    if settings.single == "leave_one_out" and len(singles) > 1:
+        return baselines.leave_one_out(own, scaled=scaled), [_Set(singles)]
+    if settings.single == "neighbours":
+        found, decided = baselines.neighbours(own, cluster, settings.min_neighbours, scaled=scaled)
+        advantages = np.where(decided, found, advantages)
+        sets = [_Set(each) for each in _clusters(items, [i for i, yes in zip(singles, decided, strict=True) if yes])]
+    if settings.single == "sandbox":
+        attempts = [i for members in groups for i in members if items[i].attributed.trajectory.source == "sandbox"]
+        for place, i in enumerate(singles):
+            same = _attempts(items, i, attempts)
+            if len(same) >= settings.min_neighbours:
+                advantages[place] = baselines.sandbox(
+                    float(outcomes[i]), outcomes[same], settings.running_std, scaled=scaled
+                )
+                sets.append(_Set([i], same))
+    return advantages, sets
+
+
+def _attempts(items: Sequence[BatchItem], single: int, attempts: Sequence[int]) -> list[int]:
+    """Sandbox attempts at the same task, if any; else those of the same cluster of goals."""
+    own = items[single].attributed
+    task = own.trajectory.task_id
+    same = [i for i in attempts if task and items[i].attributed.trajectory.task_id == task]
+    return same or [i for i in attempts if own.cluster and items[i].attributed.cluster == own.cluster]

@@ -1,0 +1,115 @@
+"""`check`: where a learner would go on from, and whether everything there is as it was written. Needs no torch."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from learner.checkpoints import Checkpoints, Cursor, Standing
+from learner.errors import CheckpointInvalid, StateEmpty
+from learner.settings import LearnerSettings
+from learner.versions import tensor_shapes, weight_files
+
+SHOWN = 8
+"""Orders that are named, the newest first."""
+
+
+class Resumption(msgspec.Struct, frozen=True, kw_only=True):
+    """What `check` found."""
+
+    state: str
+    standing: Standing
+    warm_start: str = ""
+    """Where version 0 would come from, if there is no version yet."""
+    damage: str = ""
+    """What is broken and what to do; empty if the learner may run."""
+
+    def report(self) -> dict[str, Any]:
+        """For machines."""
+        standing, cursor = self.standing, self.standing.cursor
+        orders = [] if cursor is None else [{"id": order, "version": version} for order, version in cursor.done]
+        return {
+            "state": self.state,
+            "damaged": bool(self.damage),
+            "remedy": self.damage,
+            "from": "nothing"
+            if cursor is None and not self.warm_start
+            else "warm start"
+            if cursor is None
+            else "version",
+            "warm_start": self.warm_start,
+            "version": None if cursor is None else cursor.version,
+            "chain": [] if cursor is None else list(cursor.chain),
+            "updates": 0 if cursor is None else cursor.updates,
+            "optimizer": bool(cursor and cursor.optimizer),
+            "baselines": 0 if cursor is None else len(cursor.running),
+            "orders": orders,
+            "versions": list(standing.versions),
+            "damaged_versions": {str(version): reason for version, reason in standing.damaged.items()},
+            "debris": list(standing.debris),
+        }
+
+    def words(self) -> list[str]:
+        """For people."""
+        standing, cursor = self.standing, self.standing.cursor
+        lines = [f"state {self.state}"]
+        if cursor is not None:
+            lines += _about(cursor)
+        elif self.warm_start:
+            lines.append(f"no version yet: version 0 will be made of {self.warm_start}")
+        lines += [f"version {version} is damaged: {reason}" for version, reason in sorted(standing.damaged.items())]
+        if standing.debris:
+            lines.append(f"half written when it was killed, removed at the start: {', '.join(standing.debris)}")
+        return lines
+
+
+def check(state: Path, settings: LearnerSettings) -> Resumption:
+    """Read everything that a start would need, digests and all; nothing is changed.
+
+    Args:
+        state: directory that the processes share.
+        settings: for the warm start.
+
+    Raises:
+        StateEmpty: no version and no warm start.
+        CheckpointInvalid: there is only a warm start, and it has no weights.
+        OSError: the directory cannot be read.
+    """
+    standing = Checkpoints(state).look()
+    if not standing.versions:
+        if not settings.warm_start:
+            raise StateEmpty(
+                f"no version in {state / 'versions'} and no warm start: set learner.warm_start to a Hugging Face "
+                "checkpoint, or state_dir to where the learner ran before"
+            )
+        for path in weight_files(Path(settings.warm_start)):
+            tensor_shapes(path)
+        if not (Path(settings.warm_start) / "config.json").is_file():
+            raise CheckpointInvalid(f"{settings.warm_start} has no config.json")
+        return Resumption(state=str(state), standing=standing, warm_start=settings.warm_start)
+    return Resumption(state=str(state), standing=standing, damage=_damage(state, standing))
+
+
+def _damage(state: Path, standing: Standing) -> str:
+    if not standing.damaged:
+        return ""
+    names = ", ".join(f"v{version:06d}" for version in sorted(standing.damaged))
+    restore = f"bring {names} back from a backup, in {state / 'versions'} and {state / 'learner'} both"
+    if standing.cursor is None:
+        return f"no version is sound; {restore}, or begin anew with another state_dir"
+    return (
+        f"the state is damaged above version {standing.cursor.version}; {restore}, or run `evolved learner`, which "
+        f"goes on from version {standing.cursor.version} without what was learned after it"
+    )
+
+
+def _about(cursor: Cursor) -> list[str]:
+    newest = [f"{order} (version {version})" for order, version in reversed(cursor.done[-SHOWN:])]
+    more = f", and {len(cursor.done) - SHOWN} before" if len(cursor.done) > SHOWN else ""
+    return [
+        f"stands at version {cursor.version}, after {cursor.updates} updates; the line that led there: "
+        f"{' '.join(map(str, cursor.chain[-SHOWN:]))}",
+        f"goes on with {'its optimizer' if cursor.optimizer else 'an optimizer that starts afresh'} and "
+        f"{len(cursor.running)} running baselines",
+        f"orders done: {', '.join(newest) or 'none'}{more}",
+    ]

@@ -1,0 +1,272 @@
+"""kill -9 of the learner twenty times while it updates, with orders waiting at a real nats-server: each order is
+applied once, and the weights are those of a run that nobody disturbed."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from hashlib import sha256
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import anyio
+import msgspec
+import nats
+import numpy as np
+import pytest
+import tomli_w
+
+pytest.importorskip("torch")
+
+import torch
+
+from actors.messages import BatchItem, BatchOrder, Candidate, decode, encode_batch
+from actors.system import runtime
+from actors.system.bus import outgoing
+from actors.system.streams import POLICY_CANDIDATE, WORK_TRAIN
+from daemon.config import Config, load
+from daemon.connect import open_bus
+from daemon.demo.processes import scrubbed
+from daemon.demo.world import free_ports
+from learner.checkpoints import Checkpoints
+from learner.service import open_trainer
+from learner.trainers.files import load_tensors
+from learner.update import Updater
+from tests.support.checkpoints import write
+from tests.support.nats import running_broker
+from tests.unit.learner.maker import item, row
+
+pytestmark = [pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(240)]
+
+SEED, KILLS, ORDERS = 11, 20, 48
+ROWS, TOKENS = 12, 96
+PRELOADED = ["daemon.cli", "daemon.learner", "learner.trainers.native", "transformers.models.qwen2.modeling_qwen2"]
+ACK_WAIT = 30.0
+"""Seconds after which the broker gives away again what a killed learner had in work."""
+
+
+def learner(config: str, log: str) -> None:
+    """The child: `evolved learner --config CONFIG`, its output in a file."""
+    environment = scrubbed()
+    os.environ.clear()
+    os.environ.update(environment)
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    from daemon.cli import main
+
+    sys.exit(main(["learner", "--config", config]))
+
+
+def trajectories(number: int) -> list[BatchItem]:
+    """Groups and single runs, whose running baselines make the order of the updates matter."""
+    rng = np.random.default_rng([SEED, number])
+
+    def one(index: int) -> BatchItem:
+        steps = np.where(np.arange(TOKENS) % 40 < 20, -1, np.arange(TOKENS) // (TOKENS // 2))
+        ids, logprobs = rng.integers(3, 250, TOKENS), np.where(steps >= 0, -rng.uniform(0.5, 6.0, TOKENS), 0.0)
+        group = f"g{number}.{index // 4}" if index < ROWS * 2 // 3 else ""
+        return item(
+            float(rng.random() < 0.5),
+            "".join(rng.choice(list("+-?"), 2)),
+            id=f"t{number}.{index}",
+            group=group,
+            rows=[row(ids.tolist(), steps.tolist(), logprobs=logprobs.tolist())],
+        )
+
+    return [one(index) for index in range(ROWS)]
+
+
+def written(directory: Path, number: int) -> BatchOrder:
+    """One order with its file."""
+    data = encode_batch(trajectories(number))
+    path = directory / f"order{number}.batch"
+    path.write_bytes(data)
+    return BatchOrder(
+        id=f"order{number}", path=str(path), sha256=sha256(data).hexdigest(), size=len(data), trajectories=()
+    )
+
+
+class Victim:
+    """The learner's process, started again after each kill."""
+
+    def __init__(self, config: Path, log: Path, state: Path) -> None:
+        # Forked from a server that has torch imported: twenty imports would take longer than the rest of the test.
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(PRELOADED)
+        self._config, self._log, self._state = config, log, state
+        self.process: BaseProcess | None = None
+
+    def start(self) -> None:
+        self.process = self._context.Process(target=learner, args=(str(self._config), str(self._log)))
+        self.process.start()
+
+    def again(self) -> None:
+        """The next life, up to where it takes orders."""
+        lives = self.events("learner_ready")
+        self.start()
+        self.until(lambda: self.events("learner_ready") > lives, "ready again")
+
+    def kill(self) -> None:
+        assert self.process is not None
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.join()
+        assert self.process.exitcode == -signal.SIGKILL, "it was alive until it was killed"
+
+    def events(self, name: str) -> int:
+        """Lines of the log, over all lives, with this event."""
+        text = self._log.read_text(errors="replace") if self._log.exists() else ""
+        return sum(json.loads(line)["event"] == name for line in text.splitlines(keepends=True) if line.endswith("}\n"))
+
+    def until(self, done: Callable[[], bool], what: str, seconds: float = 60.0, pause: float = 0.01) -> None:
+        end = time.monotonic() + seconds
+        while not done():
+            assert self.process is not None
+            if self.process.exitcode is not None or time.monotonic() > end:
+                pytest.fail(f"{what}: not within {seconds} s\n{self.tail()}")
+            time.sleep(pause)
+
+    def tail(self) -> str:
+        """The log's end, for whoever reads why it failed."""
+        return self._log.read_text(errors="replace")[-2000:]
+
+    def writing(self) -> bool:
+        """Whether a version or its optimizer lies there half written."""
+        return any(self._state.glob("versions/.v*.part")) or any(self._state.glob("learner/.v*.part"))
+
+
+def pace(victim: Victim) -> float:
+    """Seconds that an update takes, over three of the first."""
+    victim.until(lambda: victim.events("update") >= 1, "the first update")
+    began, seen = time.monotonic(), victim.events("update")
+    victim.until(lambda: victim.events("update") >= seen + 3, "three more updates")
+    return (time.monotonic() - began) / 3
+
+
+def kill_at(victim: Victim, rng: random.Random, update_seconds: float) -> None:
+    """Let a few updates pass, then kill within the next: at some time in it, or while it writes."""
+    seen, passing = victim.events("update"), rng.choice([0, 0, 0, 1])
+    victim.until(lambda: victim.events("update") >= seen + passing, "updates before the kill")
+    if rng.random() < 0.4:
+        victim.until(victim.writing, "a version being written", pause=0.0005)
+        time.sleep(rng.uniform(0.0, 0.03))
+    else:
+        time.sleep(rng.uniform(0.0, update_seconds))
+    victim.kill()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    (tmp_path / "warm").mkdir()
+    table = {
+        "state_dir": str(tmp_path / "state"),
+        "broker": {"port": free_ports(1)[0]},
+        "learner": {
+            "warm_start": str(write(tmp_path / "warm" / "start", 5)), "device": "cpu", "threads": 1, "lr": 1e-4,
+            "kl_coef": 0.0, "max_staleness": 1000, "keep_versions": ORDERS + 2, "mini_batches": 3,
+        },
+    }  # fmt: skip
+    path = tmp_path / "config.toml"
+    path.write_text(tomli_w.dumps(table), encoding="utf-8")
+    return load(path)
+
+
+@pytest.fixture
+def victim(tmp_path: Path, config: Config) -> Iterator[Victim]:
+    victim = Victim(tmp_path / "config.toml", tmp_path / "learner.log", config.state)
+    yield victim
+    if victim.process is not None and victim.process.exitcode is None:
+        victim.process.kill()
+        victim.process.join()
+
+
+class Account(msgspec.Struct):
+    """What a run with kills came to."""
+
+    deliveries: int
+    """Of orders, those included that a kill cut short."""
+    debris: int
+    """Kills that left something half written."""
+    answers: list[Candidate]
+
+
+async def disturbed(config: Config, victim: Victim, directory: Path) -> Account:
+    """Publish all orders, kill the learner while it works on them, and wait until the last is answered."""
+    rng, debris, answers = random.Random(SEED), 0, list[Candidate]()
+    orders = [written(directory, number) for number in range(ORDERS)]
+    async with running_broker(config.state, port=config.broker.port) as broker:
+        bus = await open_bus(config, runtime.SameLoopHost(), "test")
+        try:
+            answered = await bus.subscribe("test", (POLICY_CANDIDATE,))
+            await bus.publish([outgoing(WORK_TRAIN, order) for order in orders])
+            victim.start()
+            seconds = await anyio.to_thread.run_sync(pace, victim)
+            for _ in range(KILLS):
+                await anyio.to_thread.run_sync(kill_at, victim, rng, seconds)
+                debris += victim.writing()
+                await anyio.to_thread.run_sync(victim.again)
+            end = anyio.current_time() + ACK_WAIT + 30.0
+            while len({order for answer in answers for order in answer.batch_ids}) < ORDERS:
+                got = await answered.fetch(64, 1.0)
+                answers += [message for one in got if isinstance(message := decode(one.data), Candidate)]
+                await answered.ack(got)
+                assert anyio.current_time() < end, f"{len(answers)} answers only\n{victim.tail()}"
+        finally:
+            await bus.aclose()
+        login = broker.credentials
+        client = await nats.connect(login.url, user=login.user, password=login.password)
+        info = await client.jetstream().consumer_info("WORK", "learner")
+        await client.close()
+    return Account(info.delivered.consumer_seq, debris, answers)
+
+
+def undisturbed(config: Config, done: Sequence[str], directory: Path) -> Checkpoints:
+    """The state after the same orders in the same sequence, in one process that lives."""
+    checkpoints = Checkpoints(directory / "undisturbed", keep=config.learner.keep_versions)
+    updater = Updater(config.learner, checkpoints, partial(open_trainer, config.learner), clock=time.time)
+    updater.open()
+    for order in done:
+        updater.apply(written(directory, int(order.removeprefix("order"))))
+    return checkpoints
+
+
+@pytest.mark.anyio
+async def test_a_learner_killed_in_mid_update_loses_no_update_and_makes_none_twice(config, victim, tmp_path):
+    account = await disturbed(config, victim, tmp_path)
+    lives = victim.events("learner_ready")
+    victim.kill()
+
+    checkpoints = Checkpoints(config.state, keep=config.learner.keep_versions)
+    cursor = checkpoints.open(None, 0.0)
+    orders = {f"order{number}" for number in range(ORDERS)}
+    done = [order for order, _ in cursor.done]
+    versions = checkpoints.versions
+    applied = Counter(order for version in versions.numbers() for order in versions.read(version).batch_ids)
+    assert Counter(done) == Counter(orders), "each order is done once"
+    assert applied == Counter(orders), "and stands in one version"
+    assert versions.numbers() == list(range(ORDERS + 1))
+    for answer in account.answers:
+        assert versions.read(answer.version).batch_ids == answer.batch_ids, "the answer names the version it made"
+
+    assert lives == KILLS + 1
+    # A learner at work has the record in work and the one that it asked for ahead: an idle one would lose neither.
+    assert account.deliveries - ORDERS > 1.5 * KILLS, "kills struck in mid-update"
+    print(f"{KILLS} kills, {account.deliveries} deliveries of {ORDERS} orders, {account.debris} left debris")
+
+    other = undisturbed(config, done, tmp_path)
+    assert other.cursor == cursor, "optimizer's digest, baselines, chain and all"
+    mine, theirs = (load_tensors(one.newest / "model.safetensors") for one in (checkpoints, other))
+    assert mine.keys() == theirs.keys()
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine)

@@ -1,0 +1,121 @@
+"""Experience in and out again, on real chat templates: the warm start's, and one in Qwen2.5's manner."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from actors.episodes import EpisodeLost, hint_span
+from actors.lessons import render
+from actors.messages import Experience
+from adapters.engines.embedded.prompts import Prompts
+from daemon.demo.world import WARM_START
+from learner.build import BuildSettings, build
+from learner.credit import CreditSettings, assign
+from learner.trainers.micro import Layout
+from tests.support.chat_templates import write_qwen
+from tests.unit.learner.maker import item, row
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"{name} something.",
+            "parameters": {"type": "object", "properties": {key: {"type": "string"} for key in keys}},
+        },
+    }
+    for name, keys in (("buy", ("fid", "pid")), ("search", ("to",)), ("cancel_order", ("oid",)))
+]
+LESSONS = [
+    Experience(id="1", when_to_use="a ticket is wanted", content="call buy, not book; it wants fid and pid"),
+    Experience(id="2", when_to_use="an order is to go", content='look at it first:\n\n{"oid": 7}\n\n'),
+]
+SYSTEMS = {
+    "desk": "You are a travel desk.",
+    "qwen": "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+}
+LIMITS = BuildSettings(
+    vocabulary=10**6, max_tokens=10**6, chain=(0,), newest=0, max_staleness=4, max_staleness_guided=2, clip_low=0.2,
+    clip_high=0.28, clip_boosted=0.6,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory) -> dict[str, Prompts]:
+    # Full stop and line feeds become one token, as in Qwen's own vocabulary.
+    corpus = [f"{text}\n\n# Tools\n\n" for text in (*SYSTEMS.values(), render(LESSONS))] * 4 + [str(t) for t in TOOLS]
+    qwen = write_qwen(tmp_path_factory.mktemp("qwen"), corpus)
+    return {"desk": Prompts(WARM_START), "qwen": Prompts(Path(qwen))}
+
+
+def conversation(system: str, lessons: str) -> list[list[dict]]:
+    """The requests of an episode of two steps, lessons appended to the system text as `play` does it."""
+    text = f"{system}\n{lessons.strip(chr(10))}" if lessons else system
+    first = [{"role": "system", "content": text}, {"role": "user", "content": "Book a flight to Oslo for Mia"}]
+    call = {"id": "c", "type": "function", "function": {"name": "search", "arguments": '{"to": "Oslo"}'}}
+    then = [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "3 flights\n\n", "tool_call_id": "c"},
+    ]
+    return [first, [*first, *then]]
+
+
+def packed(prompts: Prompts, system: str, lessons: str, hint: tuple[int, int]):
+    """A batch with one trajectory: its row is the conversation in ids, as rendered for the second request."""
+    one, two = (prompts.encode(prompts.text(messages, TOOLS)) for messages in conversation(system, lessons))
+    assert two[: len(one)] == one, "the second prompt goes on from the first"
+    answer = prompts.encode('<tool_call>\n{"name": "buy", "arguments": {"fid": "3"}}\n</tool_call><|im_end|>')
+    end = prompts.encode("<|im_end|>")[0]
+    said = two.index(end, len(one)) + 1 - len(one)
+    steps = [-1] * len(one) + [0] * said + [-1] * (len(two) - len(one) - said) + [1] * len(answer)
+    rng = np.random.default_rng(1)
+    sampled = -rng.uniform(0.1, 3.0, said + len(answer))
+    logprobs = np.zeros(len(steps))
+    logprobs[np.array(steps) >= 0] = sampled
+    made = row([*two, *answer], steps, logprobs=logprobs.tolist(), hint=hint)
+    items = [
+        item(1.0, "++", id="t", group="g", rows=[made], experience=["1", "2"] if lessons else []),
+        item(0.0, "+", id="other", group="g", role="baseline"),
+    ]
+    batch = build(items, assign(items, CreditSettings(), {}), LIMITS).batch
+    assert batch is not None
+    return batch, two
+
+
+@pytest.mark.parametrize("lessons", [LESSONS, LESSONS[:1], LESSONS[1:]], ids=["both", "first", "with line feeds"])
+@pytest.mark.parametrize("name", ["desk", "qwen"])
+def test_a_guided_conversation_without_its_span_is_the_plain_one(templates, name, lessons):
+    prompts, system, text = templates[name], SYSTEMS[name], render(lessons)
+    openings = [prompts.encode(prompts.text(conversation(system, given)[0], TOOLS)) for given in ("", text)]
+    span = hint_span(*openings)
+    assert "Content:" in prompts.decode(openings[1][slice(*span)])
+
+    guided, longer = packed(prompts, system, text, span)
+    plain, shorter = packed(prompts, system, "", (0, 0))
+    assert len(longer) - len(shorter) == span[1] - span[0] > 20
+    assert guided.guided.tolist() == [1]
+    for column in ("ids", "mask", "steps", "versions", "behaviour", "advantages", "clip_low", "lengths"):
+        assert np.array_equal(getattr(guided, column), getattr(plain, column)), column
+
+
+@pytest.mark.parametrize("name", ["desk", "qwen"])
+def test_positions_close_up_over_the_cut(templates, name):
+    prompts, system, text = templates[name], SYSTEMS[name], render(LESSONS)
+    span = hint_span(*(prompts.encode(prompts.text(conversation(system, given)[0], TOOLS)) for given in ("", text)))
+    layouts = [Layout(packed(prompts, system, given, at)[0]) for given, at in (("", (0, 0)), (text, span))]
+    plain, guided = layouts
+    assert np.array_equal(plain.within, guided.within)
+    assert np.array_equal(plain.inputs, guided.inputs)
+    (one,), (other,) = (layout.micro_batches(np.array([0]), 10**6) for layout in layouts)
+    assert np.array_equal(one.ids, other.ids)
+    assert np.array_equal(one.context, other.context)
+
+
+def test_a_lesson_that_melts_into_its_surroundings_is_refused_and_not_half_cut(templates):
+    # Without a full stop the line feeds after the system text are a token of their own; after the lesson's they are
+    # not, so no one span of ids is the lesson.
+    prompts, system = templates["qwen"], "You are a desk"
+    openings = [prompts.encode(prompts.text(conversation(system, given)[0], TOOLS)) for given in ("", render(LESSONS))]
+    with pytest.raises(EpisodeLost, match="hint_not_separable"):
+        hint_span(*openings)
