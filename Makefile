@@ -5,10 +5,13 @@
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo
 #   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
 #   make test-vllm a real vLLM on the CPU behind the tap, in .venv-vllm
+#   make test-verl the verl trainer against the native one, on the CPU, in .venv-verl
 #   make test-peers real nginx mirroring to the tap (apt install nginx-light)
 #   make check    ruff, pyright, import-linter
 #   make bench    the benchmarks: tables on screen, JSON under build/
 #   make bench-tap         the tap beside nginx and LiteLLM (apt install nginx-light gcc libc6-dev)
+#   make bench-learner     the native trainer beside TRL, in .venv-trl, and beside the bare work
+#   make bench-ablation    what of the learner helps; hours, resumable (MINUTES=60 stops in time)
 #   make bench-peers-setup LiteLLM's proxy, in .venv-litellm
 #   make lock     resolve the dependencies anew
 #
@@ -28,7 +31,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test chaos test-clients clients test-vllm test-peers check bench bench-tap bench-peers-setup lock clean
+.PHONY: setup demo test chaos test-clients clients test-vllm test-verl test-peers check bench bench-tap bench-learner bench-ablation bench-peers-setup lock clean
 
 setup: .venv/ready
 
@@ -74,6 +77,22 @@ tests/clients/js/node_modules/ready: tests/clients/js/package-lock.json
 test-vllm: .venv-vllm/ready
 	$(BIN)/python -m pytest tests/vllm
 
+# The suite, then the parity table: our loss beside verl's, native weights beside verl's on one rank and on two.
+test-verl: .venv-verl/ready
+	.venv-verl/bin/python -m pytest tests/verl
+	@mkdir -p build
+	.venv-verl/bin/python -m tests.verl.parity --json build/parity.json
+
+# The lock is complete, so nothing is resolved (--no-deps): torch is installed before, and whoever asks for it is content.
+.venv-verl/ready: locks/verl.txt | setup
+	@echo "setup: verl"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-verl
+	@$(UV) pip install --quiet --python .venv-verl/bin/python $(TORCH) \
+		$(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL)) $(addprefix --find-links ,$(TORCH_LINKS))
+	@$(UV) pip install --quiet --python .venv-verl/bin/python --no-deps --require-hashes -r locks/verl.txt
+	@$(UV) pip install --quiet --python .venv-verl/bin/python --no-deps -e .
+	@touch $@
+
 test-peers: setup
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v nginx >/dev/null || \
 		{ echo "nginx is needed (Debian: apt install nginx-light)"; exit 1; }
@@ -100,6 +119,23 @@ bench: bench-tap
 bench-tap: setup bench-peers-setup
 	$(BIN)/python -m tests.benchmarks.tap --json build/tap.json
 
+bench-learner: setup .venv-trl/ready
+	@mkdir -p build
+	$(BIN)/python -m tests.benchmarks.learner --json build/learner.json
+
+.venv-trl/ready: tests/benchmarks/peers/trl.txt | setup
+	@echo "setup: TRL"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-trl
+	@$(UV) pip install --quiet --python .venv-trl/bin/python $(TORCH) \
+		$(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL)) $(addprefix --find-links ,$(TORCH_LINKS))
+	@$(UV) pip install --quiet --python .venv-trl/bin/python --no-deps --require-hashes -r tests/benchmarks/peers/trl.txt
+	@touch $@
+
+bench-ablation: setup
+	$(BIN)/python -m tests.benchmarks.ablation --prepare
+	$(BIN)/python -m tests.benchmarks.ablation $(if $(MINUTES),--minutes $(MINUTES))
+	$(BIN)/python -m tests.benchmarks.ablation --report
+
 bench-peers-setup: .venv-litellm/ready
 
 .venv-litellm/ready: tests/benchmarks/peers/litellm.txt | setup
@@ -111,7 +147,9 @@ lock:
 	$(LOCK) pyproject.toml -o locks/base.txt
 	$(LOCK) --extra learner --group dev pyproject.toml locks/torch-needs.in -o locks/dev.txt
 	$(LOCK) tests/benchmarks/peers/litellm.in -o tests/benchmarks/peers/litellm.txt
+	$(LOCK) tests/benchmarks/peers/trl.in locks/torch-needs.in -o tests/benchmarks/peers/trl.txt
 	$(LOCK) locks/clients.in -o locks/clients.txt
+	$(LOCK) --override locks/verl-overrides.txt --extra verl pyproject.toml locks/torch-needs.in locks/verl.in -o locks/verl.txt
 
 clean:
-	rm -rf .venv .venv-clients .venv-litellm .venv-vllm tests/clients/js/node_modules build .run
+	rm -rf .venv .venv-clients .venv-litellm .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules build .run

@@ -1,0 +1,79 @@
+"""Two ranks as one trainer: bad input and failures leave them in step."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from learner.trainers.files import load_tensors
+from learner.trainers.native import NativeTrainer
+from learner.trainers.verl import CPU_ENVIRONMENT
+from tests.verl.rig import SETTINGS, batch
+from tests.verl.test_trainer import CLOSE, distance, files
+
+
+def native(model, directory, rows):
+    trainer = NativeTrainer(SETTINGS, model)
+    trainer.update(rows, seed=0)
+    return files(trainer, directory)
+
+
+def test_fewer_rows_than_ranks_train_as_they_would_alone(tmp_path, model, two):
+    directory, result = two
+    assert result["few_steps"] == 1
+    written = load_tensors(directory / "few" / "model.safetensors")
+    assert distance(written, native(model, tmp_path, batch(1, seed=5))) < CLOSE
+
+
+def test_a_rank_whose_rows_are_all_masked_adds_nothing(tmp_path, model, two):
+    directory, result = two
+    assert result["masked_steps"] == 1
+    written = load_tensors(directory / "masked" / "model.safetensors")
+    rows = batch(6, seed=6, masked=(0, 1, 2, 4, 5))
+    assert distance(written, native(model, tmp_path, rows)) < CLOSE
+
+
+def test_a_gradient_that_is_not_finite_is_thrown_away_on_every_rank(two):
+    directory, result = two
+    assert result["huge"] == [0, 1.0]
+    before, after = (load_tensors(directory / name / "model.safetensors") for name in ("masked", "huge"))
+    assert distance(before, after) == 0.0
+
+
+def test_a_batch_with_nan_is_refused_before_anybody_waits(two):
+    assert two[1]["bad"].startswith("BatchFileInvalid: advantages")
+
+
+def test_an_error_of_all_ranks_is_rank_0_s_own(two):
+    assert two[1]["gone"].startswith(("SafetensorError", "FileNotFoundError"))
+    assert two[1]["lost"].startswith("CheckpointInvalid")
+
+
+def test_an_error_of_another_rank_alone_is_told_by_rank_0(two):
+    assert two[1]["blocked"].startswith("RankFailed: save_state: SafetensorError")
+
+
+def test_after_all_that_the_ranks_still_train(two):
+    assert two[1]["after"] == 1
+
+
+def test_orders_become_versions_that_two_ranks_wrote(two):
+    directory, result = two
+    assert result["served"] == [[0, "trained", 1, "repeated"], [1, "trained", 2, "repeated"]]
+    assert len(list((directory / "state" / "learner" / "v000002").glob("optimizer-*-of-00002.safetensors"))) == 2
+    weights = [load_tensors(directory / "state" / "versions" / f"v00000{v}" / "model.safetensors") for v in (0, 1, 2)]
+    assert distance(weights[0], weights[1]) > 1e-5
+    assert distance(weights[1], weights[2]) > 1e-5
+
+
+def test_a_learner_without_a_gpu_says_what_to_do():
+    if torch.cuda.is_available():
+        pytest.fail("this suite is for machines without a GPU")
+    environment = {k: v for k, v in os.environ.items() if k not in CPU_ENVIRONMENT}
+    command = [sys.executable, "-m", "daemon.cli", "learner", "--set", "learner.trainer=verl"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 2
+    assert "there is no GPU" in done.stderr
+    assert "VERL_PLATFORM=cpu" in done.stderr
