@@ -1,0 +1,306 @@
+"""One cell: sample, label, credit, batch, update, measure; again and again. An update is the learner's own code."""
+
+import hashlib
+import random
+import tempfile
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+from actors.messages import BatchItem, Task
+from adapters.environments.travel import Drift, TravelDesk
+from adapters.environments.travel.drift import BASE, Variant
+from daemon import toml
+from daemon.demo.world import PROFILE
+from learner.build import BuildSettings, build
+from learner.credit import Running, assign
+from learner.settings import LearnerSettings
+from learner.trainers.native import NativeTrainer
+from tests.benchmarks.ablation.attempts import Attempt, attributed
+from tests.benchmarks.ablation.labels import label
+from tests.benchmarks.ablation.plan import Setup
+from tests.benchmarks.ablation.player import Player, Shape, Weights
+
+TASKS_A_SEED = 1_000_000
+SHORT_DESK = "ABC"
+_REPOSITORY = Path(__file__).parents[3]
+_DECISIVE = (
+    "learner/credit", "learner/batch.py", "learner/build.py", "learner/loss.py", "learner/settings.py",
+    "learner/trainers/native.py", "learner/trainers/micro.py", "adapters/environments/travel", "adapters/judges",
+    "daemon/demo/profile.toml",
+    *(f"tests/benchmarks/ablation/{name}.py" for name in ("loop", "player", "attempts", "labels")),
+)  # fmt: skip
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Held-out success after so many updates."""
+
+    update: int
+    success: float
+    families: dict[str, float]
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """One update, as it is shown."""
+
+    update: int
+    of: int
+    training: float
+    """Success of the unguided attempts that it learnt from."""
+    success: float | None
+    """Held-out, where it was measured."""
+    seconds: float
+    """CPU seconds so far."""
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cell gave."""
+
+    points: list[Point]
+    before: float | None = None
+    """Held-out success before anything was renamed; None if nothing was."""
+    seconds: float
+    """CPU seconds."""
+    sampling: float
+    updating: float
+    measuring: float
+    """CPU seconds of these."""
+    counts: dict[str, int]
+    """Updates without a gradient (`nothing`), steps that the KL guard shrank (`shrunk`) or took back (`undone`),
+    gradients that were not finite (`nonfinite`), and dropped trajectories and rows by reason."""
+    means: dict[str, float]
+    """Over updates: `alpha_effective`, `kl_update`, and the labels' shares."""
+    code: str
+    """Digest of the code that decides the result."""
+
+
+class Stopped(Exception):
+    """The time is up; the cell is given up, to be run again."""
+
+
+def settings_of(setup: Setup) -> LearnerSettings:
+    """The demo's profile with what `setup` changes.
+
+    Raises:
+        msgspec.ValidationError: a setting that does not exist, or a value that it cannot have.
+    """
+    return msgspec.convert({**toml.read(PROFILE)["learner"], "device": "cpu", **setup.learner}, LearnerSettings)
+
+
+@cache
+def code() -> str:
+    """Digest of every file that decides what a cell gives, as they are when it is first asked for."""
+    digest = hashlib.sha256()
+    for name in _DECISIVE:
+        path = _REPOSITORY / name
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+class Loop:
+    """A policy that learns on the desk.
+
+    Args:
+        base: checkpoint directory to start from.
+        seed: of tasks, sampling, labels and mini-batches.
+        work: an empty directory for the present weights.
+    """
+
+    def __init__(self, setup: Setup, base: Path, seed: int, work: Path) -> None:
+        self._setup, self._seed, self._work = setup, seed, work
+        self._settings = settings_of(setup)
+        self._trainer = NativeTrainer(self._settings, base)
+        self._shape = msgspec.json.decode((base / "config.json").read_bytes(), type=Shape)
+        self._now = Weights(base, self._shape)
+        self._past: deque[tuple[int, Weights]] = deque([(0, self._now)], maxlen=setup.lag + 1)
+        self._player = Player(self._now, Tokenizer.from_file(str(base / "tokenizer.json")))
+        self._desk, self._variant = TravelDesk(), Variant.of(Drift(rename=setup.rename))
+        self._noise = torch.Generator().manual_seed(seed)
+        self._measuring_noise = torch.Generator().manual_seed(seed + 1_000_003)
+        self._rng = random.Random(f"labels-{seed}")
+        self._chance = random.Random(f"replay-{seed}")
+        self._running: dict[str, Running] = {}
+        self._remembered: deque[BatchItem] = deque(maxlen=setup.remembered)
+        self._updates = 0
+        self._version = 0
+        self.counts: Counter[str] = Counter()
+        self.sums: defaultdict[str, float] = defaultdict(float)
+        self.training = 0.0
+
+    @property
+    def sampling_version(self) -> int:
+        """Weights that the next update's attempts are played with, `lag` updates old once there are so many."""
+        return self._past[0][0]
+
+    def save(self, directory: Path) -> None:
+        """Write the weights."""
+        self._trainer.save(directory)
+
+    def update(self) -> tuple[float, float]:
+        """One update; CPU seconds of sampling and of the rest."""
+        began = time.process_time()
+        version, weights = self._past[0]
+        self._player.weights = weights
+        attempts = self._attempts()
+        tokens = self._player.play(attempts, self._noise)
+        sampled = time.process_time()
+        plain = [attempt.solved for attempt in attempts if not attempt.guided]
+        self.training = float(np.mean(plain)) if plain else float("nan")
+        setup, items = self._setup, []
+        for number, (attempt, row) in enumerate(zip(attempts, tokens, strict=True)):
+            name = self._updates * len(attempts) + number
+            trajectory = attempt.trajectory(name, row, self._player, version)
+            labels = label(setup.judge, trajectory, attempt.truth, self._rng, wrong=setup.wrong, silent=setup.silent)
+            items.append(BatchItem(attributed=attributed(trajectory, labels, setup.judge)))
+        self._learn(items)
+        self._updates += 1
+        return sampled - began, time.process_time() - sampled
+
+    def measure(self, variant: Variant | None = None) -> Point:
+        """Held-out success of the present weights, sampled at temperature 1, without lessons.
+
+        Args:
+            variant: another desk than the one that is learnt from.
+        """
+        setup = self._setup
+        self._player.weights = self._now
+        first = self._seed * setup.eval_tasks
+        attempts = [
+            Attempt(self._desk.sample(first + i, "heldout", setup.evaluated), variant or self._variant)
+            for i in range(setup.eval_tasks)
+        ]
+        self._player.play(attempts, self._measuring_noise)
+        families = {
+            family: [attempt.solved for attempt in attempts if attempt.family == family] for family in setup.evaluated
+        }
+        return Point(
+            self._updates,
+            float(np.mean([attempt.solved for attempt in attempts])),
+            {family: round(float(np.mean(solved)), 4) for family, solved in families.items() if solved},
+        )
+
+    def _attempts(self) -> list[Attempt]:
+        setup = self._setup
+        guided = round(setup.eta * setup.group_size)
+        return [
+            Attempt(
+                task,
+                self._variant,
+                guided=member < guided,
+                group=f"{self._updates}-{number}" if setup.group_size > 1 else "",
+            )
+            for number, task in enumerate(self._tasks())
+            for member in range(setup.group_size)
+        ]
+
+    def _tasks(self) -> Iterator[Task]:
+        setup = self._setup
+        for number in range(setup.groups):
+            replayed = self._chance.random() < setup.replay
+            at = self._seed * TASKS_A_SEED + self._updates * setup.groups + number
+            yield self._desk.sample(at, "train", SHORT_DESK if replayed else setup.families)
+
+    def _learn(self, fresh: Sequence[BatchItem]) -> None:
+        items = [*fresh, *self._remembered]
+        credits = assign(items, self._settings.credit, self._running)
+        self._running = credits.running
+        self._remembered.extend(msgspec.structs.replace(item, role="baseline") for item in fresh)
+        built = build(items, credits, self._limits())
+        self.counts.update(credits.skipped)
+        self.counts.update(built.dropped)
+        for name in ("alpha_effective", "steps_good", "steps_bad", "steps_abstained"):
+            self.sums[name] += credits.statistics.get(name, 0.0)
+        if built.batch is None:
+            self.counts["nothing"] += 1
+            self._past.append((self._version, self._now))
+            return
+        seed = int(np.random.SeedSequence([self._seed, self._updates]).generate_state(1)[0])
+        report = self._trainer.update(built.batch, seed=seed)
+        for name in ("shrunk", "undone", "nonfinite"):
+            self.counts[name] += int(report.metrics.get(f"steps_{name}", 0.0))
+        self.sums["kl_update"] += report.metrics.get("kl_update", 0.0)
+        self.sums["tokens"] += report.metrics.get("tokens", 0.0)
+        # A new version even if nothing was kept: lags are counted in updates.
+        self._version += 1
+        self._trainer.save(self._work)
+        self._now = Weights(self._work, self._shape)
+        self._past.append((self._version, self._now))
+
+    def _limits(self) -> BuildSettings:
+        settings = self._settings
+        return BuildSettings(
+            vocabulary=self._trainer.vocabulary,
+            max_tokens=self._trainer.max_tokens,
+            chain=tuple(range(self._version + 1)),
+            newest=self._version,
+            max_staleness=settings.max_staleness,
+            max_staleness_guided=settings.max_staleness_guided,
+            clip_low=settings.clip_low,
+            clip_high=settings.clip_high,
+            clip_boosted=settings.clip_boosted,
+        )
+
+
+def run(
+    setup: Setup,
+    base: Path,
+    seed: int,
+    *,
+    progress: Callable[[Progress], None],
+    stop: Callable[[], bool] = lambda: False,
+    keep: Path | None = None,
+) -> Ran:
+    """Run one cell to its end.
+
+    Args:
+        base: checkpoint to start from.
+        stop: asked before every update.
+        keep: existing directory that the final weights are written to.
+
+    Raises:
+        Stopped: `stop` said so.
+    """
+    torch.set_num_threads(1)
+    digest = code()
+    spent: defaultdict[str, float] = defaultdict(float)
+    with tempfile.TemporaryDirectory() as work:
+        loop = Loop(setup, base, seed, Path(work))
+        points: list[Point] = []
+
+        def measure() -> float:
+            began = time.process_time()
+            points.append(loop.measure())
+            spent["measuring"] += time.process_time() - began
+            return points[-1].success
+
+        before = loop.measure(BASE).success if setup.rename else None
+        measure()
+        for number in range(1, setup.updates + 1):
+            if stop():
+                raise Stopped
+            sampling, updating = loop.update()
+            spent["sampling"] += sampling
+            spent["updating"] += updating
+            due = number % setup.eval_every == 0 or number == setup.updates
+            success = measure() if due else None
+            progress(Progress(number, setup.updates, loop.training, success, sum(spent.values())))
+        if keep is not None:
+            loop.save(keep)
+    means = {name: round(total / setup.updates, 5) for name, total in loop.sums.items()}
+    return Ran(
+        points=points,
+        before=before,
+        seconds=round(sum(spent.values()), 1),
+        **{name: round(spent[name], 1) for name in ("sampling", "updating", "measuring")},
+        counts={name: n for name, n in sorted(loop.counts.items()) if n},
+        means=means,
+        code=digest,
+    )
