@@ -210,7 +210,7 @@ class Loop:
 
     def _learn(self, fresh: Sequence[BatchItem]) -> None:
         items = [*fresh, *self._remembered]
-        credits = assign(items, self._settings.credit, self._running)
+        credits = assign(items, self._settings.credit, self._running, self._updates)
         self._running = credits.running
         self._remembered.extend(msgspec.structs.replace(item, role="baseline") for item in fresh)
         built = build(items, credits, self._limits())
