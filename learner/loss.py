@@ -175,8 +175,7 @@ def policy_loss(
     clip_low: Tensor,
     clip_high: Tensor,
     *,
-    share: Tensor | None = None,
-    total_tokens: float | None = None,
+    share: Tensor,
     settings: LossSettings,
     guided: Tensor | None = None,
     mask: Tensor | None = None,
@@ -192,20 +191,12 @@ def policy_loss(
         clip_low: the ratio is clipped at 1 - clip_low.
         clip_high: the ratio is clipped at 1 + clip_high.
         share: of each token in the loss of the whole mini-batch, from `token_shares`; finite on every token.
-        total_tokens: without `share`, each token's is 1 / total_tokens.
         settings: see `LossSettings`.
         guided: true on tokens of guided rows; only statistics depend on it.
         mask: true on trained tokens; None for all.
         weights: importance weights, without gradient; None for 1.
         reference: log-probs of the reference policy; None for no penalty.
-
-    Raises:
-        TypeError: neither `share` nor `total_tokens`.
     """
-    if share is None:
-        if total_tokens is None:
-            raise TypeError("policy_loss needs the tokens' shares, or how many tokens there are")
-        share = torch.full_like(log_probs, 1 / total_tokens)
     on = torch.ones_like(log_probs, dtype=torch.bool) if mask is None else mask.bool()
     zero = torch.zeros_like(log_probs)
     log_ratio = torch.where(on, log_probs - old, zero).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)

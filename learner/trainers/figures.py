@@ -20,11 +20,11 @@ class Sums:
         self.ratio_max = torch.maximum(self.ratio_max, result.ratio_max)
 
 
-def figures(totals: dict[str, Tensor], ratio_max: float, kl_coef: float) -> dict[str, float]:
+def figures(totals: Sums, kl_coef: float) -> dict[str, float]:
     """Means per token; empty without any."""
-    if not totals:
+    if not totals.sums:
         return {}
-    sums = {name: float(value) for name, value in totals.items()}
+    sums = {name: float(value) for name, value in totals.sums.items()}
     plain, guided = sums["tokens_plain"], sums["tokens_guided"]
     n = max(1.0, plain + guided)
     return {
@@ -32,7 +32,7 @@ def figures(totals: dict[str, Tensor], ratio_max: float, kl_coef: float) -> dict
         "kl_reference": sums["kl_reference"] / n,
         "kl_old": sums["kl_old"] / n,
         "ratio_mean": sums["ratio"] / n,
-        "ratio_max": ratio_max,
+        "ratio_max": float(totals.ratio_max),
         "surprise": sums["surprise"] / n,
         "clipped": sums["clipped_plain"] / max(1.0, plain),
         "clipped_guided": sums["clipped_guided"] / max(1.0, guided),

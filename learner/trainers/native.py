@@ -1,14 +1,10 @@
 """`NativeTrainer`: a Hugging Face causal model, AdamW and the policy loss, on a CPU or one GPU.
 
-An update: old log-probs and weights (`staleness`) -> for each mini-batch: micro-batches of packed rows add their share
-of the gradient -> clip -> step -> guards. Nothing here can leave a NaN in the weights: a gradient that is not finite is
-thrown away, and a step that moves the policy too far is halved or undone. No forward is done twice: the guard compares
-with the log-probs that the first mini-batch's training had to compute.
+An update's steps are in `steps`; here they are computed: micro-batches of packed rows add their share of the gradient,
+however they are cut. And here is what the model and the optimizer leave in files.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,20 +13,19 @@ from torch import Tensor
 
 from learner.batch import TrajectoryBatch
 from learner.errors import CheckpointInvalid
-from learner.loss import LossSettings, log_ratio_kl, policy_loss, token_shares
 from learner.settings import LearnerSettings
+from learner.throughput import peak_flops
 from learner.trainers import UpdateReport
-from learner.trainers.figures import Sums, figures
+from learner.trainers.figures import Sums
 from learner.trainers.files import load_tensors, save_tensors, stored_dtypes
 from learner.trainers.micro import Ints, Layout
 from learner.trainers.model import Model
 from learner.trainers.reference import Reference
-from learner.trainers.staleness import Columns, check, judge, prepare
+from learner.trainers.staleness import check
+from learner.trainers.steps import Loss, Update
 from learner.versions import weight_files
 
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-HALVINGS = 6
-"""A step is cut to a 64th at most before it is undone; KL falls with the square of it while the step is small."""
 
 
 class NativeTrainer:
@@ -52,13 +47,12 @@ class NativeTrainer:
             torch.set_num_threads(settings.threads)
         self._settings = settings
         self._policy = Model(settings, weights)
-        self._model, self._device = self._policy.module, self._policy.device
+        self._model = self._policy.module
         self._dtypes = stored_dtypes(weights, self._model)
         self._optimizer = self._new_optimizer()
         self._reference = (
             Reference(settings, reference or weights, self._policy, self._dtypes) if settings.kl_coef > 0 else None
         )
-        self._loss = LossSettings(settings.dual_clip, settings.kl_coef)
 
     @property
     def vocabulary(self) -> int:
@@ -74,58 +68,13 @@ class NativeTrainer:
         return self._policy.score(layout, layout.trained).cpu().numpy()
 
     def update(self, batch: TrajectoryBatch, *, seed: int) -> UpdateReport:
-        settings, layout = self._settings, Layout(batch)
+        layout = Layout(batch)
         check(batch, layout, vocabulary=self.vocabulary, max_tokens=self.max_tokens)
-        columns = Columns(batch, layout, self._device)
-        every, metrics = prepare(columns, layout, settings, lambda rows: self._policy.score(layout, rows))
-        dealt = layout.deal(settings.mini_batches, seed, every)
-        reference = torch.zeros_like(columns.old)
-        if self._reference is not None:
-            reference[columns.of(every)] = self._reference.score(layout, every)
-        task = _Task(layout, columns, reference if self._reference is not None else None, Sums(self._device))
-
-        probe = layout.probe(dealt[0]) if settings.kl_limit > 0 and dealt else every[:0]
-        before: Tensor | None = None
-        taken = lost = shrunk = undone = 0
-        grad_norms: list[float] = []
-        for rows in dealt:
-            self._optimizer.zero_grad(set_to_none=True)
-            found = self._gradient(task, rows)
-            if rows is dealt[0]:
-                if settings.old_policy == "behaviour":
-                    # Nothing has moved yet: a batch that turns out to be noise costs one mini-batch's forward.
-                    metrics |= judge(columns, columns.of(rows), found, settings)
-                if len(probe):
-                    unseen = not np.isin(probe, rows).all()
-                    before = self._policy.score(layout, probe) if unseen else found[columns.of(probe)]
-            norm = float(torch.nn.utils.clip_grad_norm_(self._model.parameters(), settings.max_grad_norm))
-            if not np.isfinite(norm):
-                lost += 1
-                continue
-            grad_norms.append(norm)
-            saved = [p.detach().clone() for p in self._model.parameters()] if before is not None else []
-            self._optimizer.step()
-            taken += 1
-            if before is None:
-                continue
-            fraction, metrics["kl_update"] = self._hold(layout, probe, before, saved)
-            if fraction < 1.0:
-                shrunk += fraction > 0
-                undone += fraction == 0
-                taken -= fraction == 0
-                break
-        self._optimizer.zero_grad(set_to_none=True)
-        if taken and self._reference is not None:
-            metrics |= self._reference.follow(self._model)
-        metrics |= figures(task.sums.sums, float(task.sums.ratio_max), settings.kl_coef)
-        metrics |= {
-            "grad_norm": float(np.mean(grad_norms)) if grad_norms else 0.0,
-            "steps": float(taken),
-            "steps_nonfinite": float(lost),
-            "steps_shrunk": float(shrunk),
-            "steps_undone": float(undone),
-        }
-        return UpdateReport(steps=taken, metrics=metrics)
+        report = Update(self._settings, self, batch, layout).run(seed)
+        peak = peak_flops(torch.cuda.get_device_name(self.device)) if self.device.type == "cuda" else None
+        return (
+            report if peak is None else UpdateReport(steps=report.steps, metrics=report.metrics | {"peak_flops": peak})
+        )
 
     def save(self, directory: Path) -> None:
         tensors = {name: p.detach().to("cpu", self._dtypes[name]) for name, p in self._parameters()}
@@ -169,67 +118,40 @@ class NativeTrainer:
     def _parameters(self) -> list[tuple[str, Tensor]]:
         return [(name, p) for name, p in self._model.named_parameters() if name in self._dtypes]
 
-    def _gradient(self, task: "_Task", rows: Ints) -> Tensor:
-        """Add the gradient of the mini-batch `rows`; log-probs `(R,)`, only those of `rows` are meant."""
-        layout, columns = task.layout, task.columns
-        share = torch.zeros_like(columns.old)
-        share[columns.of(rows)] = self._shares(layout, rows).to(share)
-        found = torch.zeros_like(columns.old)
+    # What follows is the `steps.Arithmetic` of an update.
+
+    @property
+    def device(self) -> torch.device:
+        return self._policy.device
+
+    def score(self, layout: Layout, rows: Ints) -> Tensor:
+        return self._policy.score(layout, rows)
+
+    def anchor(self, layout: Layout, rows: Ints) -> Tensor | None:
+        return self._reference.score(layout, rows) if self._reference is not None else None
+
+    def gradient(self, layout: Layout, rows: Ints, loss: Loss) -> Tensor:
+        self._optimizer.zero_grad(set_to_none=True)
+        found = torch.zeros(len(layout.row), device=self.device)
         for micro in layout.micro_batches(rows, self._policy.budget):
-            at = torch.from_numpy(micro.columns).to(self._device)
+            at = torch.from_numpy(micro.columns).to(self.device)
             log_probs = self._policy.log_probs(micro)
-            result = policy_loss(
-                log_probs,
-                columns.old[at],
-                columns.advantages[at],
-                columns.clip_low[at],
-                columns.clip_high[at],
-                share=share[at],
-                settings=self._loss,
-                guided=columns.guided[at],
-                weights=columns.weights[at] if columns.weights is not None else None,
-                reference=task.reference[at] if task.reference is not None else None,
-            )
-            result.loss.backward()
-            task.sums.add(result)
+            loss(log_probs, at).backward()
             found[at] = log_probs.detach().float()
         return found
 
-    def _shares(self, layout: Layout, rows: Ints) -> Tensor:
-        """Each trained token's share in the loss of the mini-batch `rows`, `(r,)`."""
-        return token_shares(
-            layout.first[rows + 1] - layout.first[rows],
-            self._settings.aggregation,
-            row_weights=layout.batch.row_weights[rows],
-            norm=self._settings.aggregation_tokens,
-        )
+    def step(self) -> float:
+        norm = float(torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._settings.max_grad_norm))
+        if np.isfinite(norm):
+            self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        return norm
 
-    def _hold(self, layout: Layout, probe: Ints, before: Tensor, saved: Sequence[Tensor]) -> tuple[float, float]:
-        """Halve the last step until the update's KL is within the limit.
+    def tensors(self) -> list[Tensor]:
+        return list(self._model.parameters())
 
-        Returns:
-            What is left of the step, 0 if it had to be undone, and the last KL seen.
-        """
-        fraction, kl = 1.0, 0.0
-        for _ in range(HALVINGS + 1):
-            kl = float(log_ratio_kl(self._policy.score(layout, probe) - before).mean())
-            if kl <= self._settings.kl_limit:  # False for NaN
-                return fraction, kl
-            fraction /= 2
-            with torch.no_grad():
-                for p, old in zip(self._model.parameters(), saved, strict=True):
-                    p.lerp_(old, 0.5)
-        with torch.no_grad():
-            for p, old in zip(self._model.parameters(), saved, strict=True):
-                p.copy_(old)
-        return 0.0, kl
+    def together(self, sums: Sums) -> Sums:
+        return sums
 
-
-class _Task(NamedTuple):
-    """What every mini-batch of an update needs."""
-
-    layout: Layout
-    columns: Columns
-    reference: Tensor | None
-    """`(R,)` log-probs."""
-    sums: Sums
+    def follow(self) -> dict[str, float]:
+        return self._reference.follow(self._model) if self._reference is not None else {}

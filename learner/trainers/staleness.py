@@ -14,7 +14,14 @@ from torch import Tensor
 
 from learner.batch import TrajectoryBatch
 from learner.errors import BatchRefused
-from learner.loss import accepted_rows, effective_shares, icepop_weights, truncated_weights
+from learner.loss import (
+    LOG_RATIO_LIMIT,
+    accepted_rows,
+    effective_shares,
+    icepop_weights,
+    log_ratio_kl,
+    truncated_weights,
+)
 from learner.settings import LearnerSettings
 from learner.trainers.micro import Ints, Layout
 
@@ -138,7 +145,9 @@ def judge(columns: Columns, at: Tensor, now: Tensor, settings: LearnerSettings) 
     Returns:
         `effective_share`, effective sample size per token, both kinds' sizes together; and apart
         `effective_share_plain` and `effective_share_guided`, which is always that of the ratio to the recorded policy,
-        so that it tells what such a ratio would leave of the lessons. 0 to 1.
+        so that it tells what such a ratio would leave of the lessons. 0 to 1. And
+        `kl_behaviour` and `kl_behaviour_guided`: k3 of the policy that sampled to this one before the update, nats a
+        token.
 
     Raises:
         BatchRefused: `mostly_noise`.
@@ -162,5 +171,14 @@ def judge(columns: Columns, at: Tensor, now: Tensor, settings: LearnerSettings) 
             f"{settings.min_effective_share:g} of them is the least",
             reason="mostly_noise",
         )
-    told = effective_shares(torch.where(guided, recorded, weights), guided)
-    return {"effective_share": whole} | {f"effective_share_{kind}": share for kind, share in told.items()}
+    told = {
+        f"effective_share_{kind}": share
+        for kind, share in effective_shares(torch.where(guided, recorded, weights), guided).items()
+    }
+    apart = log_ratio_kl((now - columns.behaviour)[at].clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT))
+    kl = {
+        name: float(apart[own].mean())
+        for name, own in (("kl_behaviour", ~guided), ("kl_behaviour_guided", guided))
+        if bool(own.any())
+    }
+    return {"effective_share": whole} | told | kl

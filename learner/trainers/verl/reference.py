@@ -35,12 +35,14 @@ class ShardedReference:
         self._every = settings.reference_updates if settings.reference == "moving" else 0
         self._age = 0
 
-    def follow(self, policy: Named) -> int:
-        """Called after each update; returns how many updates the reference lies back, 0 if it has just moved."""
+    def follow(self, policy: Named) -> dict[str, float]:
+        """Called after each update; for a moving one tells `reference_age`, the updates it lies back."""
+        if not self._every:
+            return {}
         self._age += 1
-        if self._every and self._age >= self._every:
+        if self._age >= self._every:
             self._take(dict(policy))
-        return self._age
+        return {"reference_age": float(self._age)}
 
     def state(self) -> dict[str, Tensor]:
         """What a restart needs, under the native trainer's names; for a fixed reference its age alone."""

@@ -1,12 +1,11 @@
 """`VerlTrainer`: the update of the native trainer on verl's FSDP2 engine; every rank runs it in step.
 
-Old log-probs and weights, dealing to mini-batches, shares, loss and figures are the native trainer's code, the steps of
-an update are the same, so the same batch and seed give the same weights up to rounding, whatever the number of ranks.
-Nothing but log-probs, gradients and sums travels between ranks; each decides alike because it sees the same numbers.
+Everything but the arithmetic is the native trainer's code (`learner.trainers.steps`), so the same batch and seed give
+the same weights up to rounding, whatever the number of ranks. Nothing but log-probs, gradients and sums travels between
+ranks; each decides alike because it sees the same numbers.
 """
 
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,21 +14,19 @@ import torch.distributed as dist
 from torch import Tensor
 
 from learner.batch import TrajectoryBatch
-from learner.loss import LossSettings, log_ratio_kl, policy_loss, token_shares
 from learner.settings import LearnerSettings
+from learner.throughput import peak_flops
 from learner.trainers import UpdateReport
-from learner.trainers.figures import Sums, figures
+from learner.trainers.figures import Sums
 from learner.trainers.files import stored_dtypes
 from learner.trainers.micro import Ints, Layout
-from learner.trainers.native import HALVINGS
-from learner.trainers.staleness import Columns, check, judge, prepare
+from learner.trainers.model import CPU_BUDGET, GPU_BUDGET
+from learner.trainers.staleness import check
+from learner.trainers.steps import Loss, Update
 from learner.trainers.verl.engine import Engine
 from learner.trainers.verl.files import local, restore, save_state, save_weights, state_of, stored_state
 from learner.trainers.verl.reference import ShardedReference
-from learner.trainers.verl.shards import shard
-
-CPU_BUDGET, GPU_BUDGET = 2048, 32768
-"""Tokens of a micro-batch on one rank."""
+from learner.trainers.verl.shards import Shard, shard
 
 
 class VerlTrainer:
@@ -50,13 +47,11 @@ class VerlTrainer:
             torch.set_num_threads(settings.threads)
         self._settings = settings
         self._engine = Engine(settings, weights)
-        self._device = self._engine.device
         self._dtypes = stored_dtypes(weights, self._engine.module)
         self._reference = (
             ShardedReference(settings, reference or weights, self._dtypes) if settings.kl_coef > 0 else None
         )
-        self._loss = LossSettings(settings.dual_clip, settings.kl_coef)
-        self._budget = settings.micro_tokens or (CPU_BUDGET if self._device.type == "cpu" else GPU_BUDGET)
+        self._budget = settings.micro_tokens or (CPU_BUDGET if self.device.type == "cpu" else GPU_BUDGET)
 
     @property
     def vocabulary(self) -> int:
@@ -72,55 +67,13 @@ class VerlTrainer:
         return self._score(self._engine, layout, layout.trained).cpu().numpy()
 
     def update(self, batch: TrajectoryBatch, *, seed: int) -> UpdateReport:
-        settings, layout = self._settings, Layout(batch)
+        layout = Layout(batch)
         check(batch, layout, vocabulary=self.vocabulary, max_tokens=self.max_tokens)
-        columns = Columns(batch, layout, self._device)
-        every, metrics = prepare(columns, layout, settings, lambda rows: self._score(self._engine, layout, rows))
-        dealt = layout.deal(settings.mini_batches, seed, every)
-        reference = torch.zeros_like(columns.old)
-        if self._reference is not None:
-            reference[columns.of(every)] = self._score(self._reference.engine, layout, every)
-        task = _Task(layout, columns, reference if self._reference is not None else None, Sums(self._device))
-
-        probe = layout.probe(dealt[0]) if settings.kl_limit > 0 and dealt else every[:0]
-        before: Tensor | None = None
-        taken = lost = shrunk = undone = 0
-        grad_norms: list[float] = []
-        for rows in dealt:
-            found = self._gradient(task, rows)
-            if rows is dealt[0]:
-                if settings.old_policy == "behaviour":
-                    metrics |= judge(columns, columns.of(rows), found, settings)
-                if len(probe):
-                    unseen = not np.isin(probe, rows).all()
-                    before = self._score(self._engine, layout, probe) if unseen else found[columns.of(probe)]
-            saved = [local(p).detach().clone() for _, p in self._parameters()] if before is not None else []
-            norm = self._engine.step()
-            if not np.isfinite(norm):
-                lost += 1
-                continue
-            grad_norms.append(norm)
-            taken += 1
-            if before is None:
-                continue
-            fraction, metrics["kl_update"] = self._hold(layout, probe, before, saved)
-            if fraction < 1.0:
-                shrunk += fraction > 0
-                undone += fraction == 0
-                taken -= fraction == 0
-                break
-        if taken and self._reference is not None:
-            metrics["reference_age"] = float(self._reference.follow(self._parameters()))
-        metrics |= self._figures(task.sums)
-        metrics |= {
-            "grad_norm": float(np.mean(grad_norms)) if grad_norms else 0.0,
-            "steps": float(taken),
-            "steps_nonfinite": float(lost),
-            "steps_shrunk": float(shrunk),
-            "steps_undone": float(undone),
-            "ranks": float(dist.get_world_size()),
-        }
-        return UpdateReport(steps=taken, metrics=metrics)
+        report = Update(self._settings, self, batch, layout).run(seed)
+        metrics = report.metrics | {"ranks": float(dist.get_world_size())}
+        if self.device.type == "cuda" and (peak := peak_flops(torch.cuda.get_device_name(self.device))) is not None:
+            metrics["peak_flops"] = peak * dist.get_world_size()
+        return UpdateReport(steps=report.steps, metrics=metrics)
 
     def save(self, directory: Path) -> None:
         save_weights(self._parameters(), self._dtypes, directory / "model.safetensors")
@@ -138,87 +91,53 @@ class VerlTrainer:
     def _parameters(self) -> list[tuple[str, Tensor]]:
         return [(name, p) for name, p in self._engine.module.named_parameters() if name in self._dtypes]
 
-    def _gradient(self, task: "_Task", rows: Ints) -> Tensor:
-        """Compute the gradient of the mini-batch `rows`; log-probs `(R,)`, only those of `rows` are meant."""
-        layout, columns = task.layout, task.columns
-        share = torch.zeros_like(columns.old)
-        share[columns.of(rows)] = self._shares(layout, rows).to(share)
-        found = torch.zeros_like(columns.old)
+    # What follows is the `steps.Arithmetic` of an update.
 
-        def loss(log_probs: Tensor, at: Tensor) -> Tensor:
-            result = policy_loss(
-                log_probs,
-                columns.old[at],
-                columns.advantages[at],
-                columns.clip_low[at],
-                columns.clip_high[at],
-                share=share[at],
-                settings=self._loss,
-                guided=columns.guided[at],
-                weights=columns.weights[at] if columns.weights is not None else None,
-                reference=task.reference[at] if task.reference is not None else None,
-            )
-            task.sums.add(result)
+    @property
+    def device(self) -> torch.device:
+        return self._engine.device
+
+    def score(self, layout: Layout, rows: Ints) -> Tensor:
+        return self._score(self._engine, layout, rows)
+
+    def anchor(self, layout: Layout, rows: Ints) -> Tensor | None:
+        return self._score(self._reference.engine, layout, rows) if self._reference is not None else None
+
+    def gradient(self, layout: Layout, rows: Ints, loss: Loss) -> Tensor:
+        found = torch.zeros(len(layout.row), device=self.device)
+
+        def keep(log_probs: Tensor, at: Tensor) -> Tensor:
             found[at] = log_probs.detach()
-            return result.loss
+            return loss(log_probs, at)
 
-        self._engine.gradient(shard(layout, rows, self._engine.part, self._engine.parts, self._budget), loss)
+        self._engine.gradient(self._shard(self._engine, layout, rows), keep)
         return self._engine.reduce(found)
 
-    def _shares(self, layout: Layout, rows: Ints) -> Tensor:
-        """Each trained token's share in the loss of the mini-batch `rows`, whichever rank it is on, `(r,)`."""
-        return token_shares(
-            layout.first[rows + 1] - layout.first[rows],
-            self._settings.aggregation,
-            row_weights=layout.batch.row_weights[rows],
-            norm=self._settings.aggregation_tokens,
-        )
+    def step(self) -> float:
+        return self._engine.step()
 
-    def _figures(self, sums: Sums) -> dict[str, float]:
-        """Means per token over all ranks; a collective."""
+    def tensors(self) -> list[Tensor]:
+        return [local(p) for _, p in self._parameters()]
+
+    def together(self, sums: Sums) -> Sums:
         if not sums.sums:
-            return {}
-        together = self._engine.reduce(torch.stack([value.double() for value in sums.sums.values()]))
-        largest = self._engine.reduce(sums.ratio_max, dist.ReduceOp.MAX)
-        return figures(dict(zip(sums.sums, together, strict=True)), float(largest), self._settings.kl_coef)
+            return sums
+        whole, values = Sums(self.device), torch.stack([value.double() for value in sums.sums.values()])
+        whole.sums = dict(zip(sums.sums, self._engine.reduce(values), strict=True))
+        whole.ratio_max = self._engine.reduce(sums.ratio_max, dist.ReduceOp.MAX)
+        return whole
 
-    def _hold(self, layout: Layout, probe: Ints, before: Tensor, saved: list[Tensor]) -> tuple[float, float]:
-        """Halve the last step until the update's KL is within the limit.
-
-        Returns:
-            What is left of the step, 0 if it had to be undone, and the last KL seen.
-        """
-        fraction, kl = 1.0, 0.0
-        own = [local(p) for _, p in self._parameters()]
-        for _ in range(HALVINGS + 1):
-            kl = float(log_ratio_kl(self._score(self._engine, layout, probe) - before).mean())
-            if kl <= self._settings.kl_limit:  # False for NaN
-                return fraction, kl
-            fraction /= 2
-            with torch.no_grad():
-                for p, old in zip(own, saved, strict=True):
-                    p.lerp_(old, 0.5)
-        with torch.no_grad():
-            for p, old in zip(own, saved, strict=True):
-                p.copy_(old)
-        return 0.0, kl
+    def follow(self) -> dict[str, float]:
+        return self._reference.follow(self._parameters()) if self._reference is not None else {}
 
     def _score(self, engine: Engine, layout: Layout, rows: Ints) -> Tensor:
-        """Log-probs of the trained tokens of `rows`, row by row, on every rank; all rows: `(R,)`."""
-        found = torch.zeros(len(layout.row), device=self._device)
+        found = torch.zeros(len(layout.row), device=self.device)
 
         def take(log_probs: Tensor, at: Tensor) -> None:
             found[at] = log_probs
 
-        engine.score(shard(layout, rows, engine.part, engine.parts, self._budget), take)
-        return engine.reduce(found)[torch.from_numpy(layout.columns(rows)).to(self._device)]
+        engine.score(self._shard(engine, layout, rows), take)
+        return engine.reduce(found)[torch.from_numpy(layout.columns(rows)).to(self.device)]
 
-
-class _Task(NamedTuple):
-    """What every mini-batch of an update needs."""
-
-    layout: Layout
-    columns: Columns
-    reference: Tensor | None
-    """`(R,)` log-probs."""
-    sums: Sums
+    def _shard(self, engine: Engine, layout: Layout, rows: Ints) -> Shard:
+        return shard(layout, rows, engine.part, engine.parts, self._budget)

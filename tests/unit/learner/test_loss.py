@@ -60,7 +60,7 @@ def fast(rows, *, total, settings, mask=None):
     result = policy_loss(
         log_probs,
         *columns[1:5],
-        total_tokens=total,
+        share=torch.full_like(log_probs, 1 / total),
         settings=settings,
         mask=mask,
         weights=columns[5],
@@ -133,14 +133,14 @@ def test_on_policy_the_gradient_is_the_policy_gradient():
 def test_clip_fractions_are_told_apart():
     columns = torch.tensor([[0.5, 0.5, 0.0], [0.0] * 3, [1.0] * 3, [0.2] * 3, [0.28] * 3])
     guided = torch.tensor([True, False, False])
-    sums = policy_loss(*columns, total_tokens=3.0, settings=NO_KL, guided=guided).sums
+    sums = policy_loss(*columns, share=torch.ones(3) / 3, settings=NO_KL, guided=guided).sums
     assert (int(sums["clipped_guided"]), int(sums["tokens_guided"])) == (1, 1)
     assert (int(sums["clipped_plain"]), int(sums["tokens_plain"])) == (1, 2)
 
 
 def test_no_tokens_are_no_error():
     empty = torch.zeros(0)
-    assert float(policy_loss(empty, empty, empty, empty, empty, total_tokens=1.0, settings=NO_KL).loss) == 0.0
+    assert float(policy_loss(*[empty] * 5, share=empty, settings=NO_KL).loss) == 0.0
 
 
 def test_weights_are_truncated():
@@ -262,16 +262,3 @@ def test_micro_batches_of_any_split_are_one_big_batch_in_every_aggregation(mode,
     for part in micro:
         loss(torch.tensor(part, dtype=torch.long)).backward()
     assert log_probs.grad.tolist() == pytest.approx(gradient.tolist(), abs=1e-12)
-
-
-def test_a_share_of_one_over_the_tokens_is_the_token_mean():
-    rows = random_rows(7)
-    columns = torch.tensor(rows, dtype=torch.float64).T
-    by_share = policy_loss(*columns[:5], share=token_shares([15, 25], "token-mean"), settings=NO_KL)
-    by_total = policy_loss(*columns[:5], total_tokens=40.0, settings=NO_KL)
-    assert float(by_share.loss) == pytest.approx(float(by_total.loss), abs=1e-12)
-
-
-def test_a_loss_without_a_denominator_is_refused():
-    with pytest.raises(TypeError, match="shares"):
-        policy_loss(*torch.zeros(5, 2), settings=NO_KL)

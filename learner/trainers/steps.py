@@ -1,0 +1,194 @@
+"""`Update`: the steps of one update, the same in every trainer.
+
+    old log-probs and weights (`staleness`) -> for each mini-batch: gradient -> clip -> step -> guard
+
+A trainer brings what differs, its `Arithmetic`: how log-probs and gradients come about and where weights live. On
+several ranks each runs all of this and decides alike, because it sees the same numbers. Nothing here can leave a NaN in
+the weights: a gradient that is not finite is thrown away, and a step that moves the policy too far is halved or undone.
+No forward is done twice: the guard compares with the log-probs that the first mini-batch's training had to compute.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learner.batch import TrajectoryBatch
+from learner.loss import LossSettings, log_ratio_kl, policy_loss, token_shares
+from learner.settings import LearnerSettings
+from learner.trainers import UpdateReport
+from learner.trainers.figures import Sums, figures
+from learner.trainers.micro import Ints, Layout
+from learner.trainers.staleness import Columns, judge, prepare
+
+HALVINGS = 6
+"""A step is cut to a 64th at most before it is undone; KL falls with the square of it while the step is small."""
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""From the log-probs `(r,)` of a micro-batch's trained tokens and their columns `(r,)` to its part of the loss."""
+
+
+class Arithmetic(Protocol):
+    """What an update asks of a trainer; on several ranks each method is a collective."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def score(self, layout: Layout, rows: Ints) -> Tensor:
+        """Log-probs, without gradient, of the trained tokens of `rows`, row by row; all rows: `(R,)`."""
+        ...
+
+    def anchor(self, layout: Layout, rows: Ints) -> Tensor | None:
+        """The same under the reference; None if there is none."""
+        ...
+
+    def gradient(self, layout: Layout, rows: Ints, loss: Loss) -> Tensor:
+        """Compute the gradient of the sum of `loss` over the micro-batches of `rows`, in place of the one before.
+
+        Returns:
+            `(R,)` log-probs; only those of `rows` are meant.
+        """
+        ...
+
+    def step(self) -> float:
+        """Clip that gradient and step; its norm before. If that is not finite, nothing was done."""
+        ...
+
+    def tensors(self) -> Sequence[Tensor]:
+        """The weights under training, in place; of several ranks each its own part."""
+        ...
+
+    def together(self, sums: Sums) -> Sums:
+        """`sums` put together over the ranks."""
+        ...
+
+    def follow(self) -> dict[str, float]:
+        """The policy has moved: a moving reference may, too. What is to be told of it."""
+        ...
+
+
+class Update:
+    """One update."""
+
+    def __init__(self, settings: LearnerSettings, by: Arithmetic, batch: TrajectoryBatch, layout: Layout) -> None:
+        """
+        Args:
+            by: the trainer's.
+            batch: checked (`staleness.check`).
+            layout: of the same batch.
+        """
+        self._settings, self._by, self._batch, self._layout = settings, by, batch, layout
+        self._loss = LossSettings(settings.dual_clip, settings.kl_coef)
+        self._columns = Columns(batch, layout, by.device)
+        self._reference: Tensor | None = None
+        """`(R,)` log-probs."""
+        self._sums = Sums(by.device)
+
+    def run(self, seed: int) -> UpdateReport:
+        """See `Trainer.update`.
+
+        Raises:
+            BatchRefused: see `staleness.prepare` and `staleness.judge`. Nothing has changed.
+        """
+        settings, by, layout, columns = self._settings, self._by, self._layout, self._columns
+        every, metrics = prepare(columns, layout, settings, lambda rows: by.score(layout, rows))
+        dealt = layout.deal(settings.mini_batches, seed, every)
+        anchor = by.anchor(layout, every)
+        if anchor is not None:
+            self._reference = torch.zeros_like(columns.old)
+            self._reference[columns.of(every)] = anchor
+
+        probe = layout.probe(dealt[0]) if settings.kl_limit > 0 and dealt else every[:0]
+        before: Tensor | None = None
+        taken = lost = shrunk = undone = 0
+        grad_norms: list[float] = []
+        for rows in dealt:
+            found = self._gradient(rows)
+            if rows is dealt[0]:
+                if settings.old_policy == "behaviour":
+                    # Nothing has moved yet: a batch that turns out to be noise costs one mini-batch's forward.
+                    metrics |= judge(columns, columns.of(rows), found, settings)
+                if len(probe):
+                    unseen = not np.isin(probe, rows).all()
+                    before = by.score(layout, probe) if unseen else found[columns.of(probe)]
+            saved = [p.detach().clone() for p in by.tensors()] if before is not None else []
+            norm = by.step()
+            if not np.isfinite(norm):
+                lost += 1
+                continue
+            grad_norms.append(norm)
+            taken += 1
+            if before is None:
+                continue
+            fraction, metrics["kl_update"] = self._hold(probe, before, saved)
+            if fraction < 1.0:
+                shrunk += fraction > 0
+                undone += fraction == 0
+                taken -= fraction == 0
+                break
+        if taken:
+            metrics |= by.follow()
+        metrics |= figures(by.together(self._sums), settings.kl_coef)
+        metrics |= {
+            "grad_norm": float(np.mean(grad_norms)) if grad_norms else 0.0,
+            "steps": float(taken),
+            "steps_nonfinite": float(lost),
+            "steps_shrunk": float(shrunk),
+            "steps_undone": float(undone),
+        }
+        return UpdateReport(steps=taken, metrics=metrics)
+
+    def _gradient(self, rows: Ints) -> Tensor:
+        """Compute the gradient of the mini-batch `rows`; log-probs `(R,)`, only those of `rows` are meant."""
+        layout, columns = self._layout, self._columns
+        share = torch.zeros_like(columns.old)
+        share[columns.of(rows)] = token_shares(
+            layout.first[rows + 1] - layout.first[rows],
+            self._settings.aggregation,
+            row_weights=self._batch.row_weights[rows],
+            norm=self._settings.aggregation_tokens,
+        ).to(share)
+
+        def loss(log_probs: Tensor, at: Tensor) -> Tensor:
+            result = policy_loss(
+                log_probs,
+                columns.old[at],
+                columns.advantages[at],
+                columns.clip_low[at],
+                columns.clip_high[at],
+                share=share[at],
+                settings=self._loss,
+                guided=columns.guided[at],
+                weights=columns.weights[at] if columns.weights is not None else None,
+                reference=self._reference[at] if self._reference is not None else None,
+            )
+            self._sums.add(result)
+            return result.loss
+
+        return self._by.gradient(layout, rows, loss)
+
+    def _hold(self, probe: Ints, before: Tensor, saved: Sequence[Tensor]) -> tuple[float, float]:
+        """Halve the last step until the update's KL is within the limit.
+
+        Args:
+            probe: rows to look at.
+            before: their log-probs before the update.
+            saved: the weights before the step.
+
+        Returns:
+            What is left of the step, 0 if it had to be undone, and the last KL seen.
+        """
+        fraction, kl, weights = 1.0, 0.0, self._by.tensors()
+        for _ in range(HALVINGS + 1):
+            kl = float(log_ratio_kl(self._by.score(self._layout, probe) - before).mean())
+            if kl <= self._settings.kl_limit:  # False for NaN
+                return fraction, kl
+            fraction /= 2
+            with torch.no_grad():
+                for p, old in zip(weights, saved, strict=True):
+                    p.lerp_(old, 0.5)
+        with torch.no_grad():
+            for p, old in zip(weights, saved, strict=True):
+                p.copy_(old)
+        return 0.0, kl
