@@ -128,6 +128,7 @@ def experiments() -> tuple[Experiment, ...]:
         _singles(),
         _forgetting(),
         _all_fail(),
+        _guided(),
         _group_size(),
     )
 
@@ -256,6 +257,16 @@ def _all_fail() -> Experiment:
     base = _with(_attributing(_DRIFT), updates=40, eval_every=4)
     arms = (Arm("gated", base), Arm("not gated", _with(base, credit={"skip": "none"})))
     return Experiment("all fail", "What does credit on groups that all fail do to a healthy family?", arms)
+
+
+def _guided() -> Experiment:
+    base = _grpo(_with(_DRIFT, eta=0.5))
+    arms = (
+        Arm("recomputed, weight 1", base),
+        Arm("recorded, with the lesson in sight", _with(base, learner={"guided": "behaviour"})),
+        Arm("recomputed, clip_high 0.28", _with(base, learner={"clip_boosted": 0.28})),
+    )
+    return Experiment("guided", "What is the ratio of guided tokens taken to, once the lesson is cut out?", arms)
 
 
 def _group_size() -> Experiment:
