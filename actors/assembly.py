@@ -148,9 +148,10 @@ class _Row:
         context = len(turn.prompt_ids) // 4 - len(self.ids) // 4
         self.ids = turn.prompt_ids + turn.response_ids
         sampled = len(turn.response_ids) // 4
-        self.step.append(pack_array([-1] * context + [number] * sampled, "<i2"))
+        # Repeated as bytes: a list of numbers would take longer than all else here.
+        self.step += (b"\xff\xff" * context, pack_array(number, "<i2") * sampled)
         self.logprobs += (bytes(4 * context), turn.logprobs)
-        self.versions += (pack_array([-1] * context, "<i4"), turn.versions)
+        self.versions += (b"\xff" * 4 * context, turn.versions)
 
     def pack(self) -> TokenRow:
         return TokenRow(

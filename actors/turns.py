@@ -9,13 +9,14 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from actors.dialects import Item, canonical, digest, read_conversation
 from actors.messages import Exchange, ToolCall, pack_array
 
 MAX_TEXT = 100_000
 """Characters kept of a goal or an observation: a trajectory is no archive, the exchange is."""
+_UNKNOWN = b"\xff" * 4
+"""Version -1."""
 _CUTS = ("top_k", "min_p")
 """What processed log-probs account for, beside temperature and nucleus: they only cut or scale the distribution."""
 
@@ -101,14 +102,16 @@ def read_turn(exchange: Exchange, processed: Collection[str] = ()) -> Turn:
     said = read_conversation(exchange)
     items = said.items
     last = max((i for i, item in enumerate(items) if item.role == "assistant"), default=-1)
+    forms = [canonical(item) for item in items]
     state, before, history = hashlib.blake2b(digest_size=16), "", ""
-    for position, item in enumerate(items):
+    for position, form in enumerate(forms):
         if position == last:
             before = state.hexdigest()
-        state.update(canonical(item))
+        state.update(form)
         if position == last:
             history = state.hexdigest()
     goal = next((item.text for item in items if item.role == "user"), "")
+    about = " ".join(goal.split()).encode("utf-8", "replace")
     since = items[last + 1 :] if last >= 0 or exchange.hints.previous_response_id else ()
     depth = sum(item.role == "assistant" for item in items)
     tokens = _tokens(exchange)
@@ -126,22 +129,22 @@ def read_turn(exchange: Exchange, processed: Collection[str] = ()) -> Turn:
         explicit=hints.trajectory_id or hints.conversation,
         previous=hints.previous_response_id,
         answered=_answered(items, hints.tool_call_ids),
-        opening=digest(said.tools, *(canonical(item) for item in items if item.role == "system")),
+        opening=digest(said.tools, *(form for item, form in zip(items, forms, strict=True) if item.role == "system")),
         before=before,
         history=history,
         asked=state.hexdigest(),
-        outline=_outline(goal, depth, items[last]) if last >= 0 else "",
+        outline=_outline(about, depth, items[last], forms[last]) if last >= 0 else "",
         depth=depth,
         goal=goal[:MAX_TEXT],
         tools=said.tools,
         observation="\n".join(item.text for item in since if item.role in ("tool", "user"))[:MAX_TEXT],
         results=any(item.role == "tool" for item in since),
         echo=_answer(items[last], "", "") if mirrored and last >= 0 else None,
-        answers=tuple(_future(answer, state, goal, depth) for answer in said.answers),
+        answers=tuple(_future(answer, state, about, depth) for answer in said.answers),
         prompt_ids=exchange.prompt_ids if tokens else b"",
         response_ids=exchange.response_ids if tokens else b"",
         logprobs=exchange.logprobs if tokens else b"",
-        versions=pack_array(_versions(exchange), "<i4") if tokens else b"",
+        versions=_versions(exchange) if tokens else b"",
         temperature=exchange.sampling.temperature,
         why_not=_why_not(exchange, len(said.answers) if items else 0, tokens, exchange.engine in processed),
     )
@@ -179,27 +182,35 @@ def _tokens(exchange: Exchange) -> bool:
     return bool(exchange.prompt_ids and exchange.response_ids) and same
 
 
-def _versions(exchange: Exchange) -> npt.NDArray[np.int32]:
-    versions = np.full(len(exchange.response_ids) // 4, -1, dtype=np.int32)
+def _versions(exchange: Exchange) -> bytes:
+    number = len(exchange.response_ids) // 4
+    if not exchange.versions:
+        return _UNKNOWN * number
+    versions = np.full(number, -1, dtype=np.int32)
     for span in exchange.versions:
         versions[max(0, span.start) : max(0, span.end)] = span.version
-    return versions
+    return pack_array(versions, "<i4")
 
 
-def _future(item: Item, state: "hashlib.blake2b", goal: str, depth: int) -> Answer:
-    after = state.copy()
-    after.update(canonical(item))
-    return _answer(item, after.hexdigest(), _outline(goal, depth + 1, item))
+def _future(item: Item, state: "hashlib.blake2b", about: bytes, depth: int) -> Answer:
+    after, form = state.copy(), canonical(item)
+    after.update(form)
+    return _answer(item, after.hexdigest(), _outline(about, depth + 1, item, form))
 
 
 def _answer(item: Item, future: str, outline: str) -> Answer:
     return Answer(text=item.text[:MAX_TEXT], tool_calls=item.calls, refs=item.refs, future=future, outline=outline)
 
 
-def _outline(goal: str, depth: int, answer: Item) -> str:
-    """Text alone where there is text: clients write calls of their own making beside it."""
-    core = Item("assistant", answer.text) if answer.text.strip() else Item("assistant", "", answer.calls)
-    return digest(" ".join(goal.split()).encode("utf-8", "replace"), b"%d" % depth, canonical(core))
+def _outline(about: bytes, depth: int, answer: Item, form: bytes) -> str:
+    """Text alone where there is text: clients write calls of their own making beside it.
+
+    Args:
+        form: of `answer`, all of it.
+    """
+    if answer.calls:
+        form = canonical(Item("assistant", answer.text) if answer.text.strip() else Item("assistant", "", answer.calls))
+    return digest(about, b"%d" % depth, form)
 
 
 def _answered(items: Sequence[Item], told: Sequence[str]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 DaemonError
 ├── ConfigError      a setting that is unknown, of the wrong type, or contradicts another
 ├── StartFailed      a process of ours did not come up in time
+├── ConverterEnded   the process that reads the spool died or hangs
 ├── TransferFailed   an export or import that cannot go on
 └── ControlUnreachable   no daemon answers on the control address
 """
@@ -22,6 +23,10 @@ class StartFailed(DaemonError):
 
 class ControlUnreachable(DaemonError):
     """`evolved status` and its like found no running daemon."""
+
+
+class ConverterEnded(DaemonError):
+    """Names the process and what was seen of its end; another one can be asked."""
 
 
 class TransferFailed(DaemonError):

@@ -1,6 +1,6 @@
 """The shipper: from the tap's spool to the bus.
 
-    spool -> raw records -> Exchange / Feedback -> TRAFFIC        (unreadable records -> `dead.spool`)
+    spool -> [converter: raw records -> Exchange / Feedback] -> TRAFFIC        (unreadable records -> `dead.spool`)
 
 It moves its cursor only over what the bus has confirmed. After a crash some records are published again, under the same
 ids; streams and consumers know them by those. The broker may be away for as long as the spool's quota lasts. When it
@@ -10,9 +10,10 @@ again; so it is when an operator asks for it (`evolved replay`).
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -20,20 +21,17 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from actors.messages import Feedback, MessageError
-from actors.messages.spool import decode_spooled
-from actors.system.actor import DeadLetter
-from actors.system.bus import Bus, Outgoing, outgoing
+from actors.system.bus import Bus
 from actors.system.errors import BusUnavailable
 from actors.system.life import Life
-from actors.system.streams import DEAD, TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK
-from adapters.intake.tap import exchange_from_raw
+from actors.system.streams import TRAFFIC_EXCHANGE
+from daemon.conversion import Batch, Load, Loader
+from daemon.converter import Converter
+from daemon.errors import ConverterEnded
 from daemon.tap.replay import asked_replay, replay_begun
-from daemon.tap.segments import Position
-from daemon.tap.spool_reader import Spooled, SpoolReader
+from daemon.tap.spool_reader import SpoolReader
 
-DEAD_SPOOL = f"{DEAD}.spool"
-
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
@@ -73,14 +71,17 @@ class ShipperMetrics:
         )
         self.torn = Counter("evolved_shipper_torn", "Places of the spool where bytes were skipped.", registry=registry)
         self.waits = Counter("evolved_shipper_waits", "Batches held back by the bus.", registry=registry)
+        self.restarts = Counter(
+            "evolved_shipper_converter_ends", "Times that a converter process ended or hung.", registry=registry
+        )
         self.lag = Gauge("evolved_shipper_lag_bytes", "Bytes of the spool not yet read.", registry=registry)
 
 
-class _Batch(msgspec.Struct, frozen=True):
-    items: list[Outgoing]
-    after: Position
-    kinds: dict[str, int]
-    unreadable: int
+class _Spool:
+    """One spool and who reads it."""
+
+    def __init__(self, directory: Path, reader: SpoolReader, loader: Loader) -> None:
+        self.directory, self.reader, self.loader = directory, reader, loader
 
 
 class Shipper:
@@ -95,15 +96,17 @@ class Shipper:
         metrics: ShipperMetrics,
         rng: random.Random,
         clock: Callable[[], float] = time.time,
+        loader: Callable[[], Loader] = Converter,
     ) -> None:
         """
         Args:
             directories: the spools, one per tap process.
             rng: for the jitter of retries.
             clock: unix seconds.
+            loader: makes what reads and converts the records of one spool.
         """
         self._directories, self._bus, self._settings, self._metrics = tuple(directories), bus, settings, metrics
-        self._rng, self._clock = rng, clock
+        self._rng, self._clock, self._loader = rng, clock, loader
         self._swept = 0.0
         self._losses = 0
         self._confirmed = False
@@ -117,38 +120,44 @@ class Shipper:
             OSError: the disk failed.
         """
         # From the cursors, not from where a crashed incarnation had got to.
-        readers = [
-            SpoolReader(
-                directory,
-                keep_seconds=self._settings.keep_seconds,
-                keep_bytes=self._settings.keep_bytes,
-                clock=self._clock,
-            )
-            for directory in self._directories
-        ]
-        self._bus.remember(TRAFFIC_EXCHANGE, max((reader.sequence for reader in readers), default=0))
+        spools = [_Spool(directory, self._reader(directory), self._loader()) for directory in self._directories]
+        self._bus.remember(TRAFFIC_EXCHANGE, max((spool.reader.sequence for spool in spools), default=0))
         self._losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
         life.ready()
+        try:
+            await self._empty(spools, life)
+        finally:
+            for spool in spools:
+                spool.loader.close()
+
+    def _reader(self, directory: Path) -> SpoolReader:
+        own = self._settings
+        return SpoolReader(directory, keep_seconds=own.keep_seconds, keep_bytes=own.keep_bytes, clock=self._clock)
+
+    async def _empty(self, spools: Sequence[_Spool], life: Life) -> None:
         while not life.draining.is_set():
             moved = False
-            for reader in readers:
-                if reader.ready():
-                    moved |= await self._ship(reader, life)
-            await self._replay(readers)
+            for spool in spools:
+                if spool.reader.ready():
+                    moved |= await self._ship(spool, life)
+            await self._replay(spools)
             life.beat()
-            await self._sweep(readers)
+            await self._sweep(spools)
             if not moved and not await life.pause(self._settings.poll_seconds):
                 return
 
-    async def _ship(self, reader: SpoolReader, life: Life) -> bool:
+    async def _ship(self, spool: _Spool, life: Life) -> bool:
         """Publish the next batch; False if there was none, or draining began first."""
-        began = anyio.current_time()
-        torn = reader.torn
-        batch = await anyio.to_thread.run_sync(self._load, reader)
-        if reader.torn > torn:
-            self._metrics.torn.inc(reader.torn - torn)
-            log.warning("spool_torn", places=reader.torn - torn, segment=reader.position.segment)
-        if batch is None or not await self._publish(batch.items, life):
+        began, reader = anyio.current_time(), spool.reader
+        request = Load(str(spool.directory), reader.position, self._settings.batch, self._settings.batch_bytes)
+        batch = await self._insist(partial(self._load, spool.loader, request, life), life)
+        if batch is None:
+            return False
+        reader.skip(batch.after, batch.exhausted)
+        if batch.torn:
+            self._metrics.torn.inc(batch.torn)
+            log.warning("spool_torn", places=batch.torn, segment=reader.position.segment)
+        if not batch.items or not await self._insist(partial(self._publish, batch), life):
             return False
         self._confirmed = True
         await anyio.to_thread.run_sync(reader.commit, batch.after, self._bus.tail(TRAFFIC_EXCHANGE).sequence)
@@ -158,87 +167,58 @@ class Shipper:
         spare = len(batch.items) / self._settings.records_per_second - (anyio.current_time() - began)
         return spare <= 0 or await life.pause(spare)
 
-    async def _publish(self, items: Sequence[Outgoing], life: Life) -> bool:
-        """Until the bus has them; False if draining began first: they are still in the spool."""
+    async def _load(self, loader: Loader, request: Load, life: Life) -> Batch | None:
+        """None if draining began first."""
+        with life.interruptible():
+            return await loader.load(request)
+        return None
+
+    async def _publish(self, batch: Batch) -> bool:
+        await self._bus.publish(batch.items)
+        return True
+
+    async def _insist(self, operation: Callable[[], Awaitable[T]], life: Life) -> T | None:
+        """Until it succeeds; None if draining began first: the records are still in the spool."""
         delay, said = self._settings.retry_seconds, False
         while True:
             try:
-                await self._bus.publish(items)
-            except BusUnavailable as error:
-                self._metrics.waits.inc()
+                result = await operation()
+            except (BusUnavailable, ConverterEnded) as error:
+                (self._metrics.waits if isinstance(error, BusUnavailable) else self._metrics.restarts).inc()
                 if not said:
                     log.warning("shipper_waiting", error=str(error))
                 said = True
                 life.waiting(f"{type(error).__name__}: {error}")
                 if not await life.pause(delay * self._rng.uniform(0.5, 1.5)):
-                    return False
+                    return None
                 delay = min(self._settings.max_retry_seconds, 2 * delay)
                 continue
             if said:
                 log.info("shipper_going_on")
             life.ready()
-            return True
+            return result
 
-    def _load(self, reader: SpoolReader) -> _Batch | None:
-        """Read and convert; in a worker thread, because merging streams takes its time."""
-        records = reader.read(self._settings.batch, self._settings.batch_bytes)
-        if not records:
-            return None
-        items: list[Outgoing] = []
-        kinds = {"exchange": 0, "feedback": 0, "dead": 0}
-        unreadable = 0
-        for record in records:
-            item, kind, error = convert(record)
-            items.append(item)
-            kinds[kind] += 1
-            unreadable += error
-        return _Batch(items, records[-1].after, kinds, unreadable)
-
-    async def _replay(self, readers: Sequence[SpoolReader]) -> None:
+    async def _replay(self, spools: Sequence[_Spool]) -> None:
         """Go back, if the broker has lost what it confirmed, or if somebody asks for it."""
         losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
         lost, self._losses = losses > self._losses, losses
-        for directory, reader in zip(self._directories, readers, strict=True):
-            asked = asked_replay(directory)
+        for spool in spools:
+            directory, asked = spool.directory, asked_replay(spool.directory)
             if asked is None and not lost:
                 continue
             since = 0.0 if asked is None or lost else asked
-            size = await anyio.to_thread.run_sync(reader.rewind, since)
+            size = await anyio.to_thread.run_sync(spool.reader.rewind, since)
             replay_begun(directory)
             self._metrics.replays.labels("lost" if lost else "asked").inc()
             say = log.error if lost else log.info
             say("shipper_replays", spool=str(directory), reason="broker lost records" if lost else "asked", bytes=size)
 
-    async def _sweep(self, readers: Sequence[SpoolReader]) -> None:
+    async def _sweep(self, spools: Sequence[_Spool]) -> None:
         now = anyio.current_time()
         if now - self._swept < 5.0:
             return
         self._swept = now
-        self._metrics.lag.set(sum(reader.lag_bytes() for reader in readers))
-        for reader in readers:
+        self._metrics.lag.set(sum(spool.reader.lag_bytes() for spool in spools))
+        for spool in spools:
             # A broker that has not confirmed anything yet may come back without what is kept here.
-            await anyio.to_thread.run_sync(partial(reader.sweep, aged=self._confirmed))
-
-
-def convert(record: Spooled) -> tuple[Outgoing, str, bool]:
-    """What `record` becomes on the bus: (item, "exchange" | "feedback" | "dead", whether its response is unreadable).
-
-    Never raises: a record that cannot be decoded becomes a dead letter.
-    """
-    try:
-        message = decode_spooled(record.payload)
-        if isinstance(message, Feedback):
-            return outgoing(TRAFFIC_FEEDBACK, message), "feedback", False
-        exchange = exchange_from_raw(message)
-        return outgoing(TRAFFIC_EXCHANGE, exchange), "exchange", bool(exchange.error)
-    except MessageError as error:
-        return _dead(record, str(error)), "dead", False
-    except Exception as error:
-        # A bug of ours in reading one record must not hold up all that come after it.
-        log.exception("spool_record_failed", id=record.id.hex())
-        return _dead(record, repr(error)), "dead", False
-
-
-def _dead(record: Spooled, error: str) -> Outgoing:
-    letter = DeadLetter(actor="spool", input_id=record.id.hex(), subject="", data=record.payload, error=error[:2000])
-    return Outgoing(DEAD_SPOOL, f"{DEAD_SPOOL}:{record.id.hex()}", msgspec.msgpack.encode(letter))
+            await anyio.to_thread.run_sync(partial(spool.reader.sweep, aged=self._confirmed))

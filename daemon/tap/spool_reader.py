@@ -58,6 +58,15 @@ class SpoolReader:
         """Behind the last record that was read."""
         return self._at
 
+    @property
+    def exhausted(self) -> int:
+        """Bytes of the segment in which the last `read` came to the end of the spool; -1: there may be more."""
+        return self._barren[1] if self._barren is not None and self._barren[0] == self._at else -1
+
+    def skip(self, position: Position, exhausted: int = -1) -> None:
+        """Go on at `position`: another reader has come so far, and to the end if it says at how many bytes."""
+        self._at, self._barren = position, None if exhausted < 0 else (position, exhausted)
+
     def ready(self) -> bool:
         """Whether `read` may find something; costs two looks at the directory."""
         size = self._size(self._at.segment)

@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import anyio
@@ -17,6 +17,7 @@ from actors.system.actor import DeadLetter
 from actors.system.errors import BusMisconfigured
 from actors.system.life import Life, Restart, Unit
 from actors.system.stub_bus import StubBus
+from daemon.conversion import InThread, Loader
 from daemon.shipper import Shipper, ShipperMetrics, ShipperSettings
 from daemon.tap.replay import ask_replay, asked_replay
 from daemon.tap.segments import read_cursor
@@ -56,12 +57,19 @@ def spool(directory: Path, *payloads: bytes, first: int = 0) -> None:
 class Rig:
     """A shipper on a stub bus."""
 
-    def __init__(self, *directories: Path, settings: ShipperSettings = QUICK) -> None:
+    def __init__(
+        self, *directories: Path, settings: ShipperSettings = QUICK, loader: Callable[[], Loader] = InThread
+    ) -> None:
         self.bus, self.registry = StubBus(), CollectorRegistry()
         self.draining = anyio.Event()
         self.unit = Unit("shipper", lambda life: anyio.lowlevel.checkpoint(), Restart())
         self.shipper = Shipper(
-            directories, self.bus, settings=settings, metrics=ShipperMetrics(self.registry), rng=random.Random(1)
+            directories,
+            self.bus,
+            settings=settings,
+            metrics=ShipperMetrics(self.registry),
+            rng=random.Random(1),
+            loader=loader,
         )
 
     @contextlib.asynccontextmanager
