@@ -93,11 +93,13 @@ def horizon(kind: Horizon, steps: int, bound: int) -> float:
     return 1.0 if kind == "none" or steps <= bound else bound / steps
 
 
-def step_advantages(labels: Floats, outcome: float, *, alpha: float, h: float, fusion: Fusion = "last_step") -> Floats:
-    """Step advantages: r_t = alpha * a_t * h + o_t, then undiscounted suffix sums.
+def step_advantages(
+    labels: Floats, outcome: float, *, alpha: float, h: float, fusion: Fusion = "last_step", discount: float = 1.0
+) -> Floats:
+    """Step advantages: what the outcome gives to every step, and discounted suffix sums of alpha * h * a_t.
 
-    o_t is the outcome at the last step and 0 before (`last_step`), the outcome at every step (`all_steps`: K - t times
-    the outcome after the sums), or 0 (`process_only`).
+    The outcome gives o to every step (`last_step`: it is a reward at the end, summed backwards), (K - t) o
+    (`all_steps`: a reward at every step), or nothing (`process_only`).
 
     Args:
         labels: `(K,)` standardised labels a, K >= 1.
@@ -105,13 +107,20 @@ def step_advantages(labels: Floats, outcome: float, *, alpha: float, h: float, f
         alpha: weight of the labels.
         h: see `horizon`.
         fusion: where the outcome goes.
+        discount: of a label, a step back: 1 is the paper's plain sum, with 0 each label is its own step's alone.
 
     Returns:
         `(K,)`; with alpha 0 and `last_step` every step has the outcome's advantage, which is GRPO.
     """
-    rewards = alpha * h * labels
+    own = alpha * h * labels
+    if discount == 1.0:
+        own = np.cumsum(own[::-1])[::-1]
+    elif discount > 0.0:
+        own = own.copy()
+        for t in range(len(own) - 2, -1, -1):
+            own[t] += discount * own[t + 1]
     if fusion == "last_step":
-        rewards[-1] += outcome
+        own = own + outcome
     elif fusion == "all_steps":
-        rewards += outcome
-    return np.ascontiguousarray(np.cumsum(rewards[::-1])[::-1])
+        own = own + outcome * np.arange(len(labels), 0, -1)
+    return np.ascontiguousarray(own)

@@ -77,8 +77,14 @@ def assign(
         h = adca.horizon(settings.h, int(judged.sum()), settings.horizon)
         process[i] = alpha * h * float(labels[i].sum())
         steps = adca.step_advantages(
-            labels[i], float(channel.advantages[i]), alpha=alpha, h=h, fusion=settings.fusion
-        ) + settings.anchor_weight * met[i]  # fmt: skip
+            labels[i],
+            float(channel.advantages[i]),
+            alpha=alpha,
+            h=h,
+            fusion=settings.fusion,
+            discount=settings.discount,
+        )
+        steps += settings.anchor_weight * met[i]
         if settings.length_weight == "inverse_sqrt":
             steps /= np.sqrt(len(steps))
         if float(np.abs(steps).max()) < NEGLIGIBLE:

@@ -30,6 +30,9 @@ class CreditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """`none`: the paper's weight of 1 at any length. `horizon`: min(1, horizon / judged steps), see `adca.horizon`."""
     horizon: AtLeastOne = 8
     """Judged steps up to which `h="horizon"` leaves the paper's weight alone."""
+    discount: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
+    """Of a label, a step back. 1: a step answers for all that follows it, the paper's sums. 0: each label is its own
+    step's alone; alpha then has to be near 1 to weigh against the outcome."""
     scheme: Scheme = "decouple"
     """What a label is before it is standardised. `decouple`: +1 or -1. `allocation`: its share of a whole that has the
     outcome's sign, see `adca.allocation`."""

@@ -33,7 +33,9 @@ SHORT_DESK = "ABC"
 _REPOSITORY = Path(__file__).parents[3]
 _DECISIVE = (
     "learner/credit", "learner/batch.py", "learner/build.py", "learner/loss.py", "learner/settings.py",
-    "learner/trainers/native.py", "learner/trainers/micro.py", "adapters/environments/travel", "adapters/judges",
+    *(f"learner/trainers/{name}.py" for name in ("native", "steps", "staleness", "micro", "packing", "head", "model",
+                                                 "reference", "figures", "files")),
+    "adapters/environments/travel", "adapters/judges",
     "daemon/demo/profile.toml",
     *(f"tests/benchmarks/ablation/{name}.py" for name in ("loop", "player", "attempts", "labels")),
 )  # fmt: skip

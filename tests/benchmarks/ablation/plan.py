@@ -124,6 +124,7 @@ def experiments() -> tuple[Experiment, ...]:
         _headline("short", "Does step credit save updates on the short desk?", _SHORT),
         _judges(),
         _alpha(),
+        _immediate(),
         _rates(),
         _singles(),
         _forgetting(),
@@ -186,6 +187,19 @@ def _alpha() -> Experiment:
         for h in ("none", "horizon")
     )
     return Experiment("alpha", "Which weight of the labels, with or without the bound on the horizon?", arms)
+
+
+def _immediate() -> Experiment:
+    arms = [Arm("GRPO", _grpo(_LONG)), Arm("alpha 0.5, sums", _attributing(_LONG, credit=_credit(0.5, "none")))]
+    arms += [
+        Arm(f"alpha {alpha}, own step", _attributing(_LONG, credit={"alpha": alpha, "h": "none", "discount": 0.0}))
+        for alpha in (0.5, 1.0)
+    ]
+    arms.append(
+        Arm("alpha 1.0, own step, rules",
+            _attributing(_LONG, "rules", credit={"alpha": 1.0, "h": "none", "discount": 0.0}))
+    )  # fmt: skip
+    return Experiment("immediate", "Does a label help more if it is its own step's alone?", tuple(arms))
 
 
 def _credit(alpha: float, h: str) -> dict[str, Any]:

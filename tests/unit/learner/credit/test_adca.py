@@ -120,6 +120,16 @@ def test_the_process_alone_by_hand():
     assert found == pytest.approx([0.0, -0.1, 0.1])
 
 
+@pytest.mark.parametrize(
+    ("discount", "expected"),
+    # 0.1 x labels = [0.1, -0.2, 0.1], summed backwards, and the outcome to each
+    [(1.0, [2.0, 1.9, 2.1]), (0.5, [2.025, 1.85, 2.1]), (0.0, [2.1, 1.8, 2.1])],
+)
+def test_a_label_goes_back_by_the_discount_and_the_outcome_whole(discount, expected):
+    found = step_advantages(np.array([1.0, -2.0, 1.0]), 2.0, alpha=0.1, h=1.0, discount=discount)
+    assert found == pytest.approx(expected)
+
+
 @given(
     labels=st.lists(st.floats(-4, 4), min_size=1, max_size=9), outcome=st.floats(-4, 4), alpha=st.floats(0, 1),
     fusion=st.sampled_from(["last_step", "all_steps", "process_only"]),
