@@ -15,7 +15,8 @@ from daemon.tap.agent import Agent
 from daemon.tap.call import Call
 from daemon.tap.door import Door
 from daemon.tap.errors import Refused
-from daemon.tap.http import Request, response_bytes
+from daemon.tap.http import response_bytes
+from daemon.tap.request import Request
 from daemon.tap.router import Router
 
 _UPSTREAMS = b"/upstreams"

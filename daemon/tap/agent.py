@@ -14,8 +14,9 @@ import structlog
 
 from daemon.tap.call import Call
 from daemon.tap.errors import Refused
-from daemon.tap.http import Request, RequestParser, refusal_bytes
+from daemon.tap.http import RequestParser, refusal_bytes
 from daemon.tap.metrics import Counts
+from daemon.tap.request import Request
 
 _PIPELINED = 16
 """Requests read ahead; more wait in the socket."""
@@ -99,6 +100,11 @@ class Agent(asyncio.Protocol):
         if self._deaf:
             return
         parser = self._parser
+        if self._request is None:
+            request = parser.again(data)
+            if request is not None:
+                self._begin(request)
+                return
         fresh = not parser.partial
         try:
             parser.feed(data)
@@ -185,15 +191,15 @@ class Agent(asyncio.Protocol):
         request, self._request = self._request, None
         if self._transport.is_closing():
             return
-        if not go_on or request is None or not request.keep_alive:
+        if not go_on or request is None or not request.head.keep_alive:
             self._linger()
             return
-        if self._paused:
-            self._paused = False
+        self._paused = False
         # Backpressure of this call must not outlive it.
         self._transport.resume_reading()
         self._await_request()
-        self._next()
+        if self._parser.requests or self._refusal is not None or self.closing:
+            self._next()
 
     def _next(self) -> None:
         """Begin with the next request, if there is one."""

@@ -17,9 +17,10 @@ import structlog
 from daemon.tap.capture import Plan
 from daemon.tap.door import Visitor
 from daemon.tap.errors import Refused, UpstreamBroke, UpstreamUnreachable
-from daemon.tap.http import Request, chunk, refusal_bytes, request_bytes
+from daemon.tap.http import chunk, refusal_bytes
 from daemon.tap.plant import Plant
 from daemon.tap.reply import ReplyParser
+from daemon.tap.request import Request, request_bytes
 from daemon.tap.upstream import EngineConnection, Upstream
 from daemon.tap.veil import Veil, as_minted
 
@@ -132,14 +133,13 @@ class Call:
 
     def _converse(self, engine: EngineConnection) -> None:
         began = time.perf_counter_ns()
+        request, upload = self._request, self._request.upload
         self._engine, engine.caller, self._reply = engine, self, engine.reply
         self._reached = True
         engine.reply.begin(
-            head_only=self._request.method == b"HEAD",
+            head_only=request.head.method == b"HEAD",
             max_capture_bytes=self._plant.settings.max_capture_bytes if self._plan.keep else 0,
-            collect=self._veil is not None,
         )
-        request, upload = self._request, self._request.upload
         self._client.within(self._plant.settings.first_byte_seconds, "first byte of the response")
         plan = self._plan
         engine.transport.write(request_bytes(request, self._upstream.authority, plan.body, dropped=plan.dropped))
@@ -186,12 +186,13 @@ class Call:
         except UpstreamBroke as error:
             self._fail("upstream_broke", str(error))
             return
-        self._client.within(self._plant.settings.idle_seconds, "the rest of the response")
         if data:
             self._pass_on(data)
         self._busy += time.perf_counter_ns() - began
         if reply.done:
             self._complete()
+        else:
+            self._client.within(self._plant.settings.idle_seconds, "the rest of the response")
 
     def on_engine_lost(self, error: Exception | None) -> None:
         engine, self._engine = self._engine, None
@@ -242,19 +243,17 @@ class Call:
             self._head.append(data)
             if not reply.head_done:
                 return b""
-            kind = reply.content_type.lower()
-            self._veiled_stream = kind.startswith(b"text/event-stream")
-            veilable = reply.status == 200 and not reply.content_encoding
-            if not veilable or not (self._veiled_stream or kind.startswith(b"application/json")):
+            kind = reply.head.content_type.lower()
+            self._veiled_stream = kind.startswith("text/event-stream")
+            veilable = reply.head.status == 200 and not reply.head.content_encoding
+            if not veilable or not (self._veiled_stream or kind.startswith("application/json")):
                 # An error, or something unknown: there is nothing to hide.
-                self._veil, reply.fresh = None, None
+                self._veil = None
                 return b"".join(self._head)
             self._head.clear()
             if self._veiled_stream:
-                out = _head_bytes(reply, b"Transfer-Encoding: chunked")
-        fresh = reply.fresh or []
-        body = fresh[0] if len(fresh) == 1 else b"".join(fresh)
-        fresh.clear()
+                out = reply.head.own() + b"Transfer-Encoding: chunked\r\n\r\n"
+        body = reply.fresh
         if not self._veiled_stream:
             veil.hold(body)
             return self._closing_veil(veil) if reply.done else b""
@@ -269,7 +268,7 @@ class Call:
             rest = veil.rest()
             return (chunk(rest) if rest else b"") + b"0\r\n\r\n"
         body = veil.whole()
-        return _head_bytes(self._reply, b"Content-Length: %d" % len(body)) + body
+        return b"%bContent-Length: %d\r\n\r\n%b" % (self._reply.head.own(), len(body), body)
 
     def _pass_on(self, data: bytes) -> None:
         if self._closing and not self._sent:
@@ -322,11 +321,11 @@ class Call:
         counts, reply, request = plant.counts, self._reply, self._request
         counts.in_flight -= 1
         upstream.in_flight -= 1
-        status = refusal.status if refusal else reply.status if self._sent else 0
+        status = refusal.status if refusal else reply.head.status if self._sent else 0
         counts.requests["engine", status] += 1
         if problem:
             counts.errors[problem] += 1
-        if problem != "client_left":
+        if (problem or upstream.said_down) and problem != "client_left":
             self._tell(problem == "upstream_down")
         if not problem:
             counts.observe(self._busy)
@@ -364,16 +363,6 @@ class Call:
             upstream.said_down = down
             where = upstream.authority.decode()
             (log.error if down else log.info)("upstream_down" if down else "upstream_back", upstream=where)
-
-
-def _head_bytes(reply: ReplyParser, framing: bytes) -> bytes:
-    """The response's head with another framing; the connection is ours, so its headers are too."""
-    lines = [b"HTTP/1.1 %d %b" % (reply.status, reply.reason)]
-    lines += [b"%b: %b" % pair for pair in reply.headers if pair[0].lower() not in _FRAMING]
-    return b"\r\n".join((*lines, framing, b"", b""))
-
-
-_FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"trailer"})
 
 
 def _refusal(problem: str, detail: str) -> Refused | None:

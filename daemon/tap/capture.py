@@ -14,8 +14,8 @@ from actors.messages import Hints, new_id
 from actors.messages.spool import RawExchange
 from daemon.tap.door import Visitor
 from daemon.tap.errors import Refused
-from daemon.tap.http import DROPPED, Request
 from daemon.tap.reply import ReplyParser
+from daemon.tap.request import DROPPED, Copied, Head, Request
 
 CHAT = b"/v1/chat/completions"
 COMPLETIONS = b"/v1/completions"
@@ -27,7 +27,8 @@ _WANTED = {
 }
 """What an engine is asked for, by path. A completion's `logprobs` is the number of alternatives beside the sampled
 token; vLLM gives ids on these two paths only."""
-_MARKS = tuple(f'"{name}"'.encode() for name in TOKEN_FIELDS)
+_MARKS = (b'"logprobs"', b'"return_')
+"""Without them a body names none of these fields."""
 _REFUSED = frozenset({b".", b"..", b"load_lora_adapter", b"unload_lora_adapter"})
 """Segments of a path that do not pass: what leads out of /v1, and vLLM's admin plane where it reaches into it."""
 _TRICKS = re.compile(rb"[%\\#?\x00-\x1f\x7f]")
@@ -51,8 +52,6 @@ def check_path(path: bytes) -> None:
     Raises:
         Refused: 404, in all other cases.
     """
-    if path == CHAT:
-        return
     plain = unquote_to_bytes(path) if b"%" in path else path
     if plain == b"/health":
         return
@@ -78,9 +77,9 @@ def with_tokens(body: bytes, path: bytes = CHAT) -> tuple[bytes, tuple[str, ...]
     # vLLM (0.32) leaves an echoed prompt out of the text when it is asked for token ids.
     if start < 0 or end < start or (path == COMPLETIONS and b'"echo"' in body):
         return body, ()
-    missing = TOKEN_FIELDS
-    # A long prompt takes ten times longer to parse than to search, and hardly any names these fields.
-    if any([mark in body for mark in _MARKS]):
+    missing, added = TOKEN_FIELDS, _ALL[path]
+    # A long prompt takes ten times longer to parse than to search (from behind), and hardly any names these fields.
+    if body.rfind(_MARKS[0]) >= 0 or body.rfind(_MARKS[1]) >= 0:
         try:
             asked = _asked.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -88,10 +87,17 @@ def with_tokens(body: bytes, path: bytes = CHAT) -> tuple[bytes, tuple[str, ...]
         missing = tuple([name for name in TOKEN_FIELDS if getattr(asked, name) is msgspec.UNSET])
         if not missing:
             return body, ()
-    wanted = _WANTED[path]
-    added = b",".join([b'"%b":%b' % (name.encode(), wanted[name]) for name in missing])
+        added = _asking(path, missing)
     comma = b"," if end - start > 64 or body[start + 1 : end].strip() else b""
     return b"".join((body[:end], comma, added, body[end:])), missing
+
+
+def _asking(path: bytes, names: tuple[str, ...]) -> bytes:
+    return b",".join([b'"%b":%b' % (name.encode(), _WANTED[path][name]) for name in names])
+
+
+_ALL = {path: _asking(path, TOKEN_FIELDS) for path in _WANTED}
+"""What is asked for if a body names none of it: nearly always."""
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
@@ -113,12 +119,12 @@ class RecordIds:
     """Record ids that no other process makes: a random half and a running number. Cheaper than a system call each."""
 
     def __init__(self) -> None:
-        self._random, self._number = os.urandom(8).hex(), 0
+        self._random, self._number = os.urandom(8), 0
 
     def next(self) -> str:
         """128 bits, hex."""
         self._number += 1
-        return f"{self._random}{self._number:016x}"
+        return (self._random + self._number.to_bytes(8)).hex()
 
 
 _KEY = DROPPED | {b"x-evolved-key"}
@@ -139,6 +145,7 @@ class Capture:
             headers: names, in lower case, of the request headers to keep.
         """
         self._tokens, self._minting, self._headers = tokens, minting, headers
+        self._sizes = b"content-length" in headers
 
     def holds(self, target: bytes) -> bool:
         """Whether calls to `target` have to be whole before they go on."""
@@ -146,15 +153,16 @@ class Capture:
 
     def plan(self, request: Request, visitor: Visitor) -> Plan:
         """What to do with `request`. LLM calls are posts under /v1; all else passes without leaving a trace."""
-        path, body = request.path, request.body
+        head, body = request.head, request.body
+        path = head.path
         ours = visitor.strip_authorization
         dropped = _AUTHORIZED if ours else _KEY
-        if request.method != b"POST" or not path.startswith(b"/v1/") or not visitor.keep:
+        if head.method != b"POST" or not path.startswith(b"/v1/") or not visitor.keep:
             return Plan(body, False, (), dropped)
-        rewritable = path in _WANTED and not request.old
+        rewritable = path in _WANTED and not head.old
         wanted = self._tokens and rewritable and request.upload is None
         added: tuple[str, ...] = ()
-        if wanted and not request.header(b"content-encoding"):
+        if wanted and not head.named.get(b"content-encoding"):
             body, added = with_tokens(body, path)
         if added or (rewritable and self._minting):
             return Plan(body, True, added, _AUTHORIZED_PLAIN if ours else _KEY_PLAIN, True)
@@ -185,68 +193,72 @@ class Capture:
         """
         if not problem and (reply.overflow or body is None):
             problem = "response_too_large" if reply.overflow else "request_too_large"
+        copied = request.head.copied or self._copied(request.head)
+        pieces = reply.body
         return RawExchange(
             id=record_id,
             tenant=visitor.tenant,
             engine=engine,
-            method=request.method.decode("latin-1"),
-            path=request.path.decode("latin-1"),
-            headers=self._kept(request),
+            method=copied.method,
+            path=copied.path,
+            headers=self._sized(request, copied.headers) if self._sizes else copied.headers,
             request=body or b"",
             tokens_requested=bool(plan.added),
             status=status,
-            response=b"".join(reply.body),
-            content_type=reply.content_type.decode("latin-1"),
-            content_encoding=reply.content_encoding.decode("latin-1"),
+            response=pieces[0] if len(pieces) == 1 else b"".join(pieces),
+            content_type=reply.head.content_type,
+            content_encoding=reply.head.content_encoding,
             received=request.received,
             first_byte=times[0],
             finished=times[1],
             complete=not problem,
             problem=problem,
-            hints=_hints(request),
+            hints=copied.hints,
             caller=visitor.caller,
         )
 
     def mirrored(self, request: Request, visitor: Visitor) -> RawExchange:
         """The record of a request whose answer nobody shows us."""
+        copied = request.head.copied or self._copied(request.head)
         return RawExchange(
             id=new_id(),
             tenant=visitor.tenant,
-            method=request.method.decode("latin-1"),
-            path=request.path.decode("latin-1"),
-            headers=self._kept(request),
+            method=copied.method,
+            path=copied.path,
+            headers=self._sized(request, copied.headers) if self._sizes else copied.headers,
             request=request.body,
             status=0,
             received=request.received,
             finished=request.received,
             problem="mirrored",
-            hints=_hints(request),
+            hints=copied.hints,
             source="mirror",
             caller=visitor.caller,
         )
 
-    def _kept(self, request: Request) -> dict[str, str]:
-        return {
-            name.decode("latin-1"): value.decode("latin-1")
-            for name, _, value in request.headers
-            if name in self._headers
-        }
+    def _copied(self, head: Head) -> Copied:
+        head.copied = Copied(
+            head.method.decode("latin-1"),
+            head.path.decode("latin-1"),
+            {
+                name.decode("latin-1"): value.decode("latin-1")
+                for name, value in head.named.items()
+                if name in self._headers
+            },
+            Hints(
+                trajectory_id=_text(head.named.get(b"x-evolved-trajectory", b"")),
+                custom_id=_text(head.named.get(b"x-evolved-id", b"")),
+            ),
+        )
+        return head.copied
 
-
-_NO_HINTS = Hints()
-
-
-def _hints(request: Request) -> Hints:
-    trajectory = custom = b""
-    for name, _, value in request.headers:
-        if name.startswith(b"x-evolved-"):
-            if name == b"x-evolved-trajectory":
-                trajectory = value
-            elif name == b"x-evolved-id":
-                custom = value
-    if not trajectory and not custom:
-        return _NO_HINTS
-    return Hints(trajectory_id=_text(trajectory), custom_id=_text(custom))
+    def _sized(self, request: Request, headers: dict[str, str]) -> dict[str, str]:
+        """`headers` with the length that the request said, if it did: heads are kept without."""
+        head, upload = request.head, request.upload
+        length = len(request.body) if upload is None else upload.length
+        if not head.framed or length is None or b"transfer-encoding" in head.named:
+            return headers
+        return headers | {"content-length": str(length)}
 
 
 def _text(value: bytes) -> str:

@@ -13,13 +13,14 @@ from pathlib import Path
 import msgspec
 
 from daemon.tap.errors import InvalidTapSettings, KeysUnusable, Refused
-from daemon.tap.http import Request
 from daemon.tap.keys import PREFIX, Key, KeyRing, is_loopback, presented
+from daemon.tap.request import Request
 from daemon.tap.sampling import opted_out, sampled
 
 _KEY, _TENANT, _OUT = b"x-evolved-key", b"x-evolved-tenant", b"x-evolved-opt-out"
 _TRAJECTORY, _AUTHORIZATION = b"x-evolved-trajectory", b"authorization"
-_TOLD = frozenset({_KEY, _TENANT, _OUT, _TRAJECTORY, _AUTHORIZATION})
+_TOLD = frozenset({_KEY, _TENANT, _OUT, _TRAJECTORY})
+"""Headers that are meant for the door."""
 _FEEDBACK, _HEALTH = b"/v1/feedback", b"/health"
 _NO = frozenset({b"", b"0", b"false", b"no"})
 _MARK = b"evolved_opt_out"
@@ -113,14 +114,16 @@ class Door:
             Refused: 401 without a key where one is required, or with one that opens nothing; 403 for an admin's key or
                 another tenant.
         """
-        told = {name: value for name, _, value in request.headers if name in _TOLD}
-        authorization = told.pop(_AUTHORIZATION, b"")
-        # A key of ours never travels on, whether or not it opens anything here.
-        strip = PREFIX in authorization and bool(presented(b"", authorization))
+        head, told = request.head, request.head.named
+        if head.quiet is None:
+            head.quiet = _TOLD.isdisjoint(told) and PREFIX not in told.get(_AUTHORIZATION, b"")
         # From behind because that is twice as fast, and a body is mostly history.
         marked = request.body.rfind(_MARK) >= 0
-        if not (told or strip or marked) and self._ring is None and self._keeps_all:
+        if head.quiet and not marked and self._keeps_all and self._ring is None:
             return self._plain
+        authorization = told.get(_AUTHORIZATION, b"")
+        # A key of ours never travels on, whether or not it opens anything here.
+        strip = PREFIX in authorization and bool(presented(b"", authorization))
         tenant = told.get(_TENANT, b"").decode("utf-8", "replace").strip()[:_NAMED]
         caller = ""
         if self._ring is not None:

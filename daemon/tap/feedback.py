@@ -21,8 +21,9 @@ import msgspec
 from actors.messages import Feedback, Message, derived_id
 from daemon.tap.door import Visitor
 from daemon.tap.errors import Refused
-from daemon.tap.http import Request, response_bytes
+from daemon.tap.http import response_bytes
 from daemon.tap.metrics import Counts
+from daemon.tap.request import Request
 
 MAX_LIST = 1000
 """Reports in one post."""

@@ -1,7 +1,8 @@
-"""HTTP/1.1 without I/O: bytes of a connection to requests, requests to bytes for an engine, and answers of our own.
+"""HTTP/1.1 without I/O: bytes of a connection to requests, and answers of our own.
 
 llhttp (through httptools) refuses what request smuggling lives on: conflicting lengths, folded headers, bare line
-feeds, data after `Connection: close`. Requests go on with a length of our own making.
+feeds, data after `Connection: close`. A head that it has let pass is not read again while it stays the same, see
+`daemon.tap.likeness`. Requests go on with a length of our own making.
 """
 
 from collections import deque
@@ -12,78 +13,11 @@ import httptools
 import msgspec
 
 from daemon.tap.errors import Refused
+from daemon.tap.likeness import Likeness
+from daemon.tap.request import Head, Request, Upload
 
-HOP_BY_HOP = frozenset(
-    {
-        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
-        b"trailer", b"transfer-encoding", b"upgrade", b"http2-settings", b"expect",
-    }
-)  # fmt: skip
-"""Headers between two neighbours: they end here."""
 _SLACK = 65_536
-DROPPED = HOP_BY_HOP | {b"host", b"content-length"}
-"""Headers of a request that do not travel on as they are."""
 _FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding", b"expect"})
-_USUAL = frozenset({b"", b"keep-alive", b"Keep-Alive", b"close"})
-"""Connection headers that name no header."""
-
-
-class Upload:
-    """The body of a request that is too large to wait for: passed on as it comes."""
-
-    __slots__ = ("done", "length", "listener", "pieces", "refusal")
-
-    def __init__(self, length: int | None) -> None:
-        self.length = length
-        """Bytes as announced; None if the client sends it in chunks."""
-        self.pieces: list[bytes] = []
-        """Not yet taken by the listener."""
-        self.done = False
-        self.refusal: Refused | None = None
-        """It broke a limit in the middle."""
-        self.listener: Callable[[], None] | None = None
-        """Called whenever there is something new."""
-
-    def take(self) -> bytes:
-        """What has come since the last call."""
-        pieces, self.pieces = self.pieces, []
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def tell(self) -> None:
-        """Something is new."""
-        if self.listener is not None:
-            self.listener()
-
-
-class Request(msgspec.Struct, gc=False):
-    """One request: whole, or its head with the body still coming as an `upload`."""
-
-    method: bytes
-    target: bytes
-    """As it stands in the request line."""
-    path: bytes
-    """The target without its query."""
-    headers: list[tuple[bytes, bytes, bytes]]
-    """(name in lower case, name, value)"""
-    body: bytes
-    old: bool
-    """HTTP/1.0: no chunked response may come back."""
-    keep_alive: bool
-    received: float
-    """Unix seconds when it could be passed on."""
-    upload: Upload | None = None
-    """Where the body comes from, if `body` does not hold it."""
-    connection: bytes = b""
-    """What the Connection headers say, joined by commas."""
-    framed: bool = False
-    """It says how long its body is."""
-
-    def header(self, name: bytes) -> bytes:
-        """Value of the header `name` (lower case), the last one if there are several, empty if there is none."""
-        for lower, _, value in reversed(self.headers):
-            if lower == name:
-                return value
-        return b""
 
 
 class RequestParser:
@@ -115,6 +49,12 @@ class RequestParser:
         self._refusal: Refused | None = None
         self._head_done = False
         self._upload: Upload | None = None
+        self._head: Head | None = None
+        """Of the last request."""
+        self._likeness: Likeness | None = None
+        """Its bytes, if the next request may begin with the same."""
+        self._room = 0
+        """The largest body that is waited for behind it."""
         self.on_message_begin()
         self.partial = False
 
@@ -123,13 +63,24 @@ class RequestParser:
         """The body that comes in now belongs to a request that has been handed out."""
         return self._upload is not None
 
+    def again(self, data: bytes) -> Request | None:
+        """The request that `data` is, if it is one, whole, with the head of the last one; else None, and `feed` it."""
+        head, likeness = self._head, self._likeness
+        if likeness is None or head is None or self.partial or self.requests:
+            return None
+        body = likeness.body(data)
+        if body is None or len(body) > self._room:
+            return None
+        return Request(head, body, self._clock())
+
     def feed(self, data: bytes) -> None:
         """Take bytes; requests appear in `requests`.
 
         Raises:
             Refused: the connection cannot be understood any further; what is in `requests` still counts.
         """
-        before = len(self.requests)
+        before, fresh = len(self.requests), not self.partial
+        self._likeness = None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:
@@ -143,11 +94,20 @@ class RequestParser:
             raise refusal from error
         if self.partial:
             self._count_raw(len(data))
+        elif fresh and len(self.requests) == before + 1:
+            self._remember(data)
         if self._upload is not None:
             self._upload.tell()
         if self._refusal is not None:
             self._fail_upload(self._refusal)
             raise self._refusal
+
+    def _remember(self, data: bytes) -> None:
+        """`data` was one whole request: the next one may have the same head."""
+        head, upload = self._head, self.requests[-1].upload
+        if head is not None and head.keep_alive and upload is None and self._length >= 0 and not self._chunked:
+            self._likeness = Likeness.of(data, self._length)
+            self._room = min(self._max_body, self._hold(self._url))
 
     def on_message_begin(self) -> None:
         self.partial, self._head_done, self.expects = True, False, False
@@ -168,12 +128,13 @@ class RequestParser:
         if self._head_done:
             return
         lower = name.lower()
-        self._headers.append((lower, name, value))
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > self._max_head:
             self._count_head(0)
         if lower in _FRAMING:
             self._frame(lower, value)
+        if lower != b"content-length":
+            self._headers.append((lower, name, value))
 
     def _frame(self, name: bytes, value: bytes) -> None:
         if name == b"content-length":
@@ -228,21 +189,21 @@ class RequestParser:
         self.requests.append(self._request(self._body[0] if len(self._body) == 1 else b"".join(self._body), None))
 
     def _request(self, body: bytes, upload: Upload | None) -> Request:
-        parser, url = self._parser, self._url
-        return Request(
+        parser, url, last = self._parser, self._url, self._head
+        head = Head(
             parser.get_method(),
             url,
             url.partition(b"?")[0],
             self._headers,
-            body,
             parser.get_http_version() == "1.0",
             # Must be asked inside a callback: afterwards the answer is always no. For an upload it cannot be asked yet.
             parser.should_keep_alive() if upload is None else b"close" not in self._connection.lower(),
-            self._clock(),
-            upload,
             self._connection,
             self._length >= 0 or self._chunked,
         )
+        if last is None or not head.says(last):
+            self._head = last = head
+        return Request(last, body, self._clock(), upload)
 
     def _open(self, length: int | None) -> None:
         self._upload = Upload(length)
@@ -272,30 +233,6 @@ class RequestParser:
     def _too_large(self) -> None:
         if self._refusal is None:
             self._refusal = Refused(413, "body_too_large", f"request body above {self._max_body} bytes")
-
-
-def request_bytes(request: Request, host: bytes, body: bytes, *, dropped: frozenset[bytes] = DROPPED) -> bytes:
-    """`request` as it goes to the engine, with `body`: end-to-end headers as they came, the rest ours.
-
-    Args:
-        host: for the Host header.
-        dropped: names, in lower case, of headers that do not travel on; `DROPPED` must be among them.
-    """
-    if request.connection not in _USUAL:
-        # The headers that it names end here as well.
-        dropped = dropped.union([token.strip().lower() for token in request.connection.split(b",")])
-    version = b"1.0" if request.old else b"1.1"
-    lines = [b"%b: %b\r\n" % (name, value) for lower, name, value in request.headers if lower not in dropped]
-    upload = request.upload
-    if upload is not None and upload.length is None:
-        framing = b"Transfer-Encoding: chunked\r\n"
-    elif body or request.framed:
-        framing = b"Content-Length: %d\r\n" % (len(body) if upload is None else upload.length)
-    else:
-        framing = b""
-    return b"%b %b HTTP/%b\r\nHost: %b\r\n%b%b\r\n%b" % (
-        request.method, request.target, version, host, b"".join(lines), framing, body
-    )  # fmt: skip
 
 
 def chunk(data: bytes) -> bytes:

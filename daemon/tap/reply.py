@@ -5,39 +5,72 @@ where the tap saw one would take one call's answer for another's.
 """
 
 import httptools
+import msgspec
 
 from daemon.tap.errors import UpstreamBroke
+from daemon.tap.likeness import Likeness
 
 _MAX_REPLY_HEAD = 262_144
+_DIGITS = 16
+"""As many make no length that is ever reached."""
+_FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"trailer"})
+
+
+class ReplyHead(msgspec.Struct, gc=False, eq=False):
+    """What comes before a body. Responses of a connection may share it, so nobody changes what it says."""
+
+    status: int = 0
+    reason: bytes = b""
+    headers: list[tuple[bytes, bytes]] = []
+    """(name, value), all but Content-Length, which is each body's own"""
+    content_type: str = ""
+    content_encoding: str = ""
+    _own: bytes = b""
+
+    def own(self) -> bytes:
+        """Its bytes without anything about framing and connection, nor the blank line: those are the sender's."""
+        if not self._own:
+            lines = [b"%b: %b\r\n" % pair for pair in self.headers if pair[0].lower() not in _FRAMING]
+            self._own = b"HTTP/1.1 %d %b\r\n%b" % (self.status, self.reason, b"".join(lines))
+        return self._own
+
+
+_NOTHING = ReplyHead()
 
 
 class ReplyParser:
-    """The responses of one engine connection, one after the other, read along while their bytes go to the client."""
+    """The responses of one engine connection, one after the other, read along while their bytes go to the client.
+
+    Methods named `on_` are httptools' callbacks.
+    """
 
     __slots__ = (
-        "_broken", "_head_bytes", "_head_only", "_max_capture", "_parser", "_size", "_sized", "body",
-        "content_encoding", "content_type", "done", "fresh", "head_done", "headers", "keep_alive", "overflow", "reason",
-        "started", "status",
+        "_broken", "_encoding", "_head_bytes", "_head_only", "_headers", "_last", "_length", "_likeness",
+        "_max_capture", "_parser", "_pieces", "_reason", "_size", "_sized", "_type", "body", "done", "fresh", "head",
+        "head_done", "keep_alive", "on_body", "overflow", "started",
     )  # fmt: skip
 
     def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        # Called for every chunk of a stream, so it is the list's own method.
+        self.on_body = self._pieces.append
         self._parser = httptools.HttpResponseParser(self)
+        self._likeness: Likeness | None = None
+        """The bytes of the last head, if the next response may begin with the same."""
+        self._last = _NOTHING
         self._broken = ""
         """What is wrong with it that the parser let pass."""
         self.begin(head_only=False, max_capture_bytes=0)
 
-    def begin(self, *, head_only: bool, max_capture_bytes: int, collect: bool = False) -> None:
+    def begin(self, *, head_only: bool, max_capture_bytes: int) -> None:
         """The next response.
 
         Args:
             head_only: it answers a HEAD request and has no body, whatever its length says.
             max_capture_bytes: a longer body is not kept.
-            collect: gather the body's pieces in `fresh` for whoever rewrites them.
         """
         self._head_only, self._max_capture = head_only, max_capture_bytes
-        self.status = 0
-        self.reason = b""
-        self.headers: list[tuple[bytes, bytes]] = []
+        self.head = _NOTHING
         self.started = False
         """A byte has come."""
         self.head_done = False
@@ -45,14 +78,12 @@ class ReplyParser:
         self.done = False
         self.keep_alive = False
         """Whether the engine's connection can be used again."""
-        self.content_type = b""
-        self.content_encoding = b""
+        self.fresh = b""
+        """The part of the body that came last."""
         self.body: list[bytes] = []
-        self.fresh: list[bytes] | None = [] if collect else None
         self.overflow = False
         """The body was longer than `max_capture_bytes`; `body` is empty."""
         self._size = self._head_bytes = 0
-        self._sized = False
 
     def feed(self, data: bytes) -> None:
         """Read along.
@@ -60,67 +91,48 @@ class ReplyParser:
         Raises:
             UpstreamBroke: no HTTP, or more than one response: `data` must not go to the client.
         """
-        self.started = True
+        fresh, self.started = not self.started, True
+        if fresh and self._same_head(data):
+            return
+        problem: Exception | None = None
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            raise UpstreamBroke(f"no HTTP response: {error}") from error
+            self._broken, problem = f"no HTTP response: {error}", error
+        pieces = self._pieces
+        if pieces:
+            if self._head_only:
+                # The client would take it for its next response.
+                self._broken = self._broken or "a body in the response to HEAD"
+            self._take(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            pieces.clear()
+        else:
+            self.fresh = b""
         if not self.head_done:
             self._head_bytes += len(data)
             if self._head_bytes > _MAX_REPLY_HEAD:
-                raise UpstreamBroke(f"response headers above {_MAX_REPLY_HEAD} bytes")
+                self._broken = self._broken or f"response headers above {_MAX_REPLY_HEAD} bytes"
         if self._broken:
-            raise UpstreamBroke(self._broken)
+            raise UpstreamBroke(self._broken) from problem
+        # Some statuses have no body whatever their length says: this one had, so the next one has.
+        if fresh and self.done and self.keep_alive and self._size and self._size == self._length:
+            self._likeness, self._last = Likeness.of(data, self._length), self.head
 
-    def eof(self) -> bool:
-        """The engine closed: whether that is how this response ends."""
-        if self.head_done and not self._sized and self.status >= 200:
-            self.done = True
-        return self.done
+    def _same_head(self, data: bytes) -> bool:
+        """Whether `data` is one whole response with the head of the last one."""
+        likeness, self._likeness = self._likeness, None
+        if likeness is None or self._head_only:
+            return False
+        body = likeness.body(data)
+        if body is None:
+            return False
+        self._likeness, self.head = likeness, self._last
+        self.head_done = self.done = self.keep_alive = True
+        self._take(body)
+        return True
 
-    def on_message_begin(self) -> None:
-        if self.done:
-            self._broken = "data after the end of the response"
-
-    def on_status(self, reason: bytes) -> None:
-        self.reason += reason
-        if b"\x00" in reason:
-            self._broken = "NUL in the status line"
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self.head_done:
-            return
-        self.headers.append((name, value))
-        name = name.lower()
-        if name == b"content-type":
-            self.content_type = value
-        elif name == b"content-encoding":
-            self.content_encoding = value
-        elif name == b"content-length":
-            self._sized = True
-        elif name == b"transfer-encoding":
-            self._sized = True
-            if value.strip().lower() != b"chunked" or self._parser.get_http_version() != "1.1":
-                self._broken = "a Transfer-Encoding that can be read in two ways"
-
-    def on_headers_complete(self) -> None:
-        self.status = self._parser.get_status_code()
-        if self._parser.get_http_version() not in ("1.1", "1.0"):
-            self._broken = "another version of HTTP"
-        self.head_done = True
-        if self._head_only and self.status >= 200:
-            self._finish()
-
-    def on_chunk_header(self) -> None:
-        if self._head_only:
-            self._broken = "a body in the response to HEAD"
-
-    def on_body(self, body: bytes) -> None:
-        if self._head_only:
-            # The client would take it for its next response.
-            self._broken = "a body in the response to HEAD"
-        if self.fresh is not None:
-            self.fresh.append(body)
+    def _take(self, body: bytes) -> None:
+        self.fresh = body
         self._size += len(body)
         if self._size > self._max_capture:
             self.overflow = True
@@ -128,11 +140,61 @@ class ReplyParser:
         else:
             self.body.append(body)
 
+    def eof(self) -> bool:
+        """The engine closed: whether that is how this response ends."""
+        if self.head_done and not self._sized and self.head.status >= 200:
+            self.done = True
+        return self.done
+
+    def on_message_begin(self) -> None:
+        if self.done:
+            self._broken = "data after the end of the response"
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._reason = self._type = self._encoding = b""
+        self._length, self._sized = -1, False
+
+    def on_status(self, reason: bytes) -> None:
+        self._reason += reason
+        if b"\x00" in reason:
+            self._broken = "NUL in the status line"
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Trailers come the same way.
+        if self.head_done:
+            return
+        lower = name.lower()
+        if lower == b"content-length":
+            self._sized = True
+            self._length = int(value) if value.isdigit() and len(value) < _DIGITS else -1
+            return
+        self._headers.append((name, value))
+        if lower == b"content-type":
+            self._type = value
+        elif lower == b"content-encoding":
+            self._encoding = value
+        elif lower == b"transfer-encoding":
+            self._sized = True
+            if value.strip().lower() != b"chunked" or self._parser.get_http_version() != "1.1":
+                self._broken = "a Transfer-Encoding that can be read in two ways"
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self._parser.get_http_version() not in ("1.1", "1.0"):
+            self._broken = "another version of HTTP"
+        kind, coding = self._type.decode("latin-1"), self._encoding.decode("latin-1")
+        self.head = ReplyHead(status, self._reason, self._headers, kind, coding)
+        self.head_done = True
+        if self._head_only and status >= 200:
+            self._finish()
+
+    def on_chunk_header(self) -> None:
+        if self._head_only:
+            self._broken = "a body in the response to HEAD"
+
     def on_message_complete(self) -> None:
-        if self.status < 200:
+        if self.head.status < 200:
             # 100 and 103 announce the response, they are not it.
-            self.head_done = self._sized = False
-            self.headers, self.reason = [], b""
+            self.head_done = False
         elif not self.done:
             self._finish()
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from daemon.tap.http import Request
+from daemon.tap.request import Request
 from daemon.tap.upstream import Upstream
 
 _FOLLOWS = re.compile(rb'"(?:previous_response_id|tool_call_id|tool_use_id|call_id)"\s*:\s*"([^"\\]{1,256})"')

@@ -2,12 +2,13 @@
 
 from daemon.tap.agent import Agent
 from daemon.tap.call import Call
-from daemon.tap.capture import FEEDBACK, check_path
+from daemon.tap.capture import CHAT, FEEDBACK, check_path
 from daemon.tap.door import Door, Visitor
 from daemon.tap.errors import Refused
 from daemon.tap.feedback import FeedbackDesk
-from daemon.tap.http import Request, response_bytes
+from daemon.tap.http import response_bytes
 from daemon.tap.plant import Plant
+from daemon.tap.request import Request
 
 _FEEDBACK_SECONDS = 10.0
 """Until feedback is on disk; after that its sender is told to send it again."""
@@ -20,9 +21,11 @@ class EngineRoute:
         self._plant, self._door, self._desk = plant, door, desk
 
     def answer(self, request: Request, agent: Agent) -> Call | None:
-        check_path(request.path)
+        path = request.head.path
+        if path != CHAT:
+            check_path(path)
         visitor = self._door.admit(request)
-        if request.path.rstrip(b"/") == FEEDBACK:
+        if path.rstrip(b"/") == FEEDBACK:
             self._feedback(request, visitor, agent)
             return None
         if not visitor.keep:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from daemon.tap.http import Request
+from daemon.tap.request import Request
 
 _HEAD = 4096
 _PROMPT_HEAD = 256

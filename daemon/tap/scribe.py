@@ -214,7 +214,8 @@ class Scribe:
         """Send what is waiting, as far as the child takes it."""
         self._timer = None
         link = self._link
-        if link is None or link.full:
+        # One that has just closed is not yet known to be gone: its successor is handed what waits.
+        if link is None or link.full or link.transport.is_closing():
             return
         if self._backlog:
             # One at a time: if this one ends its reader, it is known which one it was.

@@ -9,6 +9,7 @@ Events that vLLM sends for the sake of their token ids alone, with nothing new t
     stream         event by event; the pieces that are ready go on at once, the tail of an unfinished event waits
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -27,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 class Hidden:
     """What is to be hidden, and how it is found. Made once for each set of fields."""
 
-    __slots__ = ("fields", "ids", "known", "marks")
+    __slots__ = ("fields", "ids", "known", "named", "shown")
 
     def __init__(self, asked: Sequence[str]) -> None:
         """
@@ -36,11 +37,15 @@ class Hidden:
         """
         self.ids = "return_token_ids" in asked
         # A prompt's ids come and go with the answer's.
-        named = (*asked, "prompt_token_ids") if self.ids else tuple(asked)
-        self.fields = tuple(_NAMES.get(name, name) for name in named)
-        self.marks = tuple((b'"%b"' % name.encode(), b'"%b":null' % name.encode()) for name in self.fields)
+        names = (*asked, "prompt_token_ids") if self.ids else tuple(asked)
+        self.fields = tuple(_NAMES.get(name, name) for name in names)
+        any_of = b"|".join([name.encode() for name in self.fields]) or b"(?!)"
+        self.named = re.compile(b'"(?:%b)"' % any_of)
+        """One of the fields."""
+        self.shown = re.compile(b'"(?:%b)"(?!:null)' % any_of)
+        """One that is not null."""
         self.known = tuple(
-            (b',"%b":%b' % (name.encode(), begins), b',"%b":null' % name.encode(), ends, keeps)
+            (b',"%b":%b' % (name.encode(), begins), b',"%b":null' % name.encode(), ends, len(ends) - keeps)
             for name, begins, ends, keeps in _KNOWN
             if name in self.fields
         )
@@ -79,9 +84,8 @@ class Veil:
                 raise UpstreamBroke(f"an event above {_MAX_EVENT} bytes")
         if not end:
             return b""
-        whole = piece[:end]
-        whole = self._without_known(whole)
-        if self._mint is None and self._bare(whole) and not (self._hidden.ids and b'"delta":{}' in whole):
+        whole, hidden = self._without_known(piece[:end]), self._hidden
+        if self._mint is None and not hidden.shown.search(whole) and not (hidden.ids and whole.rfind(_SILENT) >= 0):
             return whole
         blank = b"\r\n\r\n" if b"\r\n\r\n" in whole else b"\n\n"
         events = [self._event(event) for event in whole.split(blank)]
@@ -105,7 +109,7 @@ class Veil:
     def rest(self) -> bytes:
         """What a stream left without an end of event: it goes on as it is unless it may hold what is to be hidden."""
         rest = b"".join(self._held)
-        return b"" if any([mark in rest for mark, _ in self._hidden.marks]) else rest
+        return b"" if self._hidden.named.search(rest) else rest
 
     def _without_known(self, data: bytes) -> bytes:
         """`data` with the known forms of the hidden fields made null.
@@ -113,19 +117,23 @@ class Veil:
         A quote in a JSON text is escaped, so byte sequences with one are fields wherever they stand; and the value of a
         field ends where the next one begins.
         """
-        for begins, null, ends, keeps in self._hidden.known:
-            if begins in data:
-                first, *others = data.split(begins)
-                parts = [first]
-                for part in others:
-                    end = part.find(ends)
-                    parts.append(begins + part if end < 0 else null + part[end + len(ends) - keeps :])
-                data = b"".join(parts)
+        for begins, null, ends, skip in self._hidden.known:
+            start = data.rfind(begins)  # from behind because that is twice as fast
+            if start < 0:
+                continue
+            if data.find(begins, 0, start) < 0:
+                # The only one: a plain answer, or one event. Searching its value once more would cost most of all.
+                end = data.find(ends, start)
+                if end >= 0:
+                    data = b"".join((data[:start], null, data[end + skip :]))
+                continue
+            first, *others = data.split(begins)
+            parts = [first]
+            for part in others:
+                end = part.find(ends)
+                parts.append(begins + part if end < 0 else null + part[end + skip :])
+            data = b"".join(parts)
         return data
-
-    def _bare(self, data: bytes) -> bool:
-        """Whether every hidden field in `data` is null."""
-        return all([data.count(mark) == data.count(null) for mark, null in self._hidden.marks])
 
     def _event(self, event: bytes) -> bytes | None:
         # vLLM writes one data line an event; anything else holds no fields of ours.
@@ -139,7 +147,7 @@ class Veil:
     def _rewritten(self, data: bytes) -> bytes:
         data = self._without_known(data)
         minting = self._mint is not None and b'"tool_calls"' in data
-        if not minting and self._bare(data):
+        if not minting and not self._hidden.shown.search(data):
             return data
         try:
             body = _object.decode(data)
@@ -169,6 +177,7 @@ class Veil:
         return changed
 
 
+_SILENT = b'"delta":{}'
 _AFTER = b'},"finish_reason":'
 _KNOWN = (
     ("logprobs", b"{", _AFTER, len(_AFTER) - 1),
@@ -203,7 +212,7 @@ def as_minted(body: bytes, mint: Mint, *, streamed: bool) -> bytes:
 
 def _says_nothing(data: bytes) -> bool:
     """Whether an event has one choice with an empty delta and no end: what is sent only if token ids are asked for."""
-    if b'"delta":{}' not in data or b'"finish_reason":null' not in data:
+    if _SILENT not in data or b'"finish_reason":null' not in data:
         return False
     try:
         body = _object.decode(data)
@@ -217,6 +226,8 @@ def _says_nothing(data: bytes) -> bool:
 
 def _last_end(data: bytes) -> int:
     """Where the last whole event of `data` ends."""
+    if data.endswith(b"\n\n"):
+        return len(data)
     end = data.rfind(b"\n\n")
     crlf = data.rfind(b"\r\n\r\n")
     return max(end + 2 if end >= 0 else 0, crlf + 4 if crlf >= 0 else 0)

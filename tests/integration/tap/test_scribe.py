@@ -5,9 +5,11 @@ import signal
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import httpx
 import pytest
 
+from actors.messages.spool import RawExchange
 from tests.support.engine import Engine
 from tests.support.tapping import BODY, Rig, running_tap, until
 
@@ -40,6 +42,20 @@ async def test_a_killed_scribe_is_replaced_and_loses_nothing(http: httpx.AsyncCl
     assert len(kept) == 60
     assert rig.tap.spool.restarts == 3
     assert rig.tap.spool.shed == 0
+
+
+async def test_what_is_to_be_handed_over_the_moment_it_ends_goes_to_its_successor(rig: Rig) -> None:
+    spool = rig.tap.spool
+    await until(lambda: spool._link is not None)
+    assert spool._link is not None
+    spool._link.transport.abort()
+    await anyio.lowlevel.checkpoint()
+    assert spool._link is not None, "the tap has not heard of it yet"
+    record = RawExchange(id="00" * 16, path="/v1/x", request=b"{}", status=200, received=1.0, finished=2.0)
+    assert spool.offer(record)
+    spool._hand_over()
+    assert [kept.id for kept in await rig.records(1)] == [record.id]
+    assert (spool.restarts, spool.shed) == (1, 0)
 
 
 async def test_a_stopped_scribe_holds_nobody_up(tmp_path: Path, engine: Engine) -> None:

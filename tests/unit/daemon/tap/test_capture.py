@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from daemon.tap.capture import TOKEN_FIELDS, Capture, Plan, RecordIds, check_path, with_tokens
 from daemon.tap.door import Door, DoorSettings, Visitor
 from daemon.tap.errors import InvalidTapSettings, Refused
-from daemon.tap.http import Request
 from daemon.tap.reply import ReplyParser
+from daemon.tap.request import Head, Request
 from daemon.tap.settings import TapSettings, UpstreamSettings, captured_headers, upstreams_of
 
 
@@ -19,9 +19,7 @@ def request(
 ) -> Request:
     lines = [(name.replace("_", "-").encode(), name.encode(), value.encode()) for name, value in headers.items()]
     bare = path.partition(b"?")[0]
-    return Request(
-        method=method, target=path, path=bare, headers=lines, body=body, old=False, keep_alive=True, received=1.0
-    )
+    return Request(Head(method, path, bare, lines), body, 1.0)
 
 
 def capture(**settings: object) -> Capture:
@@ -46,7 +44,7 @@ def record(asked: Request, response: bytes = b"", problem: str = "", limit: int 
     who = visitor(asked)
     return taking.record(
         asked, who, taking.plan(asked, who), reply,
-        record_id=RecordIds().next(), engine="serving", body=asked.body, status=reply.status, times=(2.0, 3.0),
+        record_id=RecordIds().next(), engine="serving", body=asked.body, status=reply.head.status, times=(2.0, 3.0),
         problem=problem,
     )  # fmt: skip
 
@@ -167,6 +165,17 @@ def test_a_record_holds_what_went_by() -> None:
 def test_keys_are_never_copied() -> None:
     asked = request(authorization="Bearer secret", cookie="secret", x_api_key="secret", user_agent="agent/1")
     assert record(asked).headers == {"user-agent": "agent/1"}
+
+
+def test_a_length_is_kept_if_asked_for_although_it_is_no_part_of_a_head() -> None:
+    taking = capture(capture_headers=("Content-Length", "User-Agent"))
+    asked = request(b"{}", user_agent="agent/1")
+    assert taking.mirrored(asked, visitor(asked)).headers == {"user-agent": "agent/1"}
+    asked.head.framed = True
+    assert taking.mirrored(asked, visitor(asked)).headers == {"user-agent": "agent/1", "content-length": "2"}
+    chunked = request(b"{}", transfer_encoding="chunked")
+    chunked.head.framed = True
+    assert taking.mirrored(chunked, visitor(chunked)).headers == {}
 
 
 def test_a_setting_that_would_copy_keys_is_refused() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from daemon.tap.door import Door, DoorSettings, TenantSettings, Visitor
 from daemon.tap.errors import InvalidTapSettings, Refused
-from daemon.tap.http import Request, Upload
 from daemon.tap.keys import add_key, revoke_key
+from daemon.tap.request import Head, Request, Upload
 
 CHAT = b"/v1/chat/completions"
 
@@ -32,7 +32,7 @@ def request(
     upload: Upload | None = None,
 ) -> Request:
     told = [(name.lower().encode(), name.encode(), value.encode()) for name, value in (headers or {}).items()]
-    return Request(method, path, path, told, body, False, True, 1.0, upload)
+    return Request(Head(method, path, path, told), body, 1.0, upload)
 
 
 def door(clock: Callable[[], float] | None = None, **settings: Any) -> Door:

@@ -9,8 +9,8 @@ from actors.messages import Feedback, Message
 from daemon.tap.door import Visitor
 from daemon.tap.errors import Refused
 from daemon.tap.feedback import FeedbackDesk, read_feedback
-from daemon.tap.http import Request
 from daemon.tap.metrics import Counts
+from daemon.tap.request import Head, Request
 
 
 def read(**body: object) -> Feedback:
@@ -167,7 +167,7 @@ def post(spool: Spool, body: object, visitor: Visitor | None = None) -> tuple[di
     counts = Counts()
     desk = FeedbackDesk(spool, counts, max_bytes=10_000, clock=lambda: 5.0)
     sent = json.dumps(body).encode()
-    request = Request(b"POST", b"/v1/feedback", b"/v1/feedback", [], sent, False, True, 1.0)
+    request = Request(Head(b"POST", b"/v1/feedback", b"/v1/feedback", []), sent, 1.0)
     return json.loads(desk.answer(request, visitor or Visitor("acme")).partition(b"\r\n\r\n")[2]), counts
 
 

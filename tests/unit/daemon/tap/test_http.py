@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.tap.errors import Refused, UpstreamBroke
-from daemon.tap.http import RequestParser, refusal_bytes, request_bytes
+from daemon.tap.http import RequestParser, refusal_bytes
 from daemon.tap.reply import ReplyParser
+from daemon.tap.request import request_bytes
 
 POST = b"POST /v1/x?q=1 HTTP/1.1\r\nHost: tap\r\nAuthorization: Bearer k\r\nContent-Length: 4\r\n\r\nbody"
 
@@ -44,14 +45,19 @@ def test_a_request_is_the_same_however_it_is_cut(cuts: list[int]) -> None:
     for start, end in pairwise(edges):
         reading.feed(POST[start:end])
     (request,) = reading.requests
-    assert (request.method, request.target, request.path, request.body) == (b"POST", b"/v1/x?q=1", b"/v1/x", b"body")
-    assert request.keep_alive
+    assert (request.method, request.head.target, request.path, request.body) == (
+        b"POST",
+        b"/v1/x?q=1",
+        b"/v1/x",
+        b"body",
+    )
+    assert request.head.keep_alive
     assert not reading.partial
 
 
 def test_pipelined_requests_come_in_order() -> None:
     first, second = parsed(POST + b"GET /health HTTP/1.1\r\n\r\n")
-    assert (first.body, second.target) == (b"body", b"/health")
+    assert (first.body, second.head.target) == (b"body", b"/health")
 
 
 def test_chunks_are_put_together_and_trailers_are_no_headers() -> None:
@@ -141,15 +147,15 @@ def test_headers_between_neighbours_end_at_the_tap() -> None:
 def test_an_old_client_makes_an_old_request() -> None:
     (request,) = parsed(b"GET /v1/models HTTP/1.0\r\n\r\n")
     assert request_bytes(request, b"e:1", b"").startswith(b"GET /v1/models HTTP/1.0\r\n")
-    assert not request.keep_alive
+    assert not request.head.keep_alive
 
 
 def test_a_sized_response_ends_with_its_last_byte() -> None:
     reading = reply(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nab")
     assert not reading.done
     reading.feed(b"c")
-    assert (reading.done, reading.keep_alive, reading.status, reading.body) == (True, True, 200, [b"ab", b"c"])
-    assert reading.content_type == b"text/plain"
+    assert (reading.done, reading.keep_alive, reading.head.status, reading.body) == (True, True, 200, [b"ab", b"c"])
+    assert reading.head.content_type == "text/plain"
 
 
 def test_a_response_without_a_length_ends_when_the_engine_closes() -> None:
@@ -174,7 +180,7 @@ def test_an_interim_response_is_not_the_response() -> None:
     reading = reply(b"HTTP/1.1 100 Continue\r\n\r\n")
     assert not reading.done
     reading.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na")
-    assert (reading.done, reading.status) == (True, 200)
+    assert (reading.done, reading.head.status) == (True, 200)
 
 
 def test_the_answer_to_head_has_no_body() -> None:
@@ -254,7 +260,12 @@ def test_one_parser_reads_the_answers_of_a_connection_one_after_the_other() -> N
         reading.begin(head_only=False, max_capture_bytes=100)
         assert not reading.started
         reading.feed(b"HTTP/1.1 %d Because\r\nContent-Length: 2\r\n\r\nok" % status)
-        assert (reading.status, reading.reason, reading.body, reading.done) == (status, b"Because", [b"ok"], True)
+        assert (reading.head.status, reading.head.reason, reading.body, reading.done) == (
+            status,
+            b"Because",
+            [b"ok"],
+            True,
+        )
         assert reading.keep_alive
 
 

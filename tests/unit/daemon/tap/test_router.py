@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from daemon.tap.http import Request
+from daemon.tap.request import Head, Request
 from daemon.tap.router import Router
 from daemon.tap.settings import Address
 from daemon.tap.upstream import Upstream
@@ -19,7 +19,7 @@ def router(*weights: float, remembered: int = 100) -> Router:
 def asked(body: bytes = b"{}", **headers: str) -> Request:
     lines = [(name.replace("_", "-").encode(), name.encode(), value.encode()) for name, value in headers.items()]
     path = b"/v1/chat/completions"
-    return Request(b"POST", path, path, lines, body, False, True, 1.0)
+    return Request(Head(b"POST", path, path, lines), body, 1.0)
 
 
 def talk(*texts: str) -> bytes:
