@@ -31,7 +31,7 @@ class Rig:
     async def records(self, wanted: int = 1) -> list[RawExchange | Feedback]:
         """The next `wanted` records of the spool, and no more than those."""
         found = []
-        with anyio.fail_after(5):
+        with anyio.fail_after(15):
             while len(found) < wanted:
                 found += [decode_spooled(record.payload) for record in self._reader.read()]
                 await anyio.sleep(0.005)

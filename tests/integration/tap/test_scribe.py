@@ -73,7 +73,7 @@ async def test_a_stopped_scribe_holds_nobody_up(tmp_path: Path, engine: Engine) 
 
 async def test_a_silent_scribe_is_killed_and_replaced(tmp_path: Path, engine: Engine) -> None:
     async with (
-        running_tap(tmp_path, engine.port, scribe_seconds=0.5) as rig,
+        running_tap(tmp_path, engine.port, scribe_seconds=1.5) as rig,
         httpx.AsyncClient(base_url=rig.url) as http,
     ):
         await http.post("/v1/chat/completions", json=BODY)
@@ -103,13 +103,12 @@ async def test_a_record_that_no_scribe_survives_is_given_up_and_the_others_are_k
 ) -> None:
     poison = {**BODY, "messages": [{"role": "user", "content": "poison" + "a" * 40 + "b"}]}
     async with (
-        running_tap(tmp_path, engine.port, redaction=SLOW, scribe_seconds=0.5) as rig,
+        running_tap(tmp_path, engine.port, redaction=SLOW, scribe_seconds=1.5) as rig,
         httpx.AsyncClient(base_url=rig.url) as http,
     ):
         for body in (BODY, poison, BODY, BODY):
             assert (await http.post("/v1/chat/completions", json=body)).status_code == 200
-        with anyio.fail_after(20):
-            await rig.records_until(3)
+        await rig.records_until(3)
         assert rig.tap.spool.shed_poison == 1
         assert rig.tap.spool.restarts >= 2
 
