@@ -9,6 +9,8 @@ close, so that any permutation of the same exchanges and feedback, with duplicat
        whose tool-call ids repeat (`call_0`);
     4. else the goal and the last answer, if exactly one open turn gave it: for clients whose system prompt changes.
 
+3 and 4 link to nothing that began later: after a crash an opening may come behind the next one with the same words.
+
 A link that could be to either of two turns is no link: a trajectory in two parts costs some credit, one made of two
 users' calls is wrong. What comes for a trajectory that has closed opens one that continues it: the closed one has been
 judged and maybe trained on, and is never changed.
@@ -268,12 +270,15 @@ class Stitcher:
         if turn.explicit or not (turn.history or turn.previous) or self._continued(turn)[0]:
             return False
         ids, past = strong(turn), weak(turn)
-        if past and not self._unseen(past[0]):
+        if past and not self._unseen(past[0], turn):
             return False
-        return any(map(self._unseen, ids)) if ids else all(map(self._unseen, past))
+        return any(self._unseen(key, turn) for key in ids) if ids else all(self._unseen(key, turn) for key in past)
 
-    def _unseen(self, key: Key) -> bool:
-        return not self._makers.count(key) and key not in self._closed and key not in self._repeated
+    def _unseen(self, key: Key, turn: Turn) -> bool:
+        """Whether nothing that `turn` could follow has made `key`."""
+        if key in self._closed or key in self._repeated:
+            return False
+        return all(self._turns[maker].started > turn.started for maker in self._makers.get(key))
 
     def _heard(self, turns: Sequence[Turn]) -> list[Feedback]:
         ids = {found for turn in turns for key in named(turn) for found in self._said.get(key)}
@@ -313,7 +318,7 @@ class Stitcher:
             return found
         for key in weak(turn):
             origin = self._sole(key)
-            if origin and origin != turn.id:
+            if origin and origin != turn.id and self._turns[origin].started <= turn.started:
                 return [(origin, key)]
         return []
 

@@ -102,6 +102,24 @@ def test_a_lost_call_leaves_the_others_together() -> None:
     assert len(run.steps) == 3
 
 
+def test_the_next_run_with_the_same_words_is_not_taken_for_a_call_that_is_still_to_come() -> None:
+    """A daemon was killed: the first call of a run is delivered again behind the first one of the next run."""
+    opening = exchange("a", 0)
+    other = exchange("a", 0, id="x-other", response_id="r-other", started=200.0)
+    other = msgspec.structs.replace(other, response=other.response.replace(b"call-a-0", b"call-other-0"))
+    stitcher = Stitcher(LIMITS)
+    for number in (1, 2):
+        stitcher.add(read_turn(exchange("a", number)), 0.0)
+    stitcher.hear(feedback("a", 2), 0.0)
+    stitcher.add(read_turn(other), 1.0)
+    assert stitcher.close_due(30.0) == [], "the opening is waited for"
+    stitcher.add(read_turn(opening), 30.0)
+    (run,) = [build(closing) for closing in stitcher.close_due(62.0)]
+    assert ids(run) == ["x-default-a-0", "x-default-a-1", "x-default-a-2"]
+    (rest,) = [build(closing) for closing in stitcher.close_due(2000.0)]
+    assert ids(rest) == ["x-other"]
+
+
 TITLE = exchange("a", 2, id="x-title", response_id="r-title", started=121.0, request=without_tools("a", 2))
 MIRRORED = [
     exchange("m", number, source="mirror", status=0, response=b"", response_id="", tokens=False) for number in range(3)
