@@ -77,6 +77,7 @@ class Serving(Message, frozen=True, kw_only=True, tag="serving"):
 
     engine: str
     version: int
+    """What it serves; what it was to serve, if that was refused or rolled back: then `previous` is there."""
     previous: int
     path: str
     result: ServingResult

@@ -186,9 +186,9 @@ class Store:
         return await self._read(reading.servings, engine, limit)
 
     async def last_serving(self, engine: str) -> Serving | None:
-        """What `engine` was last made to serve; a refused swap changes nothing and is passed over."""
+        """What `engine` was last made to serve; a swap that was refused or rolled back left what was there."""
         for serving in await self.servings(engine, 100):
-            if serving.result != "refused":
+            if serving.result in ("started", "swapped"):
                 return serving
         return None
 
