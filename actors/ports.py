@@ -10,7 +10,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from actors.messages import Attributed, Candidate, Directive, Experience, Serving, Verdict
+from actors.messages import Attributed, Candidate, Directive, Experience, Serving, Trajectory, Verdict
+from actors.store.live import FailedCall
+from actors.store.reading import OutcomeRow
 
 
 class StateStore(Protocol):
@@ -59,7 +61,25 @@ class GateStore(StateStore, Protocol):
         ...
 
 
-class PolicyStore(StateStore, Protocol):
+class CanaryStore(StateStore, Protocol):
+    """For the comparison of a canary with the rest."""
+
+    async def recent_outcomes(
+        self, *, source: str | None = ..., since: float = ..., limit: int = ...
+    ) -> list[OutcomeRow]:
+        """Trajectories that ended at or after `since`, newest first."""
+        ...
+
+    async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
+        """Trajectories by id, each with the engine that answered its first call; empty where the versions tell."""
+        ...
+
+    async def failed_calls(self, since: float, limit: int = ...) -> list[FailedCall]:
+        """Calls that began at or after `since` and that an engine answered with 500 or more."""
+        ...
+
+
+class PolicyStore(CanaryStore, Protocol):
     """For the swapper."""
 
     async def verdicts(self, limit: int = ...) -> list[Verdict]:

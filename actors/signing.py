@@ -1,7 +1,7 @@
-"""Signatures on verdicts: only what the gatekeeper judged can be swapped in.
+"""Signatures on verdicts and orders: only what the gatekeeper judged, or an operator ordered, can be swapped in.
 
 HMAC-SHA256 with a key file that the gatekeeper and the swapper share; whoever can write to the broker but not read the
-key cannot promote weights. What is signed is the verdict without its signature, so every measurement and the manifest's
+key cannot promote weights. What is signed is the record without its signature, so every measurement and the manifest's
 digest stand behind it.
 """
 
@@ -11,12 +11,14 @@ import os
 import secrets
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from actors.messages import Verdict
+from actors.messages import Directive, Verdict
 
 KEY_BYTES = 32
+Signed = TypeVar("Signed", Verdict, Directive)
 
 
 class BadKey(Exception):
@@ -55,16 +57,16 @@ def load_key(path: Path) -> bytes:
     return key
 
 
-def _digest(verdict: Verdict, key: bytes) -> str:
-    content = msgspec.json.encode(msgspec.structs.replace(verdict, signature=""), order="sorted")
+def _digest(record: Verdict | Directive, key: bytes) -> str:
+    content = msgspec.json.encode(msgspec.structs.replace(record, signature=""), order="sorted")
     return hmac.new(key, content, sha256).hexdigest()
 
 
-def sign(verdict: Verdict, key: bytes) -> Verdict:
-    """`verdict` with its signature (hex)."""
-    return msgspec.structs.replace(verdict, signature=_digest(verdict, key))
+def sign(record: Signed, key: bytes) -> Signed:
+    """`record` with its signature (hex)."""
+    return msgspec.structs.replace(record, signature=_digest(record, key))
 
 
-def verified(verdict: Verdict, key: bytes) -> bool:
-    """Whether `verdict` was signed with `key` and is unchanged; constant time."""
-    return hmac.compare_digest(_digest(verdict, key), verdict.signature)
+def verified(record: Verdict | Directive, key: bytes) -> bool:
+    """Whether `record` was signed with `key` and is unchanged; constant time."""
+    return hmac.compare_digest(_digest(record, key), record.signature)

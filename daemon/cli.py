@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from daemon.errors import ControlUnreachable, DaemonError
+from daemon.errors import DaemonError
 from daemon.learner_cli import add_learner
+from daemon.orders_cli import add_orders
 from daemon.replay_cli import add_replay
 from daemon.tap.errors import TapError
 from daemon.transfer_cli import add_commands
@@ -23,6 +24,7 @@ examples:
   evolved learner --config config.toml  the trainer, usually on another node
   evolved keys add --tenant acme        a key for an agent, shown once
   evolved status                        what runs, what serves, how it fares
+  evolved rollback --reason "..."       go back to the version before
   evolved export --since 7d             what the agents did, as JSONL
   evolved import chats.jsonl            conversations from elsewhere
 """
@@ -114,9 +116,7 @@ def parser() -> argparse.ArgumentParser:
 
     status = add("status", _status, "What runs, what serves, what was counted.")
     status.add_argument("--json", action="store_true", help="as JSON")
-    for name, text in (("freeze", "Stop learning; serving goes on."), ("thaw", "Go on learning.")):
-        command = add(name, _directive, text)
-        command.add_argument("--reason", default="by hand", help="kept with the directive")
+    add_orders(add)
 
     _keys_arguments(add("keys", _keys, "Make, list and revoke keys for agents and operators."))
 
@@ -225,26 +225,6 @@ def _status(arguments: argparse.Namespace) -> int:
         print(json.dumps(status, indent=2))
     else:
         show(status)
-    return 0
-
-
-def _directive(arguments: argparse.Namespace) -> int:
-    import httpx
-
-    from daemon.admin import key_headers
-    from daemon.status import refusal
-
-    control = _settings(arguments).control
-    url = f"http://{control.host}:{control.port}/api/{arguments.command}"
-    try:
-        headers = key_headers(control.admin_key_file)
-        answer = httpx.post(url, json={"reason": arguments.reason}, headers=headers, timeout=10.0)
-        answer.raise_for_status()
-    except httpx.HTTPStatusError as error:
-        raise ControlUnreachable(refusal(error)) from error
-    except httpx.HTTPError as error:
-        raise ControlUnreachable(f"{url}: {error}; is the daemon running, and [control] the same?") from error
-    print(f"{arguments.command}: sent")
     return 0
 
 

@@ -5,6 +5,7 @@ DaemonError
 ├── StartFailed      a process of ours did not come up in time
 ├── ConverterEnded   the process that reads the spool died or hangs
 ├── TransferFailed   an export or import that cannot go on
+├── OrderRefused     an operator's order that cannot be carried out
 └── ControlUnreachable   no daemon answers on the control address
 """
 
@@ -23,6 +24,18 @@ class StartFailed(DaemonError):
 
 class ControlUnreachable(DaemonError):
     """`evolved status` and its like found no running daemon."""
+
+
+class OrderRefused(DaemonError):
+    """Says why, and what could be ordered instead.
+
+    Attributes:
+        status: HTTP status of the answer.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ConverterEnded(DaemonError):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -47,13 +48,16 @@ from adapters.engines.client import EngineClient
 from adapters.redaction import Redactor
 from daemon import registry as adapters
 from daemon.admin import admin_keys
-from daemon.config import Config
+from daemon.config import SHADOW, Config, serving_engines, tap_settings
 from daemon.connect import open_bus
 from daemon.control import Control, serve
 from daemon.curating import CuratorCollector
 from daemon.errors import StartFailed
+from daemon.fleet import FleetCollector
 from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
+from daemon.killswitch import ORIGIN, KillSwitch
 from daemon.linking import AssemblerCollector
+from daemon.orders import Orders
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
 
@@ -107,10 +111,8 @@ class Parts:
         stack.push_async_callback(store.aclose)
         bus = await open_bus(config, host, "daemon")
         stack.push_async_callback(bus.aclose)
-        engines = {
-            "serving": EngineClient(config.engines.serving.url, name="serving"),
-            "shadow": EngineClient(config.engines.shadow.url, name="shadow"),
-        }
+        urls = {**serving_engines(config), SHADOW: config.engines.shadow.url}
+        engines = {name: EngineClient(url, name=name) for name, url in urls.items()}
         for engine in engines.values():
             await stack.enter_async_context(engine)
         return cls(config, store, bus, engines)
@@ -119,7 +121,7 @@ class Parts:
 def build(config: Config, parts: Parts) -> Supervisor:
     """The supervisor with every task of the daemon."""
     store, bus, engines, clock = parts.store, parts.bus, parts.engines, time.time
-    serving, shadow = engines["serving"], engines["shadow"]
+    serving, shadow = {name: engines[name] for name in serving_engines(config)}, engines[SHADOW]
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
     key = load_key(config.state / "keys" / "gate.key")
     versions = config.state / "versions"
@@ -130,7 +132,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     )
     judge = adapters.build("judge", config.judge.name, config.judge.options)
     embedder = adapters.build("embedder", config.embedder.name, config.embedder.options)
-    swaps = Swaps(config.state / "swaps", engines, inline=frozenset({"shadow"}))
+    swaps = Swaps(config.state / "swaps", engines, inline=frozenset({SHADOW}))
     rng = partial(_rng, config.seed)
 
     navigator = Navigator(config.navigator, store=store, embedder=embedder, rng=rng("navigator"))
@@ -175,19 +177,19 @@ def build(config: Config, parts: Parts) -> Supervisor:
     )
     act(
         Gatekeeper(
-            config.gate.keeper, store=store, shadow=shadow, shadow_name="shadow", runner=swaps, trial=trial,
+            config.gate.keeper, store=store, shadow=shadow, shadow_name=SHADOW, runner=swaps, trial=trial,
             versions=versions, key=key, clock=clock, loaded=rollout.loaded if rollout else lambda version: None,
         ),
         LONG,
     )  # fmt: skip
-    act(
-        Swapper(
-            config.swapper, store=store, engines={"serving": serving}, runner=swaps, versions=versions, key=key,
-            clock=clock,
-        ),
-        LONG,
+    kill = KillSwitch(config.state)
+    swapper = Swapper(
+        config.swapper, store=store, engines=serving, runner=swaps, versions=versions, key=key, clock=clock,
+        routes=Path(tap_settings(config).routes_file), halted=kill.reason,
     )  # fmt: skip
-    act(Sentinel(config.sentinel, store=store, engines={"serving": serving, "shadow": shadow}, clock=clock))
+    FleetCollector(swapper).register(parts.registry)
+    act(swapper, LONG)
+    act(Sentinel(config.sentinel, store=store, engines=engines, clock=clock))
     if rollout is not None:
         producer = rollout
 
@@ -210,8 +212,21 @@ def build(config: Config, parts: Parts) -> Supervisor:
         IntakeCollector(intake).register(parts.registry)
         supervisor.add("intake", intake.run)
     supervisor.add("housekeeping", partial(_housekeeping, parts), Restart(critical=False))
-    supervisor.add("control", _control(config, parts, supervisor, curator))
+    orders = Orders(
+        store=store, fleet=lambda: swapper.fleet, kill=kill, send=partial(_send, parts), key=key, clock=clock
+    )  # fmt: skip
+    supervisor.add("kill_switch", lambda life: kill.watch(life, store, partial(orders.issue, origin=ORIGIN)))
+    control = partial(
+        Control, store=store, registry=parts.registry, actors=lambda: supervisor.state().actors, orders=orders,
+        curator=lambda: curator.figures, fleet=lambda: swapper.fleet, halted=kill.reason, serving=tuple(serving),
+    )  # fmt: skip
+    supervisor.add("control", _control(config, parts, supervisor, control))
     return supervisor
+
+
+async def _send(parts: Parts, directive: Directive) -> None:
+    await parts.store.save([directive])
+    await parts.bus.publish([outgoing(POLICY_DIRECTIVE, directive)])
 
 
 async def _housekeeping(parts: Parts, life: Life) -> None:
@@ -231,14 +246,11 @@ def _rng(seed: int, name: str) -> random.Random:
 
 
 def _control(
-    config: Config, parts: Parts, supervisor: Supervisor, curator: Curator
+    config: Config, parts: Parts, supervisor: Supervisor, make: Callable[..., Control]
 ) -> Callable[[Life], Awaitable[None]]:
+    """The control API's task; `make` lacks what depends on the bus."""
     store, bus = parts.store, parts.bus
     keys = admin_keys(config.keys, config.control.host)
-
-    async def send(directive: Directive) -> None:
-        await store.save([directive])
-        await bus.publish([outgoing(POLICY_DIRECTIVE, directive)])
 
     async def retry(dead_id: str) -> bool:
         item = await store.revive(dead_id)
@@ -248,12 +260,7 @@ def _control(
         await store.bury(dead_id)
         return True
 
-    control = Control(
-        store=store,
-        registry=parts.registry,
-        actors=lambda: supervisor.state().actors,
-        curator=lambda: curator.figures,
-        send=send,
+    control = make(
         retry=retry,
         describe={
             "sandbox": config.sandbox.environment or None,

@@ -48,7 +48,7 @@ class Swaps:
             return None
         job = self._result(engine)
         outcome = await collect(job)
-        return None if outcome is None else _report(outcome, outcome.version)
+        return None if outcome is None else _report(outcome, outcome.asked)
 
     def _result(self, engine: str) -> Path:
         return self._directory.absolute() / f"{engine}.json"

@@ -20,6 +20,7 @@ from actors.messages.policy import (
     Directive,
     FileDigest,
     Serving,
+    ServingResult,
     Verdict,
 )
 from actors.messages.traffic import Exchange, Feedback, Hints, Sampling, VersionSpan
@@ -54,6 +55,7 @@ __all__ = [
     "MessageError",
     "Sampling",
     "Serving",
+    "ServingResult",
     "Step",
     "StepLabel",
     "Task",

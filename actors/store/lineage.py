@@ -131,5 +131,6 @@ def _spans(servings: list[Serving]) -> list[Span]:
             if event is None:
                 continue
             until = None if following is None else following.since
-            spans.append(Span(engine=engine, version=event.version, since=event.since, until=until))
+            served = event.previous if event.result == "rolled_back" else event.version
+            spans.append(Span(engine=engine, version=served, since=event.since, until=until))
     return spans

@@ -29,11 +29,12 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
-from actors.store import ledger, reading, saving
+from actors.store import ledger, live, reading, saving
 from actors.store import tables as t
 from actors.store.engine import open_engine, outage
 from actors.store.errors import SchemaMismatch
 from actors.store.lineage import Lineage, lineage
+from actors.store.live import FailedCall
 from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.saving import save
 from actors.store.upgrade import upgrade
@@ -185,9 +186,9 @@ class Store:
         return await self._read(reading.servings, engine, limit)
 
     async def last_serving(self, engine: str) -> Serving | None:
-        """What `engine` was last made to serve; a refused swap changes nothing and is passed over."""
+        """What `engine` was last made to serve; a swap that was refused or rolled back left what was there."""
         for serving in await self.servings(engine, 100):
-            if serving.result != "refused":
+            if serving.result in ("started", "swapped"):
                 return serving
         return None
 
@@ -196,6 +197,12 @@ class Store:
 
     async def frozen(self) -> bool:
         return await self._read(reading.frozen)
+
+    async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
+        return await self._read(live.closed_runs, ids)
+
+    async def failed_calls(self, since: float, limit: int = 1000) -> list[FailedCall]:
+        return await self._read(live.failed_calls, since, limit)
 
     async def batches(self, limit: int = 100) -> list[BatchOrder]:
         return await self._read(reading.batches, limit)

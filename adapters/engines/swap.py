@@ -81,6 +81,8 @@ class SwapOutcome(msgspec.Struct, frozen=True, kw_only=True):
     ones are back; unreachable: the engine did not answer, nothing was done; failed: neither could be confirmed."""
     version: int
     """What the engine serves now, -1 if unknown."""
+    asked: int = -1
+    """What it was asked to serve."""
     paused_seconds: float = 0.0
     """From pause to resume."""
     total_seconds: float = 0.0
@@ -97,7 +99,8 @@ async def perform(job: SwapJob, engine: Engine) -> SwapOutcome:
 
     def outcome(result: str, version: int, reason: str = "") -> SwapOutcome:
         total = time.monotonic() - started
-        fields = {"result": result, "version": version, "reason": reason[:2000], "finished": time.time()}
+        fields = {"result": result, "version": version, "asked": job.version, "reason": reason[:2000]}
+        fields["finished"] = time.time()
         return msgspec.convert({**fields, "paused_seconds": paused, "total_seconds": total}, SwapOutcome)
 
     try:
@@ -291,10 +294,8 @@ async def _recover(job: SwapJob, engine: Engine) -> SwapOutcome:
         reason = f"{reason}; {type(error).__name__}: {error}"
         result, version = "unreachable" if isinstance(error, EngineUnavailable) else "failed", -1
     seconds = time.monotonic() - began
-    return msgspec.convert(
-        {"result": result, "version": version, "total_seconds": seconds, "reason": reason, "finished": time.time()},
-        SwapOutcome,
-    )
+    fields = {"result": result, "version": version, "asked": job.version, "total_seconds": seconds, "reason": reason}
+    return msgspec.convert({**fields, "finished": time.time()}, SwapOutcome)
 
 
 async def _wait_for_lock(result: Path, wait: float) -> int:

@@ -20,11 +20,14 @@ from actors.messages import (
     Serving,
     Task,
     ToolCall,
+    Trajectory,
     Verdict,
     VersionSpan,
     derived_id,
 )
 from actors.ports import SwapReport
+from actors.store.live import FailedCall
+from actors.store.reading import OutcomeRow
 from actors.system.actor import Result
 from adapters.engines import Generation
 from adapters.environments import Observation, Profile, Split
@@ -38,6 +41,7 @@ class FakeStore:
         self.state: dict[str, bytes] = {}
         self.records: dict[str, Message] = {}
         self.is_frozen = False
+        self.failed: list[FailedCall] = []
 
     def save(self, records: Sequence[Message]) -> None:
         for record in records:
@@ -67,6 +71,24 @@ class FakeStore:
 
     async def servings(self, engine: str | None = None, limit: int = 100) -> list[Serving]:
         return [item for item in self._of(Serving, "since", 10_000) if engine in (None, item.engine)][:limit]
+
+    async def recent_outcomes(
+        self, *, source: str | None = None, since: float = 0.0, limit: int = 100
+    ) -> list[OutcomeRow]:
+        runs = [run for run in self._of(Trajectory, "ended", 100_000) if source in (None, run.source)]
+        return [
+            OutcomeRow(
+                id=run.id, ended=run.ended, outcome=run.outcome, min_version=run.min_version,
+                max_version=run.max_version, cluster="", goal=run.goal,
+            )
+            for run in runs if run.ended >= since
+        ][:limit]  # fmt: skip
+
+    async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
+        return [(run, "") for run in self._of(Trajectory, "ended", 100_000) if run.id in set(ids)]
+
+    async def failed_calls(self, since: float, limit: int = 1000) -> list[FailedCall]:
+        return self.failed
 
     async def recent_attributed(
         self, *, source: str | None = None, tenant: str | None = None, since: float = 0.0, limit: int = 100

@@ -8,8 +8,9 @@ from structlog.testing import capture_logs
 
 from actors.messages import Directive, Message, Serving, Verdict
 from actors.ports import SwapReport
+from actors.serving_plan import FORWARD, plan
 from actors.signing import sign
-from actors.swapper import Swapper, SwapperSettings, goal
+from actors.swapper import Swapper, SwapperSettings
 from actors.system.actor import Received
 from adapters.errors import SwapFailed
 from tests.support.fakes import Clock, FakeEngine, FakeRunner, FakeStore, candidate
@@ -71,9 +72,10 @@ class Bench:
     def order(self, kind, **details: str) -> Directive:
         if kind in ("freeze", "thaw"):
             self.store.is_frozen = kind == "freeze"
-        return Directive(
+        order = Directive(
             id=f"{kind}-{self.clock.now}", kind=kind, reason="", origin="test", created=self.clock.now, details=details
         )
+        return sign(order, KEY) if kind in FORWARD else order
 
 
 @pytest.fixture
@@ -219,26 +221,6 @@ async def test_a_lost_report_is_found_out_from_the_engine(bench):
     assert (serving.result, serving.version, serving.reason) == ("swapped", 3, "found")
 
 
-async def test_engines_are_swapped_one_after_the_other(tmp_path):
-    bench = Bench(tmp_path, "one", "two")
-    await bench.swapper.start()
-    await bench.tick()
-    await bench.tell(bench.promote(3))
-    assert bench.runner.calls == [("one", 3), ("two", 3)]
-
-
-async def test_what_the_first_engine_refuses_never_reaches_the_second(tmp_path):
-    bench = Bench(tmp_path, "one", "two")
-    await bench.swapper.start()
-    await bench.tick()
-    bench.runner.reports[3] = SwapReport(result="rolled_back", version=3, reason="canary differs")
-    await bench.tell(bench.promote(3))
-    assert bench.runner.calls == [("one", 3)]
-    for _ in range(3):
-        await bench.tick()
-    assert bench.runner.calls == [("one", 3), ("one", 3)]
-
-
 async def test_an_engine_that_is_away_is_logged_once_and_caught_up(bench):
     bench.engines["serving"].down = True
     with capture_logs() as logs:
@@ -267,7 +249,7 @@ def test_the_goal_is_what_was_decided_last():
         verdicts = [event for event in events if isinstance(event, Verdict)]
         servings = [event for event in events if isinstance(event, Serving)]
         directives = [event for event in events if isinstance(event, Directive)]
-        wanted = goal("e", verdicts, directives, servings, frozen=frozen, attempts=2)
+        wanted = plan(["e"], verdicts, directives, servings, frozen=frozen, attempts=2).goal("e", frozen=frozen)
         return wanted and wanted.version
 
     back = Directive(id="d", kind="rollback", reason="", origin="", created=5.0, details={"version": "2"})
