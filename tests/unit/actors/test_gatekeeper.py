@@ -31,7 +31,7 @@ class Bench:
         self.runner = FakeRunner(self.engine)
         self.heard: list[int] = []
         self.trial = SandboxTrial(
-            SandboxTrialSettings(trials=60, max_trials=180, margin=0.1, first_seed=0),
+            SandboxTrialSettings(batch=30, tasks=60, max_tasks=180, attempts=1, margin=0.1, first_seed=0),
             environment=self.environment,
             engine=self.engine,
             store=self.store,
@@ -146,7 +146,7 @@ async def test_a_hold_gets_more_tasks_and_ends(tmp_path):
     bench = Bench(tmp_path, gate_seconds=30.0, max_holds=3)
     bench.engine.skill = {0: 0.5, 1: 0.5}
     bench.trial = SandboxTrial(
-        SandboxTrialSettings(trials=10, max_trials=30, margin=0.001, confidence=0.99),
+        SandboxTrialSettings(batch=10, tasks=10, max_tasks=30, attempts=1, margin=0.001, alpha=0.005, beta=0.005),
         environment=bench.environment,
         engine=bench.engine,
         store=bench.store,
