@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from actors.messages import Attributed, Candidate, Directive, Experience, Serving, Verdict
+from actors.messages import Attributed, Candidate, Directive, Exchange, Experience, Serving, Verdict
 
 
 class StateStore(Protocol):
@@ -56,6 +56,10 @@ class GateStore(StateStore, Protocol):
         self, *, source: str | None = ..., tenant: str | None = ..., since: float = ..., limit: int = ...
     ) -> list[Attributed]:
         """Newest first."""
+        ...
+
+    async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:
+        """Calls by id, those that are still kept, in any order."""
         ...
 
 

@@ -1,13 +1,13 @@
 """How the gate measures a candidate: the `Trial` Protocol, and the trial on held-out tasks of a sandbox.
 
-Both trials (`SandboxTrial` here, `ReplayTrial` in `replay_trial.py`) answer the same question about weights that are in
-the shadow engine: is the candidate at least as good as what serves, and how sure is that?
+Both trials (`SandboxTrial` here, `ReplayTrial` in `replay_trial.py`) answer the same question about weights that are
+in the shadow engine: is the candidate at least as good as what serves, and how sure is that?
 
 The sandbox trial plays held-out tasks (`gate.exam`), the same ones for every version, so the comparison is paired, and
 looks after each batch of them: promote, reject, or go on to the next batch until the budget of this verdict is spent;
 inconclusive is hold. The test may be looked at as often as one likes (`gate.sequential`), so a version that is asked
-about again after a hold goes on where it stopped: an inconclusive result is answered with more evidence, not with a coin.
-Beside the whole, every family of tasks has a test of its own (`gate.forgetting`).
+about again after a hold goes on where it stopped: an inconclusive result is answered with more evidence, not with a
+coin. Beside the whole, every family of tasks has a test of its own (`gate.forgetting`).
 
 Records are kept per *fingerprint* of the environment (its tools and profile): a record of another desk says nothing
 about this one, so after a drift the incumbent is measured again and records of earlier champions are void.
@@ -278,5 +278,5 @@ def _first(records: Records, version: int, number: int) -> dict[int, list[bool]]
 
 
 def _lower_limit(records: Records, version: int) -> float:
-    """What a version surely solves: of two with the same rate, the one that was tried more often is the better known."""
+    """What a version surely solves: a few lucky attempts make no champion."""
     return summarize(list(records.attempts[version].values())).average.low

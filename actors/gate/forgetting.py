@@ -1,14 +1,14 @@
 """The forgetting suite: what the best version could do, the candidate must still be able to do, family by family. Pure.
 
-A candidate that gains on one family of tasks and loses another can be better on average, and is not wanted. Families are
-clusters of the held-out tasks' goals. One is *healthy* if the reference (the best version that ever served) solves
+A candidate that gains on one family of tasks and loses another can be better on average, and is not wanted. Families
+are clusters of the held-out tasks' goals. One is *healthy* if the reference (the best version that ever served) solves
 `healthy` of its tasks or more; a healthy family has two tests of its own, both valid at any look (`sequential`):
 
-* reject: "not worse than the reference" is refuted for some family. One of many families looks bad by chance, so Holm's
-  procedure (1979) keeps the error of the whole suite at `familywise`.
+* reject: "not worse than the reference" is refuted for some family. One of many families looks bad by chance, so
+  Holm's procedure (1979) keeps the error of the whole suite at `familywise`.
 * hold: it is not shown yet, at level `alpha`, that the family is within `margin`. All families must be shown, so no
-  correction is due (Berger 1982, intersection-union); a family that fell by the margin or more is overlooked in at most
-  `alpha` of the verdicts.
+  correction is due (Berger 1982, intersection-union); a family that fell by the margin or more is overlooked in at
+  most `alpha` of the verdicts.
 
 A family with fewer than `least` tasks says too little to be held up for; it is counted in `families_small`.
 """

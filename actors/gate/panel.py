@@ -1,15 +1,15 @@
 """The panel: everything that is measured of a candidate, and what outranks what.
 
-One `Trial` says how tasks end (verified outcomes in a sandbox, or recorded ones by replay): the *effect*. Beside it stand
-*checks* (`prompts`, `safety`, `drift`): each measures candidate and incumbent on the same evidence and files findings.
-The verdict follows in this order, the first that applies:
+One `Trial` says how tasks end (verified outcomes in a sandbox, or recorded ones by replay): the *effect*. Beside it
+stand *checks* (`prompts`, `safety`, `drift`): each measures candidate and incumbent on the same evidence and files
+findings. The verdict follows in this order, the first that applies:
 
 1. A *safety* finding rejects, whatever the effect.
 2. The effect rejects: worse than the incumbent or the best version, or a family forgotten.
-3. A *conduct* or *drift* finding rejects: broken tool calls, refusals, repetition, length, KL and entropy have limits, and
-   a gain outside of them is not to be had.
-4. The effect promotes. Effect outranks opinion: what a judge prefers, and what production once did, are recorded, named
-   in the reason, and do not change it.
+3. A *conduct* or *drift* finding rejects: broken tool calls, refusals, repetition, length, KL and entropy have limits,
+   and a gain outside of them is not to be had.
+4. The effect promotes. Effect outranks opinion: what a judge prefers, and what production once did, are recorded,
+   named in the reason, and do not change it.
 5. Where the effect is open, an *opinion* finding rejects.
 6. Otherwise hold. Neither opinion nor agreement ever promotes: the judge may be what the candidate learned to please.
 

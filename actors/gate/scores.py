@@ -4,9 +4,9 @@ Every task is attempted n times. avg@n is the mean over tasks of the share of at
 an agent's one attempt can count on; best@n is the share of tasks that at least one of the n attempts solved, what the
 policy has within reach. A candidate that gains in avg and loses in best has become narrower.
 
-Attempts at one task are alike, so n times the tasks are not n times the evidence: the interval of avg@n is Wilson's for
-the effective number of attempts that the spread between tasks leaves (Korn & Graubard 1998, "Confidence intervals for
-proportions with small expected number of positive counts estimated from survey data").
+Attempts at one task are alike, so n times the tasks are not n times the evidence: the interval of avg@n is Wilson's
+for the effective number of attempts that the spread between tasks leaves (Korn & Graubard 1998, "Confidence intervals
+for proportions with small expected number of positive counts estimated from survey data").
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Do a tool call's arguments fit the JSON schema that the request gave for the tool?
 
 The part of JSON Schema (draft 2020-12) that tool lists use: type, properties, required, additionalProperties, items,
-enum, const, anyOf, oneOf, allOf, minimum, maximum, minLength, maxLength, minItems, maxItems. A keyword that is not known
-here constrains nothing, so an exotic schema is judged mildly, never wrongly harsh.
+enum, const, anyOf, oneOf, allOf, minimum, maximum, minLength, maxLength, minItems, maxItems. A keyword that is not
+known here constrains nothing, so an exotic schema is judged mildly, never wrongly harsh.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ def _in_bounds(value: Any, schema: Mapping[str, Any]) -> bool:
 
 
 def _between(size: float, least: Any, most: Any) -> bool:
-    return not (isinstance(least, (int, float)) and size < least or isinstance(most, (int, float)) and size > most)
+    return not ((isinstance(least, (int, float)) and size < least) or (isinstance(most, (int, float)) and size > most))
 
 
 def _combined(value: Any, schema: Mapping[str, Any], depth: int) -> bool:
