@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon.errors import ControlUnreachable, DaemonError
+from daemon.eval_cli import add_eval
 from daemon.learner_cli import add_learner
 from daemon.replay_cli import add_replay
 from daemon.tap.errors import TapError
@@ -23,6 +24,7 @@ examples:
   evolved learner --config config.toml  the trainer, usually on another node
   evolved keys add --tenant acme        a key for an agent, shown once
   evolved status                        what runs, what serves, how it fares
+  evolved eval --env travel --n 8       held-out success of an engine: avg@8 and best@8
   evolved export --since 7d             what the agents did, as JSONL
   evolved import chats.jsonl            conversations from elsewhere
 """
@@ -122,6 +124,7 @@ def parser() -> argparse.ArgumentParser:
 
     add_commands(add)
     add_replay(add)
+    add_eval(add)
 
     config = add("config", _config, "Check the settings and print them with their defaults.")
     config.add_argument("--json", action="store_true", help="as JSON")
