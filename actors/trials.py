@@ -9,8 +9,11 @@ inconclusive is hold. The test may be looked at as often as one likes (`gate.seq
 about again after a hold goes on where it stopped: an inconclusive result is answered with more evidence, not with a
 coin. Beside the whole, every family of tasks has a test of its own (`gate.forgetting`).
 
-Records are kept per *fingerprint* of the environment (its tools and profile): a record of another desk says nothing
-about this one, so after a drift the incumbent is measured again and records of earlier champions are void.
+Every candidate gets tasks that nobody was tried on before, and the incumbent attempts them too. On the tasks that it
+was promoted by, an incumbent looks better than it is, and the best of many versions more so; a chain of equal versions
+judged on one record comes to a halt (measured: docs/gate.md). Records of earlier tasks only say which version to call
+the best. They are kept per *fingerprint* of the environment (its tools and profile): a record of another desk says
+nothing about this one, so after a drift those of earlier champions are void.
 """
 
 import math
@@ -91,7 +94,22 @@ class Records(msgspec.Struct):
     fingerprint: str
     attempts: dict[int, dict[int, list[bool]]] = {}
     reached: dict[int, int] = {}
-    """By version: tasks from 0 that it has been looked at on as a candidate."""
+    """By candidate: how many of its tasks it has been looked at on."""
+    first: dict[int, int] = {}
+    """By candidate: number of the first of its tasks."""
+    fresh: int = 0
+    """Number of the first task that nobody was tried on."""
+
+    def begin(self, candidate: int, tasks: int) -> None:
+        """Set aside `tasks` for `candidate`, unless it has some."""
+        if candidate not in self.first:
+            self.first[candidate], self.fresh = self.fresh, self.fresh + tasks
+
+    def taken(self, version: int, candidate: int, number: int) -> dict[int, list[bool]]:
+        """Attempts of `version` at the first `number` tasks of `candidate`, of those tasks that have any."""
+        begin = self.first[candidate]
+        tasks = range(begin, begin + number)
+        return {task: tried for task, tried in sorted(self.attempts[version].items()) if task in tasks and tried}
 
 
 class SandboxTrial:
@@ -127,6 +145,7 @@ class SandboxTrial:
         records = await self._records(before)
         known = [version for version in served if version in records.attempts and version != candidate]
         rivals = _rivals(candidate, incumbent, max(known, key=lambda v: _lower_limit(records, v), default=incumbent))
+        records.begin(candidate, settings.max_tasks)
         reached = records.reached.get(candidate, 0)
         budget = min(settings.max_tasks, reached + settings.tasks)
         lost: set[tuple[int, int]] = set()
@@ -156,7 +175,7 @@ class SandboxTrial:
 
     def _look(self, records: Records, candidate: int, rivals: dict[str, int], number: int) -> Comparison:
         settings = self._settings
-        mine = _first(records, candidate, number)
+        mine = records.taken(candidate, candidate, number)
         total = summarize(list(mine.values()))
         figures = {
             "success": total.average.estimate,
@@ -171,7 +190,7 @@ class SandboxTrial:
         decision: Decision = "promote"
         parts = [f"solved {total.average.estimate:.2f} of {total.tasks} held-out tasks"]
         for name, rival in rivals.items():
-            theirs = _first(records, rival, number)
+            theirs = records.taken(rival, candidate, number)
             common = sorted(mine.keys() & theirs.keys())
             differences = [score(mine[task]) - score(theirs[task]) for task in common]
             # A candidate can be rejected by either rival: the two tests share the error.
@@ -193,7 +212,7 @@ class SandboxTrial:
             }
         reference = rivals.get("best", rivals.get("incumbent"))
         if reference is not None:
-            suite = forgetting(self._families(mine, _first(records, reference, number)), settings.forgetting)
+            suite = forgetting(self._families(mine, records.taken(reference, candidate, number)), settings.forgetting)
             figures |= suite.figures
             decision = both(decision, suite.decision)
             if suite.reason:
@@ -214,18 +233,23 @@ class SandboxTrial:
     async def _measure(
         self, records: Records, versions: Sequence[int], number: int, load: Load, lost: set[tuple[int, int]]
     ) -> None:
-        """Attempt those of the first `number` tasks that any of `versions`, whose first is loaded, has not attempted.
+        """Attempt those of the candidate's first `number` tasks that any of `versions` has not attempted.
 
-        The first is loaded again in the end: the rollouts go on with what is left in the engine.
+        The candidate comes first in `versions` and is loaded; it is loaded again in the end, because the rollouts go on
+        with what is left in the engine.
 
         Args:
             lost: versions and tasks of which attempts broke down in this verdict: not tried again, and added to.
         """
-        loaded = versions[0]
+        loaded, begin = versions[0], records.first[versions[0]]
         try:
             for version in versions:
                 attempts = records.attempts.setdefault(version, {})
-                have = {task: len(attempts.get(task, ())) for task in range(number) if (version, task) not in lost}
+                have = {
+                    task: len(attempts.get(task, ()))
+                    for task in range(begin, begin + number)
+                    if (version, task) not in lost
+                }
                 missing = {task: count for task, count in have.items() if count < self._settings.attempts}
                 if not missing:
                     continue
@@ -261,6 +285,7 @@ class SandboxTrial:
         for version in sorted(records.attempts)[: -self._VERSIONS]:
             del records.attempts[version]
             records.reached.pop(version, None)
+            records.first.pop(version, None)
         await self._store.state_put(_STATE, msgspec.msgpack.encode(records))
 
 
@@ -270,11 +295,6 @@ def _rivals(candidate: int, incumbent: int, champion: int) -> dict[str, int]:
     if champion not in (incumbent, candidate):
         rivals["best"] = champion
     return rivals
-
-
-def _first(records: Records, version: int, number: int) -> dict[int, list[bool]]:
-    """Attempts of `version` at the first `number` tasks, of those that have any."""
-    return {task: tried for task, tried in sorted(records.attempts[version].items()) if task < number and tried}
 
 
 def _lower_limit(records: Records, version: int) -> float:

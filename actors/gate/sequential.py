@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from actors.gate_statistics import Interval
 
-_BETS: npt.NDArray[np.float64] = np.geomspace(0.05, 0.9, 8)
+_BETS: npt.NDArray[np.float64] = np.geomspace(0.12, 0.8, 4)
 """Shares of the capital that are staked; the best one is about difference / variance, which is not known."""
 _HALVINGS = 24
 """Limits of intervals are exact to 2 ** -23."""

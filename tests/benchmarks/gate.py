@@ -8,9 +8,9 @@ Three designs, all with the margin, alpha and beta of the defaults, on the same 
 * peeked: the same interval looked at after every batch, which it is not made for.
 * betting: `actors.gate.sequential`, looked at after every batch; what the gate does.
 
-Then whole trials: `SandboxTrial` with a fake engine and environment, candidates that are exactly as good as the incumbent
-(A/A), and candidates that are worse. And a chain of equal versions, each judged against the last that was promoted, whose
-record on the very same tasks was good enough to be promoted by: the winner's curse that a cached record brings.
+Then whole trials: `SandboxTrial` with a fake engine and environment, candidates that are exactly as good as the
+incumbent (A/A), and candidates that are worse. And chains of
+equal versions, each judged against the last that was promoted.
 """
 
 import argparse
@@ -59,7 +59,8 @@ class Tally:
         self.tasks += tasks
 
     def __str__(self) -> str:
-        return f"{100 * self.promoted / self.runs:.1f} / {100 * self.rejected / self.runs:.1f} / {self.tasks / self.runs:.0f}"
+        promoted, rejected = 100 * self.promoted / self.runs, 100 * self.rejected / self.runs
+        return f"{promoted:.1f} / {rejected:.1f} / {self.tasks / self.runs:.0f}"
 
 
 def joint(incumbent: float, difference: float, correlation: float) -> list[float]:
@@ -172,7 +173,7 @@ def whole(comparisons: int, seed: int) -> dict[str, float]:
         skill = dict.fromkeys(range(length + 1), 0.8)
         for decision, tasks, _ in anyio.run(trial, seed + 10_000 + number, skill, length):
             chain.add(decision, tasks)
-    rows.append([f"A/A, chains of {length} equal versions on one record", chain.runs, chain])
+    rows.append([f"A/A, chains of {length} equal versions", chain.runs, chain])
     figures |= {"chain_promoted": chain.promoted / chain.runs, "chain_rejected": chain.rejected / chain.runs}
     report.table("whole trials", ["case", "comparisons", "promoted % / rejected % / mean tasks"], rows)
     return figures
