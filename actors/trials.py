@@ -144,7 +144,7 @@ class SandboxTrial:
         before = self._exam.fingerprint()
         records = await self._records(before)
         known = [version for version in served if version in records.attempts and version != candidate]
-        rivals = _rivals(candidate, incumbent, max(known, key=lambda v: _lower_limit(records, v), default=incumbent))
+        rivals = _rivals(candidate, incumbent, max(known, key=lambda v: _rate(records, v), default=incumbent))
         records.begin(candidate, settings.max_tasks)
         reached = records.reached.get(candidate, 0)
         budget = min(settings.max_tasks, reached + settings.tasks)
@@ -286,6 +286,9 @@ class SandboxTrial:
             del records.attempts[version]
             records.reached.pop(version, None)
             records.first.pop(version, None)
+        for version, attempts in records.attempts.items():  # a version that serves for long meets every candidate
+            newest = sorted(attempts)[-2 * self._settings.max_tasks :]
+            records.attempts[version] = {task: attempts[task] for task in newest}
         await self._store.state_put(_STATE, msgspec.msgpack.encode(records))
 
 
@@ -297,6 +300,7 @@ def _rivals(candidate: int, incumbent: int, champion: int) -> dict[str, int]:
     return rivals
 
 
-def _lower_limit(records: Records, version: int) -> float:
-    """What a version surely solves: a few lucky attempts make no champion."""
-    return summarize(list(records.attempts[version].values())).average.low
+def _rate(records: Records, version: int) -> float:
+    """Share of the attempts that solved their task. A few lucky ones may make a champion, who then has to attempt the
+    candidate's tasks, and is none any more."""
+    return summarize(list(records.attempts[version].values())).average.estimate

@@ -4,6 +4,7 @@ import json
 import math
 
 import anyio
+import msgspec
 import pytest
 import trio.testing
 
@@ -11,7 +12,7 @@ from actors.gate.forgetting import ForgettingSettings
 from actors.gate.panel import Panel, PanelSettings
 from actors.gate.prompts import PromptCheck, PromptSettings
 from actors.messages import Task, derived_id
-from actors.trials import SandboxTrial, SandboxTrialSettings
+from actors.trials import Records, SandboxTrial, SandboxTrialSettings
 from adapters.judges.conduct import ConductJudge
 from tests.support.fakes import FakeEngine, FakeEnvironment, FakeStore
 from tests.unit.actors.gate.test_prompts import BROKEN, SAME, store_of
@@ -123,6 +124,14 @@ async def test_what_is_measured_by_the_deadline_counts_and_only_whole_batches_do
     assert found.measurements["out_of_time"] == 1
     assert found.measurements["tasks"] in (16, 32, 48)
     assert engine.current == 1, "the candidate is back in the shadow engine"
+
+
+async def test_the_record_of_a_version_that_meets_many_candidates_stays_bounded():
+    desk = Desk(Lucky(skill={0: 0.9} | dict.fromkeys(range(1, 30), 0.1)), max_tasks=16)
+    for candidate in range(1, 30):
+        await desk.compare(candidate)
+    (data,) = desk.store.state.values()
+    assert len(msgspec.msgpack.decode(data, type=Records).attempts[0]) == 32
 
 
 async def test_no_time_at_all_is_a_hold():
