@@ -8,21 +8,21 @@ Three designs, all with the margin, alpha and beta of the defaults, on the same 
 * peeked: the same interval looked at after every batch, which it is not made for.
 * betting: `actors.gate.sequential`, looked at after every batch; what the gate does.
 
-Then whole trials: `SandboxTrial` with a fake engine and environment, candidates that are exactly as good as the
-incumbent (A/A), and candidates that are worse. And chains of
-equal versions, each judged against the last that was promoted.
+Then whole trials, holds judged again as the gatekeeper does: `SandboxTrial` with coins for episodes, candidates
+exactly as good as the incumbent (A/A), worse ones, and chains of equal versions, each judged against the last that was
+promoted.
 """
 
 import argparse
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import anyio
-import msgspec
 import numpy as np
 import structlog
 
+from actors.gate.exam import Exam, Record
 from actors.gate.sequential import surely_above, surely_below
 from actors.gate_statistics import Pairs, decide, newcombe_paired
 from actors.trials import SandboxTrial, SandboxTrialSettings
@@ -43,7 +43,12 @@ SCENARIOS = [
     ("better by 10 points", 0.8, 0.10, 0.3),
     ("better by 30 points", 0.4, 0.30, 0.3),
 ]
+FAMILIES = 4
+SPREAD = 0.15
+"""How much easier or harder than its family's average a task can be, for every version alike."""
 Looks = list[tuple[int, np.ndarray]]
+Skill = Callable[[int, int], float]
+"""Success by version and family."""
 
 
 class Tally:
@@ -122,33 +127,54 @@ def power(simulations: int, seed: int) -> dict[str, float]:
     return figures
 
 
-class Lucky(FakeEngine):
-    """Each version has luck of its own."""
+class Coins(Exam):
+    """An exam without episodes: a version solves a task with the probability that is its skill, or its family's."""
 
-    async def chat(self, body):
-        return await super().chat({**body, "seed": f"{body['seed']}-{self.current}-{self.name}"})
+    def __init__(self, settings: SandboxTrialSettings, skill: Skill, seed: int) -> None:
+        super().__init__(settings, environment=FakeEnvironment(), engine=FakeEngine(), seed=seed)
+        self._attempts, self._skill, self._coin = settings.attempts, skill, seed
+
+    def families(self, tasks: Iterable[int]) -> dict[str, tuple[str, list[int]]]:
+        found: dict[str, tuple[str, list[int]]] = {}
+        for number in tasks:
+            found.setdefault(str(number % FAMILIES), (f"family {number % FAMILIES}", []))[1].append(number)
+        return found
+
+    async def play(self, version: int, missing: Mapping[int, int], record: Record) -> set[int]:
+        for number, have in missing.items():
+            easier = random.Random(f"{self._coin}-{number}").uniform(-SPREAD, SPREAD)
+            rng = random.Random(f"{self._coin}-{number}-{version}-{have}")
+            for _ in range(have, self._attempts):
+                record(number, rng.random() < self._skill(version, number % FAMILIES) + easier)
+        return set()
 
 
-async def trial(seed: int, skill: dict[int, float], candidates: int = 1) -> list[tuple[str, int, int]]:
-    """Decision, tasks and incumbent of each candidate in turn, in one life of a gate."""
-    engine, store = Lucky(f"e{seed}", skill), FakeStore()
-    settings = msgspec.structs.replace(SETTINGS, attempts=2, max_steps=4)
-    gate = SandboxTrial(settings, environment=FakeEnvironment(), engine=engine, store=store, seed=seed)
+class CoinTrial(SandboxTrial):
+    """The gate's trial with coins for episodes."""
+
+    def __init__(self, skill: Skill, seed: int) -> None:
+        fakes = {"environment": FakeEnvironment(), "engine": FakeEngine()}
+        super().__init__(SETTINGS, **fakes, store=FakeStore(), seed=seed)
+        self._exam = Coins(SETTINGS, skill, seed)
+
+
+async def trial(seed: int, skill: Skill, candidates: int = 1) -> list[tuple[str, int]]:
+    """Decision and tasks of each candidate in turn, in one life of a gate."""
+    gate = CoinTrial(skill, seed)
 
     async def load(version: int) -> None:
-        engine.current = version
+        pass
 
-    found: list[tuple[str, int, int]] = []
+    found: list[tuple[str, int]] = []
     incumbent, served = 0, [0]
     for candidate in range(1, candidates + 1):
-        engine.current = candidate
         decision, tasks = "hold", 0
         for _ in range(4):  # a hold is judged again, as the gatekeeper does
             comparison = await gate.compare(candidate, incumbent, served, load)
             decision, tasks = comparison.decision, int(comparison.measurements["tasks"])
             if decision != "hold":
                 break
-        found.append((decision, tasks, incumbent))
+        found.append((decision, tasks))
         if decision == "promote":
             incumbent = candidate
             served.append(candidate)
@@ -158,23 +184,23 @@ async def trial(seed: int, skill: dict[int, float], candidates: int = 1) -> list
 def whole(comparisons: int, seed: int) -> dict[str, float]:
     figures: dict[str, float] = {}
     rows: list[list[object]] = []
-    cases = [("A/A", 0.8, 0.8), ("A/B, worse by 10 points", 0.8, 0.7), ("A/B, worse by 20 points", 0.8, 0.6)]
-    for name, old, new in cases:
+    cases: list[tuple[str, Skill, int]] = [
+        ("A/A", lambda version, family: 0.8, 1),
+        ("A/A, chains of 10 equal versions", lambda version, family: 0.8, 10),
+        ("A/B, worse by 10 points", lambda version, family: 0.8 - 0.1 * version, 1),
+        ("A/B, worse by 20 points", lambda version, family: 0.8 - 0.2 * version, 1),
+        ("A/B, 15 better on three families, 30 worse on the fourth",
+         lambda version, family: 0.75 + version * (-0.3 if family == 0 else 0.15), 1),
+        ("A/B, better by 10 points", lambda version, family: 0.8 + 0.1 * version, 1),
+    ]  # fmt: skip
+    for name, skill, length in cases:
         tally = Tally()
-        for number in range(comparisons):
-            for decision, tasks, _ in anyio.run(trial, seed + number, {0: old, 1: new}):
+        for number in range(comparisons // length):
+            for decision, tasks in anyio.run(trial, seed + number, skill, length):
                 tally.add(decision, tasks)
         rows.append([name, tally.runs, tally])
         key = name.lower().replace("/", "").replace(",", "").replace(" ", "_")
         figures |= {f"{key}_promoted": tally.promoted / tally.runs, f"{key}_rejected": tally.rejected / tally.runs}
-    chain = Tally()
-    length = 10
-    for number in range(max(1, comparisons // length)):
-        skill = dict.fromkeys(range(length + 1), 0.8)
-        for decision, tasks, _ in anyio.run(trial, seed + 10_000 + number, skill, length):
-            chain.add(decision, tasks)
-    rows.append([f"A/A, chains of {length} equal versions", chain.runs, chain])
-    figures |= {"chain_promoted": chain.promoted / chain.runs, "chain_rejected": chain.rejected / chain.runs}
     report.table("whole trials", ["case", "comparisons", "promoted % / rejected % / mean tasks"], rows)
     return figures
 
@@ -185,10 +211,12 @@ def main() -> None:
     parser.add_argument("--aa", type=int, default=200, help="whole comparisons of each case")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--only-whole", action="store_true", help="leave the power table out")
     arguments = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     random.seed(arguments.seed)
-    figures = power(arguments.simulations, arguments.seed) | whole(arguments.aa, arguments.seed)
+    figures = {} if arguments.only_whole else power(arguments.simulations, arguments.seed)
+    figures |= whole(arguments.aa, arguments.seed)
     report.write(arguments.json, "gate", figures, [arguments.seed])
 
 
