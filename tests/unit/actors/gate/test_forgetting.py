@@ -52,7 +52,7 @@ def test_a_family_with_few_tasks_is_counted_and_not_judged():
 def test_many_equal_families_are_rejected_over_one_no_more_often_than_stated():
     rejected = 0
     for seed in range(200):
-        families = {str(n): family(str(n), 0.8, 0.8, 30, seed) for n in range(8)}
+        families = {str(n): family(str(n), 0.8, 0.8, 30, seed) for n in range(4)}
         rejected += forgetting(families, SETTINGS).decision == "reject"
     assert rejected <= SETTINGS.familywise * 200
 
