@@ -143,8 +143,11 @@ class SandboxTrial:
         settings = self._settings
         before = self._exam.fingerprint()
         records = await self._records(before)
-        known = [version for version in served if version in records.attempts and version != candidate]
-        rivals = _rivals(candidate, incumbent, max(known, key=lambda v: _rate(records, v), default=incumbent))
+        # A promotion that the swapper has not answered yet serves as good as any.
+        known = [v for v in {*served, incumbent} if v in records.attempts and v != candidate]
+        rivals = _rivals(
+            candidate, incumbent, max(known, key=lambda v: (_rate(records, v), v == incumbent), default=incumbent)
+        )
         records.begin(candidate, settings.max_tasks)
         reached = records.reached.get(candidate, 0)
         budget = min(settings.max_tasks, reached + settings.tasks)
