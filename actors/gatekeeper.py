@@ -3,9 +3,9 @@
     policy.candidate  ->  shadow engine  ->  policy.verdict
 
 Every candidate goes into the shadow engine at once (the newest, if several wait), because the rollouts run there and
-must be fresh. Every few versions, or when some time has passed, the newest one is tried against what serves
-(`trials.py`, `replay_trial.py`) and gets a signed verdict: promote, reject, or hold. Nothing here touches an engine
-that serves users.
+must be fresh. Every few versions, or when some time has passed, the newest one is tried against what serves (`gate/`,
+`trials.py`, `replay_trial.py`) and gets a signed verdict: promote, reject, or hold. Nothing here touches an engine that
+serves users.
 """
 
 from collections.abc import Callable, Sequence

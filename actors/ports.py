@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from actors.messages import Attributed, Candidate, Directive, Experience, Serving, Trajectory, Verdict
+from actors.messages import Attributed, Candidate, Directive, Exchange, Experience, Serving, Trajectory, Verdict
 from actors.store.live import FailedCall
 from actors.store.reading import OutcomeRow
 
@@ -58,6 +58,10 @@ class GateStore(StateStore, Protocol):
         self, *, source: str | None = ..., tenant: str | None = ..., since: float = ..., limit: int = ...
     ) -> list[Attributed]:
         """Newest first."""
+        ...
+
+    async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:
+        """Calls by id, those that are still kept, in any order."""
         ...
 
 

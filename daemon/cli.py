@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon.errors import DaemonError
+from daemon.eval_cli import add_eval
 from daemon.learner_cli import add_learner
 from daemon.orders_cli import add_orders
 from daemon.replay_cli import add_replay
@@ -25,6 +26,7 @@ examples:
   evolved keys add --tenant acme        a key for an agent, shown once
   evolved status                        what runs, what serves, how it fares
   evolved rollback --reason "..."       go back to the version before
+  evolved eval --env travel --n 8       held-out success of an engine: avg@8 and best@8
   evolved export --since 7d             what the agents did, as JSONL
   evolved import chats.jsonl            conversations from elsewhere
 """
@@ -122,6 +124,7 @@ def parser() -> argparse.ArgumentParser:
 
     add_commands(add)
     add_replay(add)
+    add_eval(add)
 
     config = add("config", _config, "Check the settings and print them with their defaults.")
     config.add_argument("--json", action="store_true", help="as JSON")

@@ -11,6 +11,10 @@ from actors.assembler import AssemblerSettings
 from actors.attributor import AttributorSettings
 from actors.curator import CuratorSettings
 from actors.experiencer import ExperiencerSettings
+from actors.gate.drift import DriftSettings
+from actors.gate.panel import PanelSettings
+from actors.gate.prompts import PromptSettings
+from actors.gate.safety import SafetySettings
 from actors.gatekeeper import GatekeeperSettings
 from actors.navigator import NavigatorSettings
 from actors.probing import ProbeSettings
@@ -111,6 +115,12 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The exam with a sandbox."""
     replay: ReplayTrialSettings = ReplayTrialSettings()
     """The exam without one."""
+    panel: PanelSettings = PanelSettings()
+    safety: SafetySettings = SafetySettings()
+    prompts: PromptSettings = PromptSettings()
+    drift: DriftSettings = DriftSettings()
+    judge: AdapterSettings = AdapterSettings(name="conduct")
+    """Compares answers to replayed prompts; must be another than the judge of the rewards. An empty name: none."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -146,6 +156,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     swapper: SwapperSettings = SwapperSettings()
     sentinel: SentinelSettings = SentinelSettings()
     learner: LearnerSettings = LearnerSettings()
+
+    def __post_init__(self) -> None:
+        # Two models behind one adapter are two judges.
+        reward, gate = self.judge, self.gate.judge
+        models = [settings.options.get("model") for settings in (reward, gate)]
+        if gate.name == reward.name and (None in models or models[0] == models[1]):
+            raise ValueError(
+                f"gate.judge.name = {gate.name!r} is the judge whose labels are the reward (judge.name); a policy that "
+                'learned to please it would please it at the gate too. Name another, such as "conduct", or "" for none'
+            )
 
     @property
     def state(self) -> Path:

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import structlog
@@ -25,7 +24,6 @@ from actors.gatekeeper import Gatekeeper
 from actors.messages import Directive
 from actors.navigator import Navigator
 from actors.probing import Prober, engine_player
-from actors.replay_trial import ReplayTrial
 from actors.rollout import Rollout
 from actors.sentinel import Sentinel
 from actors.signing import load_key
@@ -43,7 +41,6 @@ from actors.system.pressure import Pressure
 from actors.system.runner import run_actor, run_producer
 from actors.system.streams import POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
-from actors.trials import SandboxTrial
 from adapters.engines.client import EngineClient
 from adapters.redaction import Redactor
 from daemon import registry as adapters
@@ -54,6 +51,7 @@ from daemon.control import Control, serve
 from daemon.curating import CuratorCollector
 from daemon.errors import StartFailed
 from daemon.fleet import FleetCollector
+from daemon.gating import gate_trial
 from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
 from daemon.killswitch import ORIGIN, KillSwitch
 from daemon.linking import AssemblerCollector
@@ -144,11 +142,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
             rng=rng("rollout"), planner=curriculum,
         )  # fmt: skip
         prober = Prober(config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock)
-        trial: Any = SandboxTrial(
-            config.gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed
-        )
-    else:
-        trial = ReplayTrial(config.gate.replay, engine=shadow, store=store)
+    trial = gate_trial(config, store=store, shadow=shadow, environment=environment)
 
     pressure = Pressure()
 

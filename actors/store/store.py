@@ -130,6 +130,9 @@ class Store:
     async def open_exchanges(self, limit: int = 20_000) -> list[Exchange]:
         return await self._read(reading.open_exchanges, limit)
 
+    async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:
+        return await self._read(reading.exchanges, ids)
+
     async def unjoined_feedback(self, since: float = 0.0, limit: int = 10_000) -> list[Feedback]:
         return await self._read(reading.unjoined_feedback, since, limit)
 

@@ -15,6 +15,7 @@ from actors.messages import (
     Attributed,
     Candidate,
     Directive,
+    Exchange,
     Experience,
     Message,
     Serving,
@@ -96,6 +97,9 @@ class FakeStore:
         found = [record for record in self.records.values() if isinstance(record, Attributed)]
         found = [record for record in found if source in (None, record.trajectory.source)]
         return sorted(found, key=lambda record: record.trajectory.ended, reverse=True)[:limit]
+
+    async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:
+        return [record for record in self.records.values() if isinstance(record, Exchange) and record.id in ids]
 
 
 class FakeEngine:

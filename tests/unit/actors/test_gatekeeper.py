@@ -31,7 +31,7 @@ class Bench:
         self.runner = FakeRunner(self.engine)
         self.heard: list[int] = []
         self.trial = SandboxTrial(
-            SandboxTrialSettings(trials=60, max_trials=180, margin=0.1, first_seed=0),
+            SandboxTrialSettings(batch=30, tasks=60, max_tasks=180, attempts=1, margin=0.1, first_seed=0),
             environment=self.environment,
             engine=self.engine,
             store=self.store,
@@ -146,7 +146,7 @@ async def test_a_hold_gets_more_tasks_and_ends(tmp_path):
     bench = Bench(tmp_path, gate_seconds=30.0, max_holds=3)
     bench.engine.skill = {0: 0.5, 1: 0.5}
     bench.trial = SandboxTrial(
-        SandboxTrialSettings(trials=10, max_trials=30, margin=0.001, confidence=0.99),
+        SandboxTrialSettings(batch=10, tasks=10, max_tasks=30, attempts=1, margin=0.001, alpha=0.005, beta=0.005),
         environment=bench.environment,
         engine=bench.engine,
         store=bench.store,
@@ -168,17 +168,25 @@ async def test_a_hold_gets_more_tasks_and_ends(tmp_path):
     assert [verdict.measurements["tasks"] for verdict in verdicts] == [10, 20, 30]
 
 
-async def test_after_a_drift_the_incumbent_is_measured_again(bench):
+async def test_each_candidate_is_compared_on_tasks_that_chose_nobody(bench):
     await bench.offer(1)
     bench.serve(1, bench.clock.now)
-    bench.runner.calls.clear()
+    before = {number for _, number in bench.environment.begun}
+    bench.environment.begun.clear()
     await bench.offer(2)
-    assert ("shadow", 1) not in bench.runner.calls, "its record stands"
+    assert not before & {number for _, number in bench.environment.begun}
+    assert ("shadow", 1) in bench.runner.calls, "the incumbent attempts them too"
+
+
+async def test_after_a_drift_records_of_the_old_desk_count_no_more(bench):
+    await bench.offer(1)
+    bench.serve(1, bench.clock.now)
+    bench.clock.now += 1
+    bench.serve(0, bench.clock.now)  # somebody went back
     bench.environment.names = ["win", "lose", "finish", "extra"]
-    bench.runner.calls.clear()
     (verdict,) = await bench.offer(3)
-    assert ("shadow", verdict.incumbent) in bench.runner.calls
-    assert verdict.measurements["best_void"] == 1.0 or "best_version" not in verdict.measurements
+    assert verdict.measurements["best_void"] == 1.0
+    assert "best_version" not in verdict.measurements
     assert bench.engine.current == 3
 
 
@@ -224,10 +232,9 @@ async def test_an_engine_that_is_away_is_waited_for(bench):
 async def test_broken_episodes_are_left_out_and_too_many_of_them_conclude_nothing(bench):
     bench.environment.broken = {3}
     (verdict,) = await bench.offer(1)
-    assert verdict.measurements["tasks"] == 59
-    bench.environment.broken = set(range(60, 180))
+    assert verdict.measurements["tasks"] == 29
     bench.environment.names = [*bench.environment.names, "new"]
-    bench.environment.broken = set(range(0, 30))
+    bench.environment.broken = set(range(0, 15))
     with pytest.raises(DependencyUnavailable, match="broke down"):
         await bench.offer(2)
 

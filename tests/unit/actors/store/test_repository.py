@@ -56,6 +56,14 @@ async def test_lineage_of_what_was_never_used_is_empty(store: Store) -> None:
     assert msgspec.json.encode(lineage)
 
 
+async def test_exchanges_come_by_id_as_far_as_they_are_kept(store: Store) -> None:
+    calls = [exchange("run", number) for number in range(3)]
+    await store.save(calls)
+    found = await store.exchanges([calls[2].id, "gone", calls[0].id])
+    assert {item.id for item in found} == {calls[0].id, calls[2].id}
+    assert await store.exchanges([]) == []
+
+
 async def test_recent_attributed_is_newest_first_and_by_source_and_tenant(store: Store) -> None:
     await store.save(
         [
