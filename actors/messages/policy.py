@@ -86,9 +86,12 @@ class Serving(Message, frozen=True, kw_only=True, tag="serving"):
 
 
 class Directive(Message, frozen=True, kw_only=True, tag="directive"):
-    """What the sentinel or an operator orders: stop learning, go on, go back, or look at the tools again."""
+    """What the sentinel or an operator orders: stop learning, go on, go back, or look at the tools again.
 
-    kind: Literal["freeze", "thaw", "rollback", "drift"]
+    A `notice` orders nothing: it puts on record what somebody should know.
+    """
+
+    kind: Literal["freeze", "thaw", "rollback", "drift", "notice"]
     reason: str
     origin: str
     created: float = 0.0
