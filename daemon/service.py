@@ -56,6 +56,7 @@ from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
 from daemon.linking import AssemblerCollector
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
+from daemon.watching import SentinelCollector
 
 log = structlog.get_logger(__name__)
 
@@ -187,7 +188,9 @@ def build(config: Config, parts: Parts) -> Supervisor:
         ),
         LONG,
     )  # fmt: skip
-    act(Sentinel(config.sentinel, store=store, engines={"serving": serving, "shadow": shadow}, clock=clock))
+    sentinel = Sentinel(config.sentinel, store=store, engines={"serving": serving, "shadow": shadow}, clock=clock)
+    SentinelCollector(sentinel).register(parts.registry)
+    act(sentinel)
     if rollout is not None:
         producer = rollout
 
@@ -210,7 +213,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
         IntakeCollector(intake).register(parts.registry)
         supervisor.add("intake", intake.run)
     supervisor.add("housekeeping", partial(_housekeeping, parts), Restart(critical=False))
-    supervisor.add("control", _control(config, parts, supervisor, curator))
+    supervisor.add("control", _control(config, parts, supervisor, curator, sentinel))
     return supervisor
 
 
@@ -231,7 +234,7 @@ def _rng(seed: int, name: str) -> random.Random:
 
 
 def _control(
-    config: Config, parts: Parts, supervisor: Supervisor, curator: Curator
+    config: Config, parts: Parts, supervisor: Supervisor, curator: Curator, sentinel: Sentinel
 ) -> Callable[[Life], Awaitable[None]]:
     store, bus = parts.store, parts.bus
     keys = admin_keys(config.keys, config.control.host)
@@ -253,6 +256,7 @@ def _control(
         registry=parts.registry,
         actors=lambda: supervisor.state().actors,
         curator=lambda: curator.figures,
+        sentinel=sentinel.status,
         send=send,
         retry=retry,
         describe={

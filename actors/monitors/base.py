@@ -14,8 +14,8 @@ from actors.monitors.history import History
 from actors.monitors.runs import Run
 
 Action = Literal["tell", "freeze", "rollback"]
-"""tell: a directive `notice`, which changes nothing and is on record. freeze: learning and promotion stop until a person
-thaws them, what serves goes on. rollback: the version before serves again, and learning freezes."""
+"""tell: a directive `notice`, which changes nothing and is on record. freeze: learning and promotion stop until a
+person thaws them, what serves goes on. rollback: the version before serves again, and learning freezes."""
 
 SEVERITY: dict[Action | Literal["drift"], int] = {"tell": 0, "drift": 1, "freeze": 2, "rollback": 3}
 

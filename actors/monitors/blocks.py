@@ -1,9 +1,9 @@
 """Drift without a swap, block by block: of what users ask for, and of what the judge says.
 
 The first block of runs is the reference; each following one is compared with it, as look k of a series that spends its
-error (`sequential.Looks`). Blocks do not overlap, so a change is found after one block at most of the new kind, if it is
-large enough to be found in a block at all. After a finding the series starts again from the block that showed it: what
-is normal now is not told every hour.
+error (`sequential.Looks`). Blocks do not overlap, so a change is found at the end of the first block that has it whole,
+if it is large enough to be found in a block at all. After a finding the series starts again from the block that showed
+it: what is normal now is not told every hour.
 """
 
 from collections import Counter, defaultdict
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from actors.monitors import sequential as seq
-from actors.monitors.base import Finding, Quiet
+from actors.monitors.base import Action, Finding, Quiet
 from actors.monitors.history import History
 from actors.monitors.runs import Run
 from actors.monitors.sequential import Looks, Strata
@@ -140,8 +140,7 @@ class JudgeDrift(Quiet):
         version = -1 if history.swap is None else history.swap.version
         if version != state.version:
             # Another version acts otherwise, and the judge may rightly think otherwise of it.
-            state.restart([])
-            state.version = version
+            state.reference, state.looks, state.version = [], Looks(), version
         if version >= 0:
             state.filling = [run for run in state.filling if run.low < 0 or run.low == run.high == version]
         block = state.full(settings.block)
@@ -149,10 +148,11 @@ class JudgeDrift(Quiet):
             return []
         level = state.looks.spend(settings.error_rate / 4)  # score and abstentions, up and down
         found: list[Finding] = []
-        for cause, text, value, action in (
+        questions: tuple[tuple[str, str, Callable[[Run], float | None], Action], ...] = (
             ("judge-score", "its score", _score, settings.score_action),
             ("judge-abstains", "its share of abstentions", _abstained, settings.abstain_action),
-        ):
+        )
+        for cause, text, value, action in questions:
             values = _sorted(block, state.reference, value, _ended_alike)
             score, was = seq.means(values)
             up, down = seq.mean_rise(values), seq.mean_rise([(before, after) for after, before in values])

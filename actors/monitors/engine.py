@@ -1,10 +1,10 @@
 """What serving feels like: errors, waiting, and engines that stand still.
 
-Two sources. Calls that went through the tap, by the version that answered them: which failed (5xx: that is what an agent
-saw) and how long they took. And the engine's own figures, looked at every few seconds: time to first token, queue,
-tokens made. Both are compared before and after a swap; what is slow is whatever 95 % of calls were faster than before
-it, so that both questions are of shares and get the exact test. Calls of one moment fare alike, which the test does not
-know: several looks in a row must agree, and the change must be large.
+Two sources. Calls that went through the tap, by the version that answered them: which failed (5xx: that is what an
+agent saw) and how long they took. And the engine's own figures, looked at every few seconds: time to first token,
+queue, tokens made. Both are compared before and after a swap; what is slow is whatever 95 % of calls were faster than
+before it, so that both questions are of shares and get the exact test. Calls of one moment fare alike, which the test
+does not know: several looks in a row must agree, and the change must be large.
 
 Slowness under clearly more load than before is told and not acted on: going back would not make it less.
 """
@@ -138,7 +138,9 @@ class EngineWatch(Quiet):
         return found
 
     def readings(self) -> Mapping[str, float]:
-        return {f"{engine}_{name}": v for engine, service in self._state.items() for name, v in service.readings.items()}
+        return {
+            f"{engine}_{name}": v for engine, service in self._state.items() for name, v in service.readings.items()
+        }
 
     def save(self) -> bytes:
         return msgspec.msgpack.encode(self._state)

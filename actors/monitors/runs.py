@@ -20,8 +20,8 @@ _REPEATED = 0.5
 """Share of n-grams of a turn that are copies of earlier ones, from which on the turn goes round in circles."""
 _AGAIN = 3
 """The same call so many times in a row, for the same answer, is a loop."""
-_QUESTION = ("?", "？", "؟")  # noqa: RUF001 (full-width and Arabic question marks are meant)
-_CLOSING = " \t\r\n*_\"')]”’»"  # noqa: RUF001
+_QUESTION = ("?", "？", "؟")
+_CLOSING = " \t\r\n*_\"')]”’»"
 _HEARSAY = "feedback"
 """How the attributor begins the reason of a label that somebody reported: that is not the judge's word."""
 

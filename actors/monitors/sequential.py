@@ -1,13 +1,14 @@
 """Tests of "has this changed?" that may be asked again and again: the numbers under every monitor.
 
 Two samples of runs are compared, one from before a change and one that grows after it. Runs are sorted into strata
-(tenant, tool list): only runs of one stratum are compared with each other, so a shift of who sends what is not taken for
-a change of behaviour. A stratum that has runs on one side alone says nothing.
+(tenant, tool list): only runs of one stratum are compared with each other, so a shift of who sends what is not taken
+for a change of behaviour. A stratum that has runs on one side alone says nothing.
 
 **Repeated looks.** A test at level 0.001 that is asked after every run will sooner or later say yes. `Looks` spends the
-error instead (Lan and DeMets 1983, "Discrete sequential boundaries for clinical trials"): look k of a series may use
-`total / (k (k + 1))`, which adds up to `total` over any number of looks. Nothing is assumed of how looks depend on each
-other (union bound), and the time of a look may depend on how many runs there are, not on what they say.
+error instead (Lan and DeMets 1983, "Discrete sequential boundaries for clinical trials"): where at most n looks can be
+taken each may use `total / n`; where there is no end to them look k may use `total / (k (k + 1))`, which adds up to
+`total` over any number. Nothing is assumed of how looks depend on each other (union bound), and the time of a look may
+depend on how many runs there are, not on what they say.
 
 **At a look.** Shares: the exact conditional test, hypergeometric in each stratum and convolved over strata (Mantel and
 Haenszel 1959; Agresti, Categorical Data Analysis, section 7.3). Sizes: the stratified rank-sum test (van Elteren 1960).
@@ -44,9 +45,18 @@ class Looks(msgspec.Struct):
         self.taken += 1
         self.next = max(runs + 1, math.ceil(runs * growth))
 
-    def spend(self, total: float) -> float:
-        """The level of the look that was just taken, of an error of `total` over all looks."""
-        return total / (self.taken * (self.taken + 1))
+    def spend(self, total: float, planned: int | None = None) -> float:
+        """The level of the look that was just taken, of an error of `total` over all looks: the `planned` ones, or any
+        number."""
+        return total / (planned or self.taken * (self.taken + 1))
+
+
+def planned_looks(first: int, growth: float, last: int) -> int:
+    """How many looks there can be until there are `last` runs, at least 1."""
+    looks, runs = 1, max(first, 1)
+    while (runs := max(runs + 1, math.ceil(runs * growth))) <= last:
+        looks += 1
+    return looks
 
 
 def share_rise(strata: Strata) -> float:
@@ -138,11 +148,10 @@ def _weighted(strata: Strata, middle: Callable[[Sequence[float]], float]) -> tup
     if not shared:
         return math.nan, math.nan
     weights = [len(after) * len(before) / (len(after) + len(before)) for after, before in shared]
-    sides = [
-        math.fsum(weight * middle(pair[side]) for weight, pair in zip(weights, shared, strict=True)) / math.fsum(weights)
-        for side in (0, 1)
-    ]
-    return sides[0], sides[1]
+    total = math.fsum(weights)
+    now = math.fsum(weight * middle(after) for weight, (after, _) in zip(weights, shared, strict=True))
+    was = math.fsum(weight * middle(before) for weight, (_, before) in zip(weights, shared, strict=True))
+    return now / total, was / total
 
 
 def divergence(after: Sequence[float], before: Sequence[float]) -> float:

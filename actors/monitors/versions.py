@@ -1,8 +1,8 @@
 """The version that serves against the one before it, and against the oldest remembered: seven monitors.
 
 The first comparison finds what a swap did. The second finds a trend: versions that each are a little worse, or please
-the judge a little more, than the one before. A finding of the second kind freezes at most, for going back by one version
-would not undo it.
+the judge a little more, than the one before. A finding of the second kind freezes at most, for going back by one
+version would not undo it.
 
 | monitor | compares | test |
 |---|---|---|
@@ -49,19 +49,22 @@ class State(msgspec.Struct):
 
     version: int = -1
     looks: dict[str, Looks] = {}
-    told: list[str] = []
+    told: list[Action] = []
+    """What was done about it, each more than the one before."""
     readings: dict[str, float] = {}
 
 
 class VersionMonitor(Quiet):
     """What the seven have in common: when to look, at what level, and what follows."""
 
-    name: ClassVar[str]
+    name: str
     style: ClassVar[bool] = False
     """Only told while success is up: it may be what makes for the success."""
 
     def __init__(self, settings: VersionSettings, action: Action) -> None:
-        self._settings, self._action = settings, action
+        self._settings = settings
+        self._action: Action = action
+        self._planned = seq.planned_looks(settings.first_look, settings.growth, settings.sample)
         self._state = State()
 
     def value(self, run: Run) -> float | None:
@@ -93,23 +96,23 @@ class VersionMonitor(Quiet):
             if len(before) < settings.min_runs or not looks.due(len(after), settings.first_look):
                 continue
             looks.take(len(after), settings.growth)
-            comparison = self.compare(after, before, looks.spend)
+            comparison = self.compare(after, before, lambda total, at=looks: at.spend(total, self._planned))
             state.readings |= {f"{against}_{name}": value for name, value in comparison.values.items()}
-            if comparison.found and not state.told:
-                state.told.append(against)
-                found.append(self._finding(watched, against, comparison, (len(after), len(before))))
+            if comparison.found:
+                finding = self._finding(watched, against, comparison, (len(after), len(before)))
+                # Said once; but what was only told, or froze, may yet roll back.
+                if all(SEVERITY[finding.action] > SEVERITY[said] for said in state.told):
+                    state.told.append(finding.action)
+                    found.append(finding)
         return found
 
     def _finding(self, watched: Watched, against: str, found: Comparison, runs: tuple[int, int]) -> Finding:
-        swap, action = watched.swap, self._action
-        if against == "reference":
-            action = min(action, "freeze", key=SEVERITY.__getitem__)
-            versions = f"versions from {watched.oldest} on"
-        else:
-            versions = f"version {swap.previous}"
-        note = ""
-        if self.style and self._pays(watched, against):
-            action, note = "tell", "; success is up"
+        swap = watched.swap
+        trend = against == "reference"
+        versions = f"versions from {watched.oldest} on" if trend else f"version {swap.previous}"
+        pays = self.style and self._pays(watched, against)
+        note = "; success is up" if pays else ""
+        action: Action = "tell" if pays else "freeze" if trend and self._action == "rollback" else self._action
         return Finding(
             cause=self.name,
             key=(swap.engine, swap.version),
@@ -193,7 +196,7 @@ class _Size(VersionMonitor):
 class Outcomes(VersionMonitor):
     """Success falls."""
 
-    name: ClassVar[str] = "outcomes"
+    name = "outcomes"
 
     def value(self, run: Run) -> float | None:
         return success(run)
@@ -214,7 +217,7 @@ class Hacking(VersionMonitor):
     one before is accused with the first probability, one that is better and judged so with the second.
     """
 
-    name: ClassVar[str] = "hacking"
+    name = "hacking"
 
     def value(self, run: Run) -> float | None:
         return None if run.outcome is None else run.judged
@@ -242,7 +245,7 @@ class Hacking(VersionMonitor):
 class Validity(_Share):
     """Calls to tools that are not there, or with arguments that do not fit."""
 
-    name: ClassVar[str] = "validity"
+    name = "validity"
     text: ClassVar[str] = "runs with an invalid tool call"
 
     def value(self, run: Run) -> float | None:
@@ -255,7 +258,7 @@ class Validity(_Share):
 class Questions(_Share):
     """Turns that ask instead of acting."""
 
-    name: ClassVar[str] = "questions"
+    name = "questions"
     style: ClassVar[bool] = True
     text: ClassVar[str] = "runs that ask a question"
 
@@ -269,7 +272,7 @@ class Questions(_Share):
 class Loops(_Share):
     """The same call, or the same phrase, again and again."""
 
-    name: ClassVar[str] = "loops"
+    name = "loops"
     style: ClassVar[bool] = True
     text: ClassVar[str] = "runs that go round in circles"
 
@@ -283,7 +286,7 @@ class Loops(_Share):
 class Length(_Size):
     """What the model writes a step."""
 
-    name: ClassVar[str] = "length"
+    name = "length"
     text: ClassVar[str] = "length of a step"
 
     def value(self, run: Run) -> float | None:
@@ -296,7 +299,7 @@ class Length(_Size):
 class Steps(_Size):
     """Steps a run takes."""
 
-    name: ClassVar[str] = "steps"
+    name = "steps"
     text: ClassVar[str] = "steps a run"
 
     def value(self, run: Run) -> float | None:
