@@ -17,7 +17,7 @@ version would not undo it.
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -49,7 +49,7 @@ class State(msgspec.Struct):
 
     version: int = -1
     looks: dict[str, Looks] = {}
-    told: list[Action] = []
+    told: list[Action | Literal["drift"]] = []
     """What was done about it, each more than the one before."""
     readings: dict[str, float] = {}
 
