@@ -136,10 +136,11 @@ class ToolDrift(Quiet):
         if errors.low > 0 and errors.estimate >= settings.error_jump:
             return self._said("errors", tenant, recent, errors, now)
         version = recent[-1].high
-        tallies = _tally(recent), _tally(run for run in earlier if run.high == version)
-        if min(count for _, count in tallies) < min(settings.min_runs, settings.recent):
+        # An engine may sample with other weights some moments before the swap is heard of.
+        now_by, before = (_tally(run for run in side if run.high == version) for side in (recent, earlier))
+        if min(now_by[1], before[1]) < min(settings.min_runs, settings.recent):
             return None
-        outcomes = newcombe(*tallies, settings.confidence)
+        outcomes = newcombe(now_by, before, settings.confidence)
         if outcomes.high < 0 and -outcomes.estimate >= settings.collapse:
             return self._said("outcomes", tenant, recent, outcomes, now)
         return None

@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.sentinel_live --json build/sentinel_live.json
 
-An embedded engine with the shipped warm start, agents on the travel desk, and attributor, sentinel and swapper under the
-real runner on the real store; the bus is in memory. The judge has a flaw: it likes an agent that says it is done. The
-bad weights have learned to say so at once, by a minute of supervised training, and are promoted by a verdict with a
+An embedded engine with the shipped warm start, agents on the travel desk, and attributor, sentinel and swapper under
+the real runner on the real store; the bus is in memory. The judge has a flaw: it likes an agent that says it is done.
+The bad weights have learned to say so at once, by a little supervised training, and are promoted by a verdict with a
 valid signature that no gate ever gave. Nobody intervenes. Measured are the runs and the seconds from "v1 serves" to "v0
 serves again".
 """
@@ -193,7 +193,7 @@ async def measure(directory: Path, url: str, before: int, agents: int, steps: in
         group.start_soon(lambda: rig.supervise().run(signals=False))
         await rig.serving(0, 20.0)
         group.start_soon(rig.work)
-        while len(rig.runs) < before:
+        while len(rig.runs) < before:  # noqa: ASYNC110 (the agents have no event for their number)
             await anyio.sleep(0.02)
         await rig.force(directory / "v000001")
         bad = await rig.serving(1, 60.0)

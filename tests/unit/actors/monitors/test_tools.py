@@ -111,3 +111,10 @@ def test_what_was_told_is_not_told_again_after_a_restart(desk):
     again.monitor.restore(desk.monitor.save())
     again.fill([run(n, names=DRIFTED) for n in range(8, 12)], DRIFTED)
     assert again.look(12.0) == []
+
+
+def test_runs_of_another_version_before_its_swap_is_heard_of_are_no_collapse(desk):
+    desk.fill(run(n, success=True) for n in range(60))
+    desk.fill(run(n, success=False, version=2) for n in range(60, 79))
+    desk.fill([run(79, success=True)])
+    assert desk.look(80.0) == []
