@@ -81,8 +81,12 @@ class History:
         return Remembered(list(self._window), samples, self.swap, self.condemned)
 
     def add(self, run: Run) -> bool:
-        """Take in a run; False, and nothing done, if it is there already."""
-        if run.id in self._runs:
+        """Take in a run; False, and nothing done, if it is there already, or older than all that is remembered.
+
+        A judge that was away brings its judgements late: their runs were here and gone.
+        """
+        full = len(self._window) == self._window.maxlen
+        if run.id in self._runs or (full and run.ended < self._window[0].ended):
             return False
         self._runs[run.id] = run
         self._window.append(run)

@@ -167,6 +167,16 @@ def test_the_memory_is_bounded() -> None:
     assert all(len(kept) <= 40 for kept in state.samples.values())
 
 
+def test_a_run_that_was_here_and_gone_does_not_come_again() -> None:
+    watch, rng = Watch(MonitorSettings(window=50)), random.Random(0)
+    old, *new = runs(rng, 0, USUAL, 0, 300)
+    for run in (old, *new):
+        watch.history.add(run)
+    watch.swap(1, 300.0)
+    assert not watch.history.add(old)
+    assert old not in watch.history.window
+
+
 def test_labels_that_somebody_reported_are_not_the_judges() -> None:
     watch = Watch()
     run = Run(id="r", tenant="t", started=0.0, ended=1.0, low=0, high=0, tools="", steps=3, errors=0)
