@@ -72,6 +72,7 @@ class Control:
         retry: Callable[[str], Any],
         describe: dict[str, Any],
         curator: Callable[[], Mapping[str, int]] = dict,
+        sentinel: Callable[[], Mapping[str, Any]] = dict,
         fleet: Callable[[], Fleet] = Fleet,
         halted: Callable[[], str] = lambda: "",
         serving: Sequence[str] = ("serving",),
@@ -86,7 +87,7 @@ class Control:
         self._store, self._registry, self._actors = store, registry, actors
         self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
-        self._curator = curator
+        self._curator, self._sentinel = curator, sentinel
         self._started = clock()
 
     def app(self, allowed_hosts: Sequence[str], keys: KeyRing | None = None) -> Starlette:
@@ -141,6 +142,7 @@ class Control:
                     "sandbox": 1 - sum(batch.production for batch in batches) / members if members else 0.0,
                 },
                 "curator": dict(self._curator()),
+                "sentinel": dict(self._sentinel()),
                 "last_directive": directives[0] if directives else None,
                 "actors": [msgspec.to_builtins(state) for state in self._actors()],
             }

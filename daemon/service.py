@@ -58,6 +58,7 @@ from daemon.linking import AssemblerCollector
 from daemon.orders import Orders
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
+from daemon.watching import SentinelCollector
 
 log = structlog.get_logger(__name__)
 
@@ -183,7 +184,9 @@ def build(config: Config, parts: Parts) -> Supervisor:
     )  # fmt: skip
     FleetCollector(swapper).register(parts.registry)
     act(swapper, LONG)
-    act(Sentinel(config.sentinel, store=store, engines=engines, clock=clock))
+    sentinel = Sentinel(config.sentinel, store=store, engines=engines, clock=clock)
+    SentinelCollector(sentinel).register(parts.registry)
+    act(sentinel)
     if rollout is not None:
         producer = rollout
 
@@ -212,7 +215,8 @@ def build(config: Config, parts: Parts) -> Supervisor:
     supervisor.add("kill_switch", lambda life: kill.watch(life, store, partial(orders.issue, origin=ORIGIN)))
     control = partial(
         Control, store=store, registry=parts.registry, actors=lambda: supervisor.state().actors, orders=orders,
-        curator=lambda: curator.figures, fleet=lambda: swapper.fleet, halted=kill.reason, serving=tuple(serving),
+        curator=lambda: curator.figures, sentinel=sentinel.status, fleet=lambda: swapper.fleet, halted=kill.reason,
+        serving=tuple(serving),
     )  # fmt: skip
     supervisor.add("control", _control(config, parts, supervisor, control))
     return supervisor

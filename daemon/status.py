@@ -12,6 +12,9 @@ from daemon.admin import key_headers
 from daemon.control import ControlSettings
 from daemon.errors import ControlUnreachable
 
+_TOLD = 3
+"""Findings of the sentinel that are shown, the newest."""
+
 
 def fetch(settings: ControlSettings) -> dict[str, Any]:
     """The daemon's `/api/status`.
@@ -67,6 +70,8 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
             f"{100 * elsewhere / curator['drawn']:.0f} % from other kinds of task than the leading"
             + (f"; {missing} trajectories short, for want of any" if missing else ""),
         )
+    for told in status.get("sentinel", {}).get("told", [])[-_TOLD:]:
+        figures.add_row("sentinel", f"{told['action']}: {told['reason']}")
     for name, value in sorted(status["counts"].items()):
         figures.add_row(name.replace("_", " "), str(value))
     console.print(figures)

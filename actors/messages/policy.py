@@ -89,9 +89,12 @@ class Serving(Message, frozen=True, kw_only=True, tag="serving"):
 
 class Directive(Message, frozen=True, kw_only=True, tag="directive"):
     """What the sentinel or an operator orders: stop learning, go on, promote, go back, or look at the tools again; or
-    what the swapper found: a canary that passed (`roll_on`)."""
+    what the swapper found: a canary that passed (`roll_on`).
 
-    kind: Literal["freeze", "thaw", "promote", "roll_on", "rollback", "drift"]
+    A `notice` orders nothing: it puts on record what somebody should know.
+    """
+
+    kind: Literal["freeze", "thaw", "promote", "roll_on", "rollback", "drift", "notice"]
     reason: str
     origin: str
     created: float = 0.0

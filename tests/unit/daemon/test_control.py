@@ -54,6 +54,7 @@ class Desk:
     def __init__(self, store: Store, state: Path) -> None:
         self.store, self.sent, self.retried = store, list[Directive](), list[str]()
         self.curator: dict[str, int] = {}
+        self.sentinel: dict[str, object] = {}
         self.registry = CollectorRegistry()
         self.fleet, self.kill = Fleet(), KillSwitch(state)
         self.orders = Orders(
@@ -61,8 +62,8 @@ class Desk:
         )
         self.control = Control(
             store=store, registry=self.registry, actors=lambda: (), orders=self.orders, retry=self._retry,
-            describe={"sandbox": "travel"}, curator=lambda: self.curator, clock=lambda: 50.0,
-            fleet=lambda: self.fleet, halted=self.kill.reason,
+            describe={"sandbox": "travel"}, curator=lambda: self.curator, sentinel=lambda: self.sentinel,
+            clock=lambda: 50.0, fleet=lambda: self.fleet, halted=self.kill.reason,
         )  # fmt: skip
         transport = httpx.ASGITransport(self.control.app(["127.0.0.1"]))
         self.http = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
@@ -106,6 +107,18 @@ async def test_status_says_how_much_of_the_training_is_replay_and_what_is_missin
     out = StringIO()
     show((await desk.http.get("/api/status")).json(), Console(file=out, width=200))
     assert "10 % from other kinds of task than the leading; 6 trajectories short" in out.getvalue()
+
+
+async def test_status_says_what_the_sentinel_did(desk: Desk) -> None:
+    desk.sentinel = {
+        "monitors": {"outcomes": {"previous_p": 0.2}},
+        "told": [{"action": "freeze", "reason": "length x2"}],
+    }
+    status = (await desk.http.get("/api/status")).json()
+    assert status["sentinel"]["monitors"]["outcomes"] == {"previous_p": 0.2}
+    out = StringIO()
+    show(status, Console(file=out, width=200))
+    assert "freeze: length x2" in out.getvalue()
 
 
 async def test_success_over_time_has_swaps_in_it(desk: Desk) -> None:
