@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from actors.ports import SwapReport
-from adapters.engines.vllm import VllmEngine
 from adapters.engines.swap import SwapJob, SwapOutcome, collect, perform, run_swap
+from adapters.engines.vllm import VllmEngine
 from adapters.errors import EngineUnavailable, SwapFailed
 
 

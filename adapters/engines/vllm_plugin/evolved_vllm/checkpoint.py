@@ -221,7 +221,7 @@ class Check(threading.Thread):
                 raise Refused(f"{file} has {file.stat().st_size} bytes, its manifest says {entry.get('size')}")
             digest = found.get(name) or hashlib.sha256(file.read_bytes()).hexdigest()
             if digest != entry.get("sha256"):
-                raise Refused(f"{file} does not have the sha256 of its manifest: it was changed; copy the version again")
+                raise Refused(f"{file} does not have the sha256 of its manifest: it was changed; copy it again")
         text = "".join(f"{name} {digest}\n" for name, digest in sorted(found.items()))
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -55,9 +55,10 @@ class Loader:
         refused = self._stale(epoch)
         if refused:
             return refused
-        if self._check is not None and self._check.path == path and self._check.checkpoint is not None:
-            if identify(Path(path)) == self._check.checkpoint.identity:
-                return self.prepared(path)
+        check = self._check
+        ready = check is not None and check.path == path and check.checkpoint
+        if ready and identify(Path(path)) == ready.identity:
+            return self.prepared(path)
         self._forget_check()
         try:
             self._check = Check(path, self._layout())

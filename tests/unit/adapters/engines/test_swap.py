@@ -123,8 +123,9 @@ async def test_for_a_bad_checkpoint_the_engine_is_not_even_paused(directory, eng
     assert engine.done == ["version", "prepare b"]
 
 
-async def test_an_engine_that_is_slow_to_read_is_not_paused_and_the_version_is_not_blamed(directory, engine):
-    engine.fail["prepare b"] = [EngineUnavailable("still reading")]
+@pytest.mark.parametrize("failure", [EngineUnavailable("still reading"), EngineRejected("no such endpoint", 404)])
+async def test_an_engine_that_cannot_prepare_is_not_paused_and_the_version_is_not_blamed(directory, engine, failure):
+    engine.fail["prepare b"] = [failure]
     outcome = await perform(job(directory), engine)
     assert outcome.result == "unreachable"
     assert "pause" not in engine.done
