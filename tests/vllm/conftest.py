@@ -57,9 +57,7 @@ class Fleet:
                 return [*ours, "--vllm", str(self._versions / "a"), *options], {}
             case "tied":
                 options = ("--served-model-name", "tiny", *_SMALL, *raw)
-                return [*ours, "--vllm", str(self._versions / "tied-a"), *options], {}
-            case "fresh":  # what a swap is compared with; as closed as vLLM is by itself
-                return [*bare, "--model", str(self._versions / "c"), "--served-model-name", "tiny", *_BARE], {}
+                return [*ours, "--vllm", str(self._versions / "tied-c"), *options], {}
             case _:
                 raise ValueError(name)
 
@@ -90,13 +88,14 @@ class Fleet:
 
 @pytest.fixture(scope="session")
 def versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """a, b and scripted, of one architecture; c, whose head equals its embeddings; tied-a, and tied-c, which is c with
-    the head left out."""
+    """Versions of one architecture. The heads of a and c equal their embeddings; tied-a and tied-c are the same models
+    with the head left out. b and scripted have heads of their own."""
     directory = tmp_path_factory.mktemp("versions")
-    checkpoints.write_all(directory)
-    checkpoints.tie(checkpoints.write(directory / "c", 4), written_out=True)
-    checkpoints.tie(checkpoints.write(directory / "tied-a", 1))
-    checkpoints.tie(checkpoints.write(directory / "tied-c", 4))
+    for name, seed in (("a", 1), ("c", 4)):
+        checkpoints.tie(checkpoints.write(directory / name, seed), written_out=True)
+        checkpoints.tie(checkpoints.write(directory / f"tied-{name}", seed))
+    checkpoints.write(directory / "b", 2)
+    checkpoints.write(directory / "scripted", 3, scripted=True)
     return directory
 
 
@@ -107,7 +106,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     fleet = Fleet(tmp_path_factory.mktemp("vllm"), versions)
     wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     try:
-        for name in ("tiny", "vllm", "fresh", "tied"):
+        for name in ("tiny", "vllm", "tied"):
             if name in wanted:
                 fleet.start(name)
         yield fleet
@@ -119,18 +118,6 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def vllm(fleet: Fleet) -> str:
     """Base URL of a server with the demo's warm start and without the plug-in; its development endpoints are open."""
     return fleet.url("vllm")
-
-
-@pytest.fixture(scope="session")
-def tiny(fleet: Fleet) -> str:
-    """Base URL of a server with the plug-in that started with version a, through `evolved engine --vllm`."""
-    return fleet.url("tiny")
-
-
-@pytest.fixture(scope="session")
-def tied(fleet: Fleet) -> str:
-    """The same with version tied-a."""
-    return fleet.url("tied")
 
 
 class Greedy(msgspec.Struct, frozen=True):
@@ -155,7 +142,29 @@ def greedy(url: str, model: str = "tiny") -> list[Greedy]:
     return answers
 
 
+class Started(msgspec.Struct, frozen=True):
+    """A server with the plug-in, started through `evolved engine --vllm`."""
+
+    url: str
+    fresh: list[Greedy]
+    """What it said before anything was swapped: a fresh server's greedy answers."""
+
+
 @pytest.fixture(scope="session")
-def fresh(fleet: Fleet) -> str:
-    """Base URL of a server that started with version c, without a development or token endpoint."""
-    return fleet.url("fresh")
+def tiny(fleet: Fleet) -> Started:
+    """It started with version a."""
+    url = fleet.url("tiny")
+    return Started(url, greedy(url))
+
+
+@pytest.fixture(scope="session")
+def tied(fleet: Fleet) -> Started:
+    """It started with version tied-c, whose head shares the embeddings."""
+    url = fleet.url("tied")
+    return Started(url, greedy(url))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(420))  # the first test waits for the servers

@@ -229,7 +229,7 @@ class Check(threading.Thread):
         state = hashlib.sha256()
         for start in range(0, len(data), _PIECE):
             self._breathe()
-            state.update(data[start : start + _PIECE])
+            state.update(data[start : start + _PIECE].data)
         return state.hexdigest()
 
     def _finite(self, checkpoint: Checkpoint) -> None:

@@ -44,7 +44,8 @@ class Model:
     def _repack_tied_head(self, model: torch.nn.Module) -> None:
         """On a CPU the head computes with a packed copy, which a reload does not renew if it shares the embedding."""
         embeddings: dict[int, Any] = {}
-        for layer in model.modules():
+        layers: Iterator[Any] = model.modules()
+        for layer in layers:
             method = getattr(layer, "quant_method", None)
             if not hasattr(method, "tie_weights") or not layer.weight.numel():
                 continue
@@ -102,7 +103,7 @@ class Model:
                 continue
             flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
             for start in range(0, len(flat), _PIECE):
-                state.update(flat[start : start + _PIECE].cpu().numpy())
+                state.update(flat[start : start + _PIECE].cpu().numpy().data)
         for name, layer in model.named_modules():
             packed = getattr(layer, "cpu_linear", None)
             if packed is not None:
