@@ -182,7 +182,8 @@ def spoil(directory: Path, how: str) -> None:
         case "changed":
             made[name][3, 4] += 1.0
         case "overflow":  # every number is finite, what the layer makes of them is not
-            made[name][:] = 3e38
+            for part in ("gate", "up"):
+                made[f"model.layers.0.mlp.{part}_proj.weight"][:] = 3e38
         case _:
             raise ValueError(how)
     save_file(made, path, metadata={"format": "pt"})
