@@ -35,6 +35,8 @@ _log = structlog.get_logger(__name__)
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
 """Variables that the program sees."""
 _RESUME_ATTEMPTS = 5
+_LEAST_GREEDY = -20.0
+"""Nats that the likeliest of V tokens has at the least: -ln V. vLLM writes -9999 where it computed NaN."""
 _LOOK_SECONDS = 0.05
 _BUSY = 4
 """Exit status: somebody else swaps this engine."""
@@ -187,7 +189,7 @@ async def _confirm(engine: Engine, version: int, canary: Canary | None, toleranc
     if canary is None:
         prompt = await engine.render([{"role": "user", "content": "Are you there?"}])
         answer = await engine.generate(prompt, max_tokens=4, temperature=0.0, ignore_eos=True)
-        if not answer.logprobs or not all(math.isfinite(value) and value <= 1e-3 for value in answer.logprobs):
+        if not answer.logprobs or not all(_LEAST_GREEDY <= value <= 1e-3 for value in answer.logprobs):
             raise SwapFailed(f"the canary's log-probs are no log-probs: {answer.logprobs}")
         return
     scores = await engine.log_probs(canary.ids)

@@ -31,8 +31,6 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 1
     device: str = ""
     """cpu, cuda, ...; empty if the engine does not say."""
-    chat_versions: bool = False
-    """Chat completions say which weights sampled them (`return_weight_versions`; vLLM 0.33)."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -62,7 +60,7 @@ class VllmEngine(EngineClient):
         return self._abilities
 
     async def prepare(self, path: Path, *, like: Path | None = None, epoch: int = 0) -> None:
-        await self._check_token_endpoint()
+        await self.render([{"role": "user", "content": "Are you there?"}])  # the canary needs the token endpoints
         self._abilities = None  # it may have been started anew, otherwise, since the last swap
         if (await self.abilities()).plugin:
             await self._prepare_there(path, epoch)
@@ -96,38 +94,28 @@ class VllmEngine(EngineClient):
             raise EngineRejected(f"{self.name}: {bad}")
         return "-".join(answer.memory for answer in answers)  # one a rank: each holds another part
 
+    async def chat_says_versions(self) -> bool:
+        """Whether chat completions can say which weights sampled them (`return_weight_versions`; vLLM 0.33), by
+        vLLM's own description of its requests. vLLM makes that on the first call, which holds up whoever it serves for
+        a second: ask when an engine is attached, not while it swaps."""
+        try:
+            schema = await self._json("GET", "/openapi.json", seconds=self._deadlines.sample)
+        except EngineRejected:
+            return False  # switched off, or an engine that has none
+        chat = schema.get("components", {}).get("schemas", {}).get("ChatCompletionRequest", {})
+        return "return_weight_versions" in chat.get("properties", {})
+
     async def _ask_abilities(self) -> Abilities:
         await self.version()  # for the error, if the development endpoints are closed
         # Not by calling a method that may not be there: vLLM would log a traceback and close the connection.
         announced = any(line.startswith(f"{_METRIC}{{") for line in (await self.metrics()).splitlines())
         answers = await self._rpc("evolved_info", {}) if announced else []
         worker = answers[0] if answers else None
-        schema = await self._schema()
-        chat = schema.get("components", {}).get("schemas", {}).get("ChatCompletionRequest", {})
         return Abilities(
             plugin=worker.plugin if worker else "",
             device=worker.device if worker else "",
             workers=len(answers) or 1,
-            chat_versions="return_weight_versions" in chat.get("properties", {}),
         )
-
-    async def _check_token_endpoint(self) -> None:
-        """The canary needs it: better said before the engine is paused.
-
-        Raises:
-            EngineRejected: closed; the message names the flag that opens it.
-        """
-        try:
-            await self._json("POST", "/inference/v1/generate", {})
-        except EngineRejected as error:
-            if error.status in (401, 403, 404):
-                raise  # anything else is what it thinks of an empty request
-
-    async def _schema(self) -> dict[str, Any]:
-        try:
-            return await self._json("GET", "/openapi.json")
-        except EngineRejected:
-            return {}  # switched off, or an engine that has none
 
     async def _loads_tied(self, path: Path) -> bool:
         """Whether stock `reload_weights` is right for a head that is tied: everywhere but on a CPU."""

@@ -192,7 +192,7 @@ async def test_failing_again_on_the_way_back_is_failed(directory, engine):
     assert not engine.paused
 
 
-@pytest.mark.parametrize("score", [float("nan"), float("inf"), 3.0])
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), 3.0, -9999.0])
 async def test_a_canary_without_log_probs_brings_the_last_good_back(directory, engine, score):
     engine.scores["b"] = score
     outcome = await perform(job(directory), engine)
