@@ -80,7 +80,7 @@ class Fleet:
             process.terminate()
         for _, process, _ in self._running.values():
             try:
-                process.wait(30)
+                process.wait(60)  # longer than `evolved engine` gives vLLM
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
