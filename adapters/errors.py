@@ -5,7 +5,8 @@ AdapterError
 │   ├── EngineUnavailable    no answer, or not yet: try again later
 │   ├── EngineRejected       the engine understood and said no
 │   ├── CheckpointRefused    a version directory that must not be loaded
-│   └── SwapFailed           the pause-to-resume section did not end well
+│   ├── SwapFailed           the pause-to-resume section did not end well
+│   └── EngineNotStarted     `evolved engine` could not bring one up
 ├── EnvironmentFailed        an environment broke down (an agent's wrong call is an observation, not an error)
 ├── JudgeUnavailable
 └── EmbedderUnavailable
@@ -42,6 +43,10 @@ class CheckpointRefused(EngineError):
 
 class SwapFailed(EngineError):
     """A swap was not completed; the engine was resumed with what it had."""
+
+
+class EngineNotStarted(EngineError):
+    """A setting of the engine's start is wrong, or it ended before it was ready."""
 
 
 class EnvironmentFailed(AdapterError):

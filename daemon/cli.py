@@ -24,6 +24,7 @@ examples:
   evolved run --config config.toml      the daemon: actors, store, control API, dashboard
   evolved learner --config config.toml  the trainer, usually on another node
   evolved keys add --tenant acme        a key for an agent, shown once
+  evolved engine --vllm MODEL           your vLLM, started as evolved needs it
   evolved status                        what runs, what serves, how it fares
   evolved rollback --reason "..."       go back to the version before
   evolved eval --env travel --n 8       held-out success of an engine: avg@8 and best@8
@@ -98,7 +99,9 @@ def parser() -> argparse.ArgumentParser:
     add("broker", _broker, "Run nats-server with generated credentials, as [broker] says.")
 
     engine = commands.add_parser(
-        "engine", help="Serve a small model with the part of vLLM's HTTP surface that evolved uses.", add_help=False
+        "engine",
+        help="Serve a small model with the part of vLLM's HTTP surface that evolved uses; --vllm: start a real one.",
+        add_help=False,
     )
     engine.set_defaults(run=_engine)
 
@@ -189,6 +192,10 @@ def _broker(arguments: argparse.Namespace) -> int:
 
 
 def _engine(arguments: argparse.Namespace) -> int:
+    if any(option.partition("=")[0] == "--vllm" for option in arguments.rest):
+        from adapters.engines.vllm_server import main as serve_vllm
+
+        return serve_vllm(arguments.rest)
     from adapters.engines.embedded import main as serve
     from daemon.logs import as_service
 

@@ -41,7 +41,7 @@ from actors.system.pressure import Pressure
 from actors.system.runner import run_actor, run_producer
 from actors.system.streams import POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
-from adapters.engines.client import EngineClient
+from adapters.engines.vllm import VllmEngine
 from adapters.redaction import Redactor
 from daemon import registry as adapters
 from daemon.admin import admin_keys
@@ -93,7 +93,7 @@ async def _serve(config: Config, host: runtime.Host) -> int:
 class Parts:
     """What the actors share: store, bus, engines, metrics."""
 
-    def __init__(self, config: Config, store: Store, bus: NatsBus, engines: dict[str, EngineClient]) -> None:
+    def __init__(self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine]) -> None:
         self.config, self.store, self.bus, self.engines = config, store, bus, engines
         self.registry = CollectorRegistry()
         self.metrics = SystemMetrics(self.registry)
@@ -111,7 +111,7 @@ class Parts:
         bus = await open_bus(config, host, "daemon")
         stack.push_async_callback(bus.aclose)
         urls = {**serving_engines(config), SHADOW: config.engines.shadow.url}
-        engines = {name: EngineClient(url, name=name) for name, url in urls.items()}
+        engines = {name: VllmEngine(url, name=name) for name, url in urls.items()}
         for engine in engines.values():
             await stack.enter_async_context(engine)
         return cls(config, store, bus, engines)

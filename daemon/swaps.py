@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from actors.ports import SwapReport
-from adapters.engines.client import EngineClient
 from adapters.engines.swap import SwapJob, SwapOutcome, collect, perform, run_swap
+from adapters.engines.vllm import VllmEngine
 from adapters.errors import EngineUnavailable, SwapFailed
 
 
 class Swaps:
     """A `SwapRunner` for the daemon's engines."""
 
-    def __init__(self, directory: Path, engines: Mapping[str, EngineClient], *, inline: frozenset[str]) -> None:
+    def __init__(self, directory: Path, engines: Mapping[str, VllmEngine], *, inline: frozenset[str]) -> None:
         """
         Args:
             directory: for jobs, results and logs of the program, one set an engine.

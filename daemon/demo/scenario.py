@@ -22,7 +22,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from adapters.engines.client import EngineClient
+from adapters.engines.vllm import VllmEngine
 from adapters.environments.travel import Drift, TravelDesk
 from daemon.demo.accounts import Accounts, settle
 from daemon.demo.measure import Success, held_out
@@ -220,7 +220,7 @@ class Scenario:
         """Success of what serves now; the same tasks each time."""
 
         async def measure() -> Success:
-            async with EngineClient(self.world.serving_url, name="serving") as engine:
+            async with VllmEngine(self.world.serving_url, name="serving") as engine:
                 return await held_out(
                     engine, self._desk, tasks, temperature=temperature, families="ABC", seed=self._options.seed
                 )

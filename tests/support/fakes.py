@@ -211,7 +211,10 @@ class FakeEngine:
         self._check()
         self.paused = True
 
-    async def load(self, path: Path) -> None:
+    async def prepare(self, path: Path, *, like: Path | None = None, epoch: int = 0) -> None:
+        self._check()
+
+    async def load(self, path: Path, *, epoch: int = 0, clean: bool = False) -> None:
         self._check()
 
     async def label(self, version: int) -> None:
