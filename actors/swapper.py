@@ -8,14 +8,14 @@ missed: a daemon that died in mid-swap, an engine that came up again with the we
 arrived twice.
 
 The pause-to-resume section runs behind the `SwapRunner` port in a child process that outlives this one. A version is
-loaded only under a verdict that the gatekeeper signed and whose manifest digest the directory still has; one that an
-engine refused or lost its way with is not tried again after a few attempts. While frozen nothing new is swapped in;
-going back, and bringing an engine back to what it served, stay possible.
+loaded only under a verdict that the gatekeeper signed, and if its directory still has the manifest that was judged,
+with the learner's signature on it (the runner sees to that); one that an engine refused or lost its way with is not
+tried again after a few attempts. While frozen nothing new is swapped in; going back, and bringing an engine back to
+what it served, stay possible.
 """
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
@@ -26,7 +26,7 @@ import structlog
 
 from actors.messages import Directive, Serving, Verdict, derived_id
 from actors.ports import PolicyStore, SwapReport, SwapRunner
-from actors.signing import verified
+from actors.signing import PublicKeys, verdict_problem
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, POLICY_VERDICT
 from adapters.engines import Engine
@@ -142,17 +142,17 @@ class Swapper:
         engines: Mapping[str, Engine],
         runner: SwapRunner,
         versions: Path,
-        key: bytes,
+        keys: PublicKeys,
         clock: Callable[[], float],
     ) -> None:
         """
         Args:
             engines: those that serve users, by name, in the order in which they are swapped.
             versions: directory that holds the version directories `v<NNNNNN>`.
-            key: the gatekeeper's, from `signing.load_key`.
+            keys: the gatekeeper's public ones.
         """
         self._settings, self._store, self._engines, self._runner = settings, store, engines, runner
-        self._versions, self._key, self._clock = versions, key, clock
+        self._versions, self._keys, self._clock = versions, keys, clock
         self._verdicts: dict[str, Verdict] = {}
         self._directives: dict[str, Directive] = {}
         self._servings: dict[str, Serving] = {}
@@ -195,9 +195,10 @@ class Swapper:
         return await self._reconcile()
 
     def _hear_verdict(self, verdict: Verdict) -> None:
-        if not verified(verdict, self._key):
+        problem = verdict_problem(verdict, self._keys)
+        if problem:
             self.unsigned += 1
-            _log.error("verdict_not_signed", version=verdict.version, verdict=verdict.id)
+            _log.error("verdict_not_signed", version=verdict.version, verdict=verdict.id, reason=problem)
             return
         self._verdicts[verdict.id] = verdict
 
@@ -272,18 +273,15 @@ class Swapper:
 
     async def _swap(self, name: str, want: Goal, version: int) -> Serving:
         path = Path(want.path)
-        problem = await anyio.to_thread.run_sync(_manifest_problem, path, want.manifest)
-        if problem:
-            _log.error("version_refused", engine=name, version=want.version, reason=problem)
-            return self._event(name, "refused", want.version, previous=version, path=want.path, reason=problem)
         _log.info("swap_started", engine=name, version=want.version, previous=version, why=want.why)
         # Until a report is in hand, a child of ours may be at it: the next look collects it before anything else.
         self._collected.discard(name)
         try:
             with anyio.fail_after(self._settings.swap_timeout):
                 report = await self._runner.swap(
-                    name, path, want.version, last_good=self._directory(version), last_version=max(version, 0)
-                )
+                    name, path, want.version, manifest=want.manifest, last_good=self._directory(version),
+                    last_version=max(version, 0),
+                )  # fmt: skip
         except CheckpointRefused as error:
             report = SwapReport(result="refused", version=want.version, reason=str(error))
         except SwapFailed as error:
@@ -358,12 +356,3 @@ def write_pins(versions: Path, pins: frozenset[int]) -> None:
 
 def _since(serving: Serving) -> float:
     return serving.since
-
-
-def _manifest_problem(path: Path, digest: str) -> str:
-    """Why `path` is not the directory that was judged; empty if it is."""
-    try:
-        found = sha256((path / "manifest.json").read_bytes()).hexdigest()
-    except OSError as error:
-        return f"no manifest: {type(error).__name__}"
-    return "" if not digest or found == digest else "the manifest is not the one that was judged"

@@ -27,7 +27,6 @@ from actors.probing import Prober, engine_player
 from actors.replay_trial import ReplayTrial
 from actors.rollout import Rollout
 from actors.sentinel import Sentinel
-from actors.signing import load_key
 from actors.store import Store
 from actors.swapper import Swapper
 from actors.system import runtime
@@ -45,6 +44,8 @@ from actors.system.supervisor import Supervisor
 from actors.trials import SandboxTrial
 from adapters.engines.client import EngineClient
 from adapters.redaction import Redactor
+from adapters.weights import WeightSource
+from adapters.weights.http import HttpPull
 from daemon import registry as adapters
 from daemon.admin import admin_keys
 from daemon.config import Config
@@ -54,8 +55,10 @@ from daemon.curating import CuratorCollector
 from daemon.errors import StartFailed
 from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
 from daemon.linking import AssemblerCollector
+from daemon.provenance import Provenance
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
+from daemon.weights import WeightsCollector, source
 
 log = structlog.get_logger(__name__)
 
@@ -88,12 +91,16 @@ async def _serve(config: Config, host: runtime.Host) -> int:
 
 
 class Parts:
-    """What the actors share: store, bus, engines, metrics."""
+    """What the actors share: store, bus, engines, weights, metrics."""
 
-    def __init__(self, config: Config, store: Store, bus: NatsBus, engines: dict[str, EngineClient]) -> None:
-        self.config, self.store, self.bus, self.engines = config, store, bus, engines
+    def __init__(
+        self, config: Config, store: Store, bus: NatsBus, engines: dict[str, EngineClient], weights: WeightSource
+    ) -> None:
+        self.config, self.store, self.bus, self.engines, self.weights = config, store, bus, engines, weights
         self.registry = CollectorRegistry()
         self.metrics = SystemMetrics(self.registry)
+        if isinstance(weights, HttpPull):
+            WeightsCollector(weights).register(self.registry)
 
     @classmethod
     async def open(cls, config: Config, host: runtime.Host, stack: AsyncExitStack) -> "Parts":
@@ -113,7 +120,11 @@ class Parts:
         }
         for engine in engines.values():
             await stack.enter_async_context(engine)
-        return cls(config, store, bus, engines)
+        check = Provenance(config.provenance, config.state).manifest_check()
+        weights, http = source(config.weights.pull, config.state / "versions", check=check)
+        if http is not None:
+            await stack.enter_async_context(http)
+        return cls(config, store, bus, engines, weights)
 
 
 def build(config: Config, parts: Parts) -> Supervisor:
@@ -121,8 +132,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     store, bus, engines, clock = parts.store, parts.bus, parts.engines, time.time
     serving, shadow = engines["serving"], engines["shadow"]
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
-    key = load_key(config.state / "keys" / "gate.key")
-    versions = config.state / "versions"
+    provenance, versions = Provenance(config.provenance, config.state), config.state / "versions"
     environment = (
         adapters.build("environment", config.sandbox.environment, config.sandbox.options)
         if config.sandbox.environment
@@ -130,7 +140,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     )
     judge = adapters.build("judge", config.judge.name, config.judge.options)
     embedder = adapters.build("embedder", config.embedder.name, config.embedder.options)
-    swaps = Swaps(config.state / "swaps", engines, inline=frozenset({"shadow"}))
+    swaps = Swaps(config.state / "swaps", engines, inline=frozenset({"shadow"}), weights=parts.weights)
     rng = partial(_rng, config.seed)
 
     navigator = Navigator(config.navigator, store=store, embedder=embedder, rng=rng("navigator"))
@@ -176,14 +186,15 @@ def build(config: Config, parts: Parts) -> Supervisor:
     act(
         Gatekeeper(
             config.gate.keeper, store=store, shadow=shadow, shadow_name="shadow", runner=swaps, trial=trial,
-            versions=versions, key=key, clock=clock, loaded=rollout.loaded if rollout else lambda version: None,
+            versions=versions, key=provenance.key("gate"), clock=clock,
+            loaded=rollout.loaded if rollout else lambda version: None,
         ),
         LONG,
     )  # fmt: skip
     act(
         Swapper(
-            config.swapper, store=store, engines={"serving": serving}, runner=swaps, versions=versions, key=key,
-            clock=clock,
+            config.swapper, store=store, engines={"serving": serving}, runner=swaps, versions=versions,
+            keys=provenance.trusted("gate"), clock=clock,
         ),
         LONG,
     )  # fmt: skip

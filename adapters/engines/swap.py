@@ -62,6 +62,8 @@ class SwapJob(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     result: str
     """File for the outcome."""
+    manifest: str = ""
+    """sha256 that manifest.json must have: what was verified before is what is loaded. Empty for any."""
     last_good: str = ""
     """Version directory to go back to; also what the new one must look like. Empty if there is none."""
     last_version: int = -1
@@ -134,7 +136,8 @@ async def perform(job: SwapJob, engine: Engine) -> SwapOutcome:
 
 
 def _validate(job: SwapJob, path: Path, last_good: Path | None) -> None:
-    validate(path, like=None if last_good is None else describe(last_good), allow_tied=job.allow_tied)
+    like = None if last_good is None else describe(last_good)
+    validate(path, like=like, manifest=job.manifest, allow_tied=job.allow_tied)
 
 
 def _canary(path: Path) -> Canary | None:

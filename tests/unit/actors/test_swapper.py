@@ -13,9 +13,9 @@ from actors.swapper import Swapper, SwapperSettings, goal
 from actors.system.actor import Received
 from adapters.errors import SwapFailed
 from tests.support.fakes import Clock, FakeEngine, FakeRunner, FakeStore, candidate
+from tests.support.keys import key_pair
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
 
 
 @pytest.fixture
@@ -28,6 +28,7 @@ class Bench:
         self.path, self.clock, self.store = tmp_path, Clock(), FakeStore()
         self.engines = {name: FakeEngine(name) for name in names or ("serving",)}
         self.runner = FakeRunner(*self.engines.values())
+        self.key, self.keys = key_pair(tmp_path / "keys")
         self.swapper = self.make()
         candidate(0, tmp_path / "v000000")
 
@@ -38,7 +39,7 @@ class Bench:
             engines=self.engines,
             runner=self.runner,
             versions=self.path,
-            key=KEY,
+            keys=self.keys,
             clock=self.clock,
         )
 
@@ -66,7 +67,7 @@ class Bench:
             id=f"verdict-{version}-{self.clock.now}", version=version, path=made.path, manifest=made.manifest,
             incumbent=0, decision="promote", reason="better", created=self.clock.now,
         )  # fmt: skip
-        return sign(msgspec.structs.replace(verdict, **changes), KEY)
+        return sign(msgspec.structs.replace(verdict, **changes), self.key)
 
     def order(self, kind, **details: str) -> Directive:
         if kind in ("freeze", "thaw"):
