@@ -99,9 +99,9 @@ def _find(versions: Path, version: str, name: str) -> Path | None:
         manifest = msgspec.json.decode((directory / MANIFEST).read_bytes(), type=Manifest)
     except (OSError, msgspec.DecodeError):
         return None
-    names = {MANIFEST, SIGNATURE, *(entry.name for entry in manifest.files)}
+    listed = set[str]() if bad_file(manifest) else {entry.name for entry in manifest.files}
     path = directory / name
-    if bad_file(manifest) or name not in names or path.is_symlink() or not path.is_file():
+    if name not in listed | {MANIFEST, SIGNATURE} or path.is_symlink() or not path.is_file():
         return None
     return path
 
