@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from daemon.errors import ControlUnreachable, DaemonError
+from daemon.history_cli import add_history
 from daemon.learner_cli import add_learner
+from daemon.provenance_cli import add_provenance
 from daemon.replay_cli import add_replay
 from daemon.tap.errors import TapError
 from daemon.transfer_cli import add_commands
@@ -25,6 +27,8 @@ examples:
   evolved status                        what runs, what serves, how it fares
   evolved export --since 7d             what the agents did, as JSONL
   evolved import chats.jsonl            conversations from elsewhere
+  evolved history                       every version: judged how, served where, taken back why
+  evolved why 17                        what a version was trained on, and whether its signatures are good
 """
 
 KEYS_HELP = """\
@@ -121,6 +125,8 @@ def parser() -> argparse.ArgumentParser:
     _keys_arguments(add("keys", _keys, "Make, list and revoke keys for agents and operators."))
 
     add_commands(add)
+    add_history(add)
+    add_provenance(add)
     add_replay(add)
 
     config = add("config", _config, "Check the settings and print them with their defaults.")
