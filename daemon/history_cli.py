@@ -1,9 +1,8 @@
-"""`evolved history`, `why` and `audit`: what became of the weights, out of the store, whether the daemon runs or not."""
+"""`evolved history`, `why`, `audit`: what became of the weights, out of the store, whether the daemon runs or not."""
 
 import argparse
 import json
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,8 @@ examples:
   evolved audit head                             that head, to be kept elsewhere
   evolved audit show --json | jq 'select(.kind == "directive")'
 
-A chain alone cannot tell that its end was cut off with the records, nor that all of it was written anew. Keep heads where
-whoever may write to the database may not: the daemon logs each (event audit_head).
+A chain alone cannot tell that its end was cut off with the records, nor that all of it was written anew. Keep heads
+where whoever may write to the database may not: the daemon logs each (event audit_head).
 
 Exit status: 0, 1 the trail is broken, 2 it cannot be read.
 """
@@ -68,6 +67,7 @@ def run_history(arguments: argparse.Namespace) -> int:
     from rich.table import Column, Table
 
     from actors.store.history import history
+    from daemon.why import how_long, when
 
     found = _asked(arguments, history)
     found = found[-arguments.limit :] if arguments.limit > 0 else found
@@ -80,10 +80,10 @@ def run_history(arguments: argparse.Namespace) -> int:
         table.add_row(
             f"v{item.version}",
             "" if item.parent is None or item.parent < 0 else f"v{item.parent}",
-            _time(item.trained),
+            when(item.trained),
             "" if last is None else f"{last.decision}: {last.reason}",
-            "\n".join(f"{span.engine} {_time(span.since)} {_long(span.since, span.until)}" for span in item.served),
-            "\n".join(f"{back.kind} ({back.who}) {_time(back.at)}: {back.reason}" for back in item.setbacks),
+            "\n".join(f"{span.engine} {when(span.since)} {how_long(span.since, span.until)}" for span in item.served),
+            "\n".join(f"{back.kind} ({back.who}) {when(back.at)}: {back.reason}" for back in item.setbacks),
         )
     Console().print(table)
     return 0
@@ -121,6 +121,7 @@ def run_audit(arguments: argparse.Namespace) -> int:
 
     from actors.store.audit import Head, entries, head, verify
     from daemon.errors import ConfigError
+    from daemon.why import when
 
     if arguments.action == "head":
         found = _asked(arguments, head)
@@ -128,7 +129,7 @@ def run_audit(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.action == "show":
         for entry in _asked(arguments, lambda connection: list(entries(connection))):
-            line = f"{entry.sequence} {_time(entry.at)} {entry.kind} {entry.subject} {entry.hash[:16]}"
+            line = f"{entry.sequence} {when(entry.at)} {entry.kind} {entry.subject} {entry.hash[:16]}"
             print(msgspec.json.encode(entry).decode() if arguments.json else line)
         return 0
     anchor = None
@@ -169,11 +170,3 @@ def _config(arguments: argparse.Namespace) -> Any:
 
     path: Path | None = arguments.config
     return load(path, arguments.set)
-
-
-def _time(at: float | None) -> str:
-    return "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _long(since: float, until: float | None) -> str:
-    return "until now" if until is None else f"for {until - since:,.0f} s"

@@ -12,11 +12,12 @@ examples:
   evolved provenance show                         which keys there are, and which are trusted
   evolved provenance show learner > learner.pem   the learner's public key, to be carried to the daemon's node
   evolved provenance trust learner learner.pem    there: versions that it signs may be loaded
-  evolved provenance rotate learner               a new key; the old one's public half stays trusted until you take it out
+  evolved provenance rotate learner               a new key; the old one stays trusted until you take it out
   evolved provenance sign                         sign versions from before signatures, or again after a rotation
 
-To give a key up: rotate, carry the new public key to the other nodes, sign, then delete the old block from the *-public.pem
-files. A running daemon sees a change of a public file at once; a signer takes up its new key when it is started again.
+To give a key up: rotate, carry the new public key to the other nodes, sign, then delete the old block from the
+*-public.pem files. A running daemon sees a change of a public file at once; a signer takes up its new key when it is
+started again.
 """
 
 
@@ -73,7 +74,7 @@ def _show(arguments: argparse.Namespace, provenance: Any) -> None:
     for role in (arguments.role,) if arguments.role else ROLES:
         path, trusted = provenance.private_path(role), provenance.trusted(role)
         try:
-            keys, problem = [fingerprint(key) for key in trusted.keys()], ""
+            keys, problem = list(map(fingerprint, trusted.keys())), ""
         except BadKey as error:
             keys, problem = [], str(error)
         signs = provenance.key(role).fingerprint if path.exists() else None

@@ -1,5 +1,6 @@
 """`evolved why`: what the store tells of a version, with the signatures looked at."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -68,19 +69,19 @@ def _manifest_problem(directory: Path, found: Why, provenance: Provenance) -> st
 
 def show(told: dict[str, Any], console: Console | None = None) -> None:
     """Print it, for people."""
-    from daemon.history_cli import _long, _time
-
     console = console or Console(highlight=False)
     facts = Table.grid(padding=(0, 2))
-    facts.add_row("version", f"v{told['version']}, trained {_time(told['trained']) or 'before the store was there'}")
+    facts.add_row("version", f"v{told['version']}, trained {when(told['trained']) or 'before the store was there'}")
     facts.add_row("line", " <- ".join([f"v{told['version']}", *(f"v{item['version']}" for item in told["ancestry"])]))
     manifest = told["manifest"]
     state = "no longer on this disk" if not manifest["on_disk"] else manifest["problem"] or "signature good"
     facts.add_row("manifest", f"{manifest['sha256'] or 'unknown'} ({state})")
     for span in told["served"]:
-        facts.add_row("served", f"{span['engine']} from {_time(span['since'])}, {_long(span['since'], span['until'])}")
+        facts.add_row(
+            "served", f"{span['engine']} from {when(span['since'])}, {how_long(span['since'], span['until'])}"
+        )
     for back in told["setbacks"]:
-        facts.add_row(back["kind"], f"{_time(back['at'])} {back['who']}: {back['reason']}")
+        facts.add_row(back["kind"], f"{when(back['at'])} {back['who']}: {back['reason']}")
     console.print(facts)
     batches = Table("batch", "tenant", "source", "trajectories", title="trained on", title_justify="left")
     for batch in told["batches"]:
@@ -90,9 +91,19 @@ def show(told: dict[str, Any], console: Console | None = None) -> None:
     _figures(console, "learner", told["metrics"])
     for verdict in told["verdicts"]:
         good = verdict["signature_problem"] or "signature good"
-        title = f"{_time(verdict['created'])} {verdict['decision']} against v{verdict['incumbent']} ({good})"
+        title = f"{when(verdict['created'])} {verdict['decision']} against v{verdict['incumbent']} ({good})"
         console.print(f"{title}: {verdict['reason']}", markup=False)
         _figures(console, "measurement", verdict["measurements"])
+
+
+def when(at: float | None) -> str:
+    """`at` (unix seconds) in UTC; empty for None."""
+    return "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def how_long(since: float, until: float | None) -> str:
+    """How long a span is, for people."""
+    return "until now" if until is None else f"for {until - since:,.0f} s"
 
 
 def _figures(console: Console, title: str, figures: dict[str, float]) -> None:

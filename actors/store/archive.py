@@ -105,9 +105,7 @@ def ask(url: str, question: Callable[[Connection], R]) -> R:
             if found is not None and int(found) > t.SCHEMA_VERSION:
                 raise SchemaMismatch(int(found), t.SCHEMA_VERSION)
             if found is not None and int(found) < t.SCHEMA_VERSION:
-                raise StoreUnavailable(
-                    f"the database has schema {int(found)}: start `evolved run` once, it upgrades it"
-                )
+                raise StoreUnavailable(f"the database has schema {int(found)}; start `evolved run`, which upgrades it")
             return question(connection)
     except DBAPIError as error:
         raise StoreUnavailable(f"{engine.url.render_as_string()}: {error.orig}") from error
