@@ -17,7 +17,7 @@ import structlog
 
 from actors.messages import Candidate, Message, Serving, Verdict, derived_id
 from actors.ports import GateStore, SwapRunner
-from actors.signing import sign
+from actors.signing import SigningKey, sign
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import POLICY_CANDIDATE, POLICY_VERDICT
@@ -65,7 +65,7 @@ class Gatekeeper:
         runner: SwapRunner,
         trial: Trial,
         versions: Path,
-        key: bytes,
+        key: SigningKey,
         clock: Callable[[], float],
         loaded: Callable[[int], None] = lambda version: None,
     ) -> None:
@@ -73,7 +73,7 @@ class Gatekeeper:
         Args:
             shadow_name: the name that `runner` knows the shadow engine by.
             versions: directory that holds the version directories `v<NNNNNN>`.
-            key: signs verdicts, from `signing.load_key`.
+            key: signs verdicts.
             loaded: told each version that the shadow engine took; the rollout waits for it.
         """
         self._settings, self._store, self._shadow, self._shadow_name = settings, store, shadow, shadow_name
@@ -110,7 +110,7 @@ class Gatekeeper:
             self.skipped += len(candidates)
             return Result(records)
         self.skipped += len(candidates) - 1
-        problem = await self._put(newest.version, Path(newest.path))
+        problem = await self._put(newest.version, Path(newest.path), newest.manifest)
         if problem:
             verdict = self._verdict(newest, await self._incumbent(), Comparison("reject", problem, {_REFUSED: 1.0}))
             return Result([*records, verdict], [Output(POLICY_VERDICT, verdict)])
@@ -151,17 +151,21 @@ class Gatekeeper:
             raise DependencyUnavailable(f"shadow engine: {type(error).__name__}: {error}") from error
         if version != newest.version:
             _log.info("shadow_behind", version=version, wanted=newest.version)
-            problem = await self._put(newest.version, Path(newest.path))
+            problem = await self._put(newest.version, Path(newest.path), newest.manifest)
             if problem:
                 self._newest = None  # its directory is gone or broken; the next candidate brings the shadow up to date
                 return
             self._loaded(newest.version)
 
-    async def _put(self, version: int, path: Path) -> str:
-        """Load a version into the shadow engine; why it was refused, empty if it was not."""
+    async def _put(self, version: int, path: Path, manifest: str = "") -> str:
+        """Load a version into the shadow engine; why it was refused, empty if it was not.
+
+        Args:
+            manifest: sha256 that its manifest must have, empty for any that the learner signed.
+        """
         try:
             with anyio.fail_after(self._settings.load_timeout):
-                report = await self._runner.swap(self._shadow_name, path, version)
+                report = await self._runner.swap(self._shadow_name, path, version, manifest=manifest)
         except CheckpointRefused as error:
             return str(error)
         except (EngineError, TimeoutError) as error:

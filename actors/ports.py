@@ -122,13 +122,27 @@ class SwapRunner(Protocol):
     """Runs the pause-to-resume section where a dead daemon cannot leave it half done."""
 
     async def swap(
-        self, engine: str, path: Path, version: int, *, last_good: Path | None = None, last_version: int = -1
+        self,
+        engine: str,
+        path: Path,
+        version: int,
+        *,
+        manifest: str = "",
+        last_good: Path | None = None,
+        last_version: int = -1,
     ) -> SwapReport:
         """Load the version directory `path` into `engine` under the label `version`; on failure `last_good` again.
 
-        Validates before the engine is touched. One swap an engine at a time.
+        Brings it to where the engine can read it and validates it, the learner's signature first, before the engine is
+        touched. One swap an engine at a time.
+
+        Args:
+            path: where the learner wrote it.
+            manifest: sha256 that manifest.json must have, as judged; empty: any that the learner signed.
 
         Raises:
+            CheckpointRefused: not the version that was judged, or not signed by the learner; nothing was done.
+            WeightsUnavailable: the version is not where the engine can read it yet; ask again.
             EngineUnavailable: the engine does not answer, nothing was done.
             SwapFailed: neither the new nor the old weights could be confirmed; the engine was resumed.
         """

@@ -11,7 +11,7 @@ import structlog
 from actors.messages import Directive, Serving, ServingResult, Verdict, derived_id
 from actors.ports import PolicyStore, SwapReport
 from actors.serving_plan import FORWARD, Plan, plan
-from actors.signing import verified
+from actors.signing import PublicKeys, record_problem
 
 _log = structlog.get_logger(__name__)
 _REMEMBERED = 1000
@@ -20,14 +20,16 @@ _REMEMBERED = 1000
 class ServingBooks:
     """Verdicts, directives and servings of the engines that serve."""
 
-    def __init__(self, engines: Collection[str], *, versions: Path, key: bytes, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, engines: Collection[str], *, versions: Path, keys: PublicKeys, clock: Callable[[], float]
+    ) -> None:
         """
         Args:
             engines: names of those that serve users.
             versions: directory that holds the version directories `v<NNNNNN>`.
-            key: that verdicts and orders must be signed with.
+            keys: that verdicts and orders must be signed with.
         """
-        self._engines, self._versions, self._key, self._clock = engines, versions, key, clock
+        self._engines, self._versions, self._keys, self._clock = engines, versions, keys, clock
         self._verdicts: dict[str, Verdict] = {}
         self._directives: dict[str, Directive] = {}
         self._servings: dict[str, Serving] = {}
@@ -52,11 +54,13 @@ class ServingBooks:
 
         Whoever can write to the broker but has no key can make us stop or go back, and bring nothing in.
         """
-        if (isinstance(message, Verdict) or message.kind in FORWARD) and not verified(message, self._key):
-            self.unsigned += 1
-            kind = "verdict" if isinstance(message, Verdict) else message.kind
-            _log.error("not_signed", kind=kind, id=message.id)
-            return
+        if isinstance(message, Verdict) or message.kind in FORWARD:
+            problem = record_problem(message, self._keys)
+            if problem:
+                self.unsigned += 1
+                kind = "verdict" if isinstance(message, Verdict) else message.kind
+                _log.error("not_signed", kind=kind, id=message.id, version=_version(message), reason=problem)
+                return
         if isinstance(message, Verdict):
             self._verdicts[message.id] = message
             return
@@ -155,3 +159,7 @@ class ServingBooks:
     def directory(self, version: int) -> Path:
         """Where a version lies."""
         return self._versions / f"v{max(version, 0):06d}"
+
+
+def _version(message: Verdict | Directive) -> str:
+    return str(message.version) if isinstance(message, Verdict) else message.details.get("version", "")

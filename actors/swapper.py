@@ -12,10 +12,10 @@ is swapped at a time, and something new only while another one serves; the tap i
 new trajectories meanwhile (`routes.py`).
 
 The pause-to-resume section runs behind the `SwapRunner` port in a child process that outlives this one. A version is
-loaded only under a verdict that the gatekeeper signed, or under an operator's signed order, and only if the directory
-still has the manifest of that record; one that an engine refused or lost its way with is not tried again after a few
-attempts. While frozen nothing new is swapped in; going back, and bringing an engine back to what it served, stay
-possible.
+loaded only under a verdict that the gatekeeper signed, or under an operator's signed order, and only if its directory
+still has the manifest of that record, with the learner's signature on it (the runner sees to that); one that an engine
+refused or lost its way with is not tried again after a few attempts. While frozen nothing new is swapped in; going
+back, and bringing an engine back to what it served, stay possible.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,12 +29,12 @@ import structlog
 from actors.canary import CanarySettings, CanaryWatch
 from actors.fleet import EngineView, Fleet, Look, look_at
 from actors.messages import Directive, Message, Serving, Verdict, derived_id
-from actors.pins import manifest_problem, write_pins
+from actors.pins import write_pins
 from actors.ports import PolicyStore, SwapReport, SwapRunner
 from actors.routes import Routes, write_routes
 from actors.serving_books import ServingBooks
 from actors.serving_plan import Goal, Plan
-from actors.signing import sign
+from actors.signing import PublicKeys, SigningKey, sign
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, POLICY_VERDICT
 from adapters.engines import Engine
@@ -79,7 +79,8 @@ class Swapper:
         engines: Mapping[str, Engine],
         runner: SwapRunner,
         versions: Path,
-        key: bytes,
+        key: SigningKey,
+        keys: PublicKeys,
         clock: Callable[[], float],
         routes: Path | None = None,
         halted: Callable[[], str] = lambda: "",
@@ -89,7 +90,8 @@ class Swapper:
             engines: those that serve users, by name, in the order in which they are swapped; the tap has the same
                 names for them.
             versions: directory that holds the version directories `v<NNNNNN>`.
-            key: the gatekeeper's, from `signing.load_key`.
+            key: signs what becomes of a canary.
+            keys: that verdicts and orders must be signed with.
             routes: file for the tap; none: the tap has one engine.
             halted: why nothing may be brought in, whatever was ordered; empty if nothing says so.
         """
@@ -97,7 +99,7 @@ class Swapper:
         self._versions, self._key, self._clock, self._halted = versions, key, clock, halted
         self._routes = routes if len(engines) > 1 else None
         self._watch = CanaryWatch(settings.canary, store)
-        self._books = ServingBooks(engines, versions=versions, key=key, clock=clock)
+        self._books = ServingBooks(engines, versions=versions, keys=keys, clock=clock)
         self._collected: set[str] = set()
         self._silent: set[str] = set()
         self._pins = frozenset[int]()
@@ -284,11 +286,6 @@ class Swapper:
         return not others or any(self._looks[other].serves for other in others)
 
     async def _swap(self, name: str, want: Goal, version: int) -> Serving | None:
-        path = Path(want.path)
-        problem = await anyio.to_thread.run_sync(manifest_problem, path, want.manifest)
-        if problem:
-            _log.error("version_refused", engine=name, version=want.version, reason=problem)
-            return self._books.record(name, "refused", want.version, previous=version, path=want.path, reason=problem)
         _log.info("swap_started", engine=name, version=want.version, previous=version, why=want.why)
         if self._routes is not None:
             await self._tell(swapping=name)
@@ -318,8 +315,9 @@ class Swapper:
         try:
             with anyio.fail_after(self._settings.swap_timeout):
                 return await self._runner.swap(
-                    name, Path(want.path), want.version, last_good=good, last_version=max(version, 0)
-                )
+                    name, Path(want.path), want.version, manifest=want.manifest, last_good=good,
+                    last_version=max(version, 0),
+                )  # fmt: skip
         except CheckpointRefused as error:
             return SwapReport(result="refused", version=want.version, reason=str(error))
         except SwapFailed as error:

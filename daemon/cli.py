@@ -10,8 +10,10 @@ from typing import Any
 
 from daemon.errors import DaemonError
 from daemon.eval_cli import add_eval
+from daemon.history_cli import add_history
 from daemon.learner_cli import add_learner
 from daemon.orders_cli import add_orders
+from daemon.provenance_cli import add_provenance
 from daemon.replay_cli import add_replay
 from daemon.tap.errors import TapError
 from daemon.transfer_cli import add_commands
@@ -30,6 +32,8 @@ examples:
   evolved eval --env travel --n 8       held-out success of an engine: avg@8 and best@8
   evolved export --since 7d             what the agents did, as JSONL
   evolved import chats.jsonl            conversations from elsewhere
+  evolved history                       every version: judged how, served where, taken back why
+  evolved why 17                        what a version was trained on, and whether its signatures are good
 """
 
 KEYS_HELP = """\
@@ -126,6 +130,8 @@ def parser() -> argparse.ArgumentParser:
     _keys_arguments(add("keys", _keys, "Make, list and revoke keys for agents and operators."))
 
     add_commands(add)
+    add_history(add)
+    add_provenance(add)
     add_replay(add)
     add_eval(add)
 

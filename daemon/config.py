@@ -30,8 +30,10 @@ from daemon import toml
 from daemon.control import ControlSettings
 from daemon.errors import ConfigError
 from daemon.intake import IntakeSettings
+from daemon.provenance import ProvenanceSettings
 from daemon.shipper import ShipperSettings
 from daemon.tap.settings import TapSettings, UpstreamSettings
+from daemon.weights import WeightsSettings
 from learner.settings import LearnerSettings
 
 SERVING, SHADOW = "serving", "shadow"
@@ -156,6 +158,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     swapper: SwapperSettings = SwapperSettings()
     sentinel: SentinelSettings = SentinelSettings()
     learner: LearnerSettings = LearnerSettings()
+    provenance: ProvenanceSettings = ProvenanceSettings()
+    weights: WeightsSettings = WeightsSettings()
 
     def __post_init__(self) -> None:
         # Two models behind one adapter are two judges.

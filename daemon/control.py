@@ -17,7 +17,7 @@ GET  /metrics               Prometheus
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import hypercorn.config
@@ -233,7 +233,16 @@ class Control:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
 
-async def serve(app: Starlette, settings: ControlSettings, *, ready: Callable[[], None] = lambda: None) -> None:
+class Address(Protocol):
+    """Where a server listens."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+async def serve(app: Starlette, settings: Address, *, ready: Callable[[], None] = lambda: None) -> None:
     """Serve `app` until cancelled, on whichever loop this task runs."""
     config = hypercorn.config.Config()
     config.bind = [f"{settings.host}:{settings.port}"]

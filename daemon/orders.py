@@ -17,7 +17,7 @@ import structlog
 from actors.fleet import Fleet
 from actors.messages import Candidate, Directive, Verdict, derived_id, new_id
 from actors.pins import manifest_problem
-from actors.signing import sign, verified
+from actors.signing import PublicKeys, SigningKey, record_problem, sign
 from actors.store import Store
 from daemon.errors import OrderRefused
 from daemon.killswitch import KillSwitch
@@ -49,7 +49,8 @@ class Orders:
         fleet: Callable[[], Fleet],
         kill: KillSwitch,
         send: Callable[[Directive], Awaitable[None]],
-        key: bytes,
+        key: SigningKey,
+        keys: PublicKeys,
         clock: Callable[[], float],
     ) -> None:
         """
@@ -57,9 +58,10 @@ class Orders:
             fleet: what serves and what should.
             send: records a directive and publishes it.
             key: signs it.
+            keys: that a verdict must be signed with to count.
         """
         self._store, self._fleet, self._kill = store, fleet, kill
-        self._send, self._key, self._clock = send, key, clock
+        self._send, self._key, self._keys, self._clock = send, key, keys, clock
 
     async def give(self, kind: str, order: Order, by: str = "") -> Directive:
         """Give `order`, on behalf of the admin key with the id `by`.
@@ -121,7 +123,9 @@ class Orders:
         verdict = await self._verdict(candidate)
         if not order.force:
             self._refuse_unjudged(candidate, verdict, fleet)
-        problem = await anyio.to_thread.run_sync(manifest_problem, Path(candidate.path), candidate.manifest)
+        path = Path(candidate.path)
+        # A version that is still at the learner's node is checked when it is pulled.
+        problem = await anyio.to_thread.run_sync(manifest_problem, path, candidate.manifest) if path.exists() else ""
         if problem:
             raise OrderRefused(409, f"version {version} at {candidate.path}: {problem}; it cannot be loaded")
         details = {
@@ -155,7 +159,7 @@ class Orders:
     async def _verdict(self, candidate: Candidate) -> Verdict | None:
         """The gate's last word on exactly these weights."""
         for verdict in await self._store.verdicts(_VERSIONS):
-            if verdict.manifest == candidate.manifest and verified(verdict, self._key):
+            if verdict.manifest == candidate.manifest and not record_problem(verdict, self._keys):
                 return verdict
         return None
 

@@ -26,7 +26,6 @@ from actors.navigator import Navigator
 from actors.probing import Prober, engine_player
 from actors.rollout import Rollout
 from actors.sentinel import Sentinel
-from actors.signing import load_key
 from actors.store import Store
 from actors.swapper import Swapper
 from actors.system import runtime
@@ -43,6 +42,8 @@ from actors.system.streams import POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
 from adapters.engines.vllm import VllmEngine
 from adapters.redaction import Redactor
+from adapters.weights import WeightSource
+from adapters.weights.http import HttpPull
 from daemon import registry as adapters
 from daemon.admin import admin_keys
 from daemon.config import SHADOW, Config, serving_engines, tap_settings
@@ -56,9 +57,11 @@ from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
 from daemon.killswitch import ORIGIN, KillSwitch
 from daemon.linking import AssemblerCollector
 from daemon.orders import Orders
+from daemon.provenance import Provenance
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
 from daemon.watching import SentinelCollector
+from daemon.weights import WeightsCollector, source
 
 log = structlog.get_logger(__name__)
 
@@ -91,12 +94,16 @@ async def _serve(config: Config, host: runtime.Host) -> int:
 
 
 class Parts:
-    """What the actors share: store, bus, engines, metrics."""
+    """What the actors share: store, bus, engines, weights, metrics."""
 
-    def __init__(self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine]) -> None:
-        self.config, self.store, self.bus, self.engines = config, store, bus, engines
+    def __init__(
+        self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine], weights: WeightSource
+    ) -> None:
+        self.config, self.store, self.bus, self.engines, self.weights = config, store, bus, engines, weights
         self.registry = CollectorRegistry()
         self.metrics = SystemMetrics(self.registry)
+        if isinstance(weights, HttpPull):
+            WeightsCollector(weights).register(self.registry)
 
     @classmethod
     async def open(cls, config: Config, host: runtime.Host, stack: AsyncExitStack) -> "Parts":
@@ -114,7 +121,11 @@ class Parts:
         engines = {name: VllmEngine(url, name=name) for name, url in urls.items()}
         for engine in engines.values():
             await stack.enter_async_context(engine)
-        return cls(config, store, bus, engines)
+        check = Provenance(config.provenance, config.state).manifest_check()
+        weights, http = source(config.weights.pull, config.state / "versions", check=check)
+        if http is not None:
+            await stack.enter_async_context(http)
+        return cls(config, store, bus, engines, weights)
 
 
 def build(config: Config, parts: Parts) -> Supervisor:
@@ -122,8 +133,8 @@ def build(config: Config, parts: Parts) -> Supervisor:
     store, bus, engines, clock = parts.store, parts.bus, parts.engines, time.time
     serving, shadow = {name: engines[name] for name in serving_engines(config)}, engines[SHADOW]
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
-    key = load_key(config.state / "keys" / "gate.key")
-    versions = config.state / "versions"
+    provenance, versions = Provenance(config.provenance, config.state), config.state / "versions"
+    key = provenance.key("gate")
     environment = (
         adapters.build("environment", config.sandbox.environment, config.sandbox.options)
         if config.sandbox.environment
@@ -131,7 +142,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     )
     judge = adapters.build("judge", config.judge.name, config.judge.options)
     embedder = adapters.build("embedder", config.embedder.name, config.embedder.options)
-    swaps = Swaps(config.state / "swaps", engines, inline=frozenset({SHADOW}))
+    swaps = Swaps(config.state / "swaps", engines, inline=frozenset({SHADOW}), weights=parts.weights)
     rng = partial(_rng, config.seed)
 
     navigator = Navigator(config.navigator, store=store, embedder=embedder, rng=rng("navigator"))
@@ -179,8 +190,8 @@ def build(config: Config, parts: Parts) -> Supervisor:
     )  # fmt: skip
     kill = KillSwitch(config.state)
     swapper = Swapper(
-        config.swapper, store=store, engines=serving, runner=swaps, versions=versions, key=key, clock=clock,
-        routes=Path(tap_settings(config).routes_file), halted=kill.reason,
+        config.swapper, store=store, engines=serving, runner=swaps, versions=versions, key=key,
+        keys=provenance.trusted("gate"), clock=clock, routes=Path(tap_settings(config).routes_file), halted=kill.reason,
     )  # fmt: skip
     FleetCollector(swapper).register(parts.registry)
     act(swapper, LONG)
@@ -210,7 +221,8 @@ def build(config: Config, parts: Parts) -> Supervisor:
         supervisor.add("intake", intake.run)
     supervisor.add("housekeeping", partial(_housekeeping, parts), Restart(critical=False))
     orders = Orders(
-        store=store, fleet=lambda: swapper.fleet, kill=kill, send=partial(_send, parts), key=key, clock=clock
+        store=store, fleet=lambda: swapper.fleet, kill=kill, send=partial(_send, parts), key=key,
+        keys=provenance.trusted("gate"), clock=clock,
     )  # fmt: skip
     supervisor.add("kill_switch", lambda life: kill.watch(life, store, partial(orders.issue, origin=ORIGIN)))
     control = partial(

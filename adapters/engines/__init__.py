@@ -104,11 +104,12 @@ class Engine(Protocol):
         """Stop between two tokens; running requests are kept, new ones wait. The KV cache is dropped."""
         ...
 
-    async def prepare(self, path: Path, *, like: Path | None = None, epoch: int = 0) -> None:
+    async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
         """Read and check the version directory `path` while the engine serves, so that `load` is quick and cannot fail.
 
         Args:
             like: directory that the version must be like; an engine that knows what it serves compares with that.
+            manifest: sha256 that manifest.json must have: what was verified before is what is loaded. Empty for any.
             epoch: of the lease under which the swap is done.
 
         Raises:

@@ -167,8 +167,8 @@ class EngineClient:
         # the old weights under the new ones.
         await self._request("POST", "/pause?mode=keep&clear_cache=true", seconds=self._deadlines.small)
 
-    async def prepare(self, path: Path, *, like: Path | None = None, epoch: int = 0) -> None:
-        await self._validate(path, like, tied=False)
+    async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
+        await self._validate(path, like, manifest, tied=False)
 
     async def load(self, path: Path, *, epoch: int = 0, clean: bool = False) -> None:
         body = {"method": "reload_weights", "kwargs": {"weights_path": str(path)}}
@@ -179,11 +179,11 @@ class EngineClient:
                 raise CheckpointRefused(str(error)) from error
             raise
 
-    async def _validate(self, path: Path, like: Path | None, *, tied: bool) -> None:
+    async def _validate(self, path: Path, like: Path | None, manifest: str, *, tied: bool) -> None:
         """Check `path` from here, as far as that can be done without the engine."""
 
         def check() -> None:
-            validate(path, like=None if like is None else describe(like), allow_tied=tied)
+            validate(path, like=None if like is None else describe(like), manifest=manifest, allow_tied=tied)
 
         await anyio.to_thread.run_sync(check)
 

@@ -65,6 +65,8 @@ class SwapJob(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     result: str
     """File for the outcome."""
+    manifest: str = ""
+    """sha256 that manifest.json must have: what was verified before is what is loaded. Empty for any."""
     last_good: str = ""
     """Version directory to go back to; also what the new one must look like. Empty if there is none."""
     last_version: int = -1
@@ -111,7 +113,7 @@ async def perform(job: SwapJob, engine: Engine) -> SwapOutcome:
         canary = _canary(path)
         served = await engine.version()
         with anyio.fail_after(job.deadline):
-            await engine.prepare(path, like=last_good, epoch=job.epoch)
+            await engine.prepare(path, like=last_good, manifest=job.manifest, epoch=job.epoch)
     except CheckpointRefused as error:
         return outcome("refused", job.last_version, str(error))
     except TimeoutError:

@@ -59,13 +59,13 @@ class VllmEngine(EngineClient):
             self._abilities = await self._ask_abilities()
         return self._abilities
 
-    async def prepare(self, path: Path, *, like: Path | None = None, epoch: int = 0) -> None:
+    async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
         await self.render([{"role": "user", "content": "Are you there?"}])  # the canary needs the token endpoints
         self._abilities = None  # it may have been started anew, otherwise, since the last swap
         if (await self.abilities()).plugin:
-            await self._prepare_there(path, epoch)
+            await self._prepare_there(path, manifest, epoch)
             return
-        await self._validate(path, like, tied=await self._loads_tied(path))
+        await self._validate(path, like, manifest, tied=await self._loads_tied(path))
 
     async def load(self, path: Path, *, epoch: int = 0, clean: bool = False) -> None:
         if not (await self.abilities()).plugin:
@@ -132,14 +132,14 @@ class VllmEngine(EngineClient):
             return False
         return "device_config=cuda" in str(info.get("vllm_config"))
 
-    async def _prepare_there(self, path: Path, epoch: int) -> None:
+    async def _prepare_there(self, path: Path, manifest: str, epoch: int) -> None:
         """Have every worker read the directory; wait until all are done.
 
         Raises:
             CheckpointRefused: one of them will not have it.
             EngineUnavailable: not done within the deadline for loading.
         """
-        answers = await self._rpc("evolved_prepare", {"path": str(path), "epoch": epoch})
+        answers = await self._rpc("evolved_prepare", {"path": str(path), "manifest": manifest, "epoch": epoch})
         end, pause = time.monotonic() + self._deadlines.load, _FIRST_LOOK
         while True:
             refused = next((answer.reason for answer in answers if answer.state == "refused"), None)

@@ -24,7 +24,7 @@ from actors.attributor import Attributor, AttributorSettings
 from actors.episodes import play
 from actors.messages import Attribution, Serving, StepLabel, Trajectory, Verdict
 from actors.sentinel import Sentinel, SentinelSettings
-from actors.signing import load_key, sign
+from actors.signing import sign
 from actors.store import Store
 from actors.swapper import Swapper, SwapperSettings
 from actors.system.bus import outgoing
@@ -39,6 +39,7 @@ from daemon.swaps import Swaps
 from tests.benchmarks import report
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
+from tests.support.keys import key_pair, unsigned_weights
 
 WARM_START = Path(__file__).parents[2] / "daemon" / "demo" / "warmstart"
 DONE = '<tool_call>\n{"name": "finish", "arguments": {"answer": "done"}}\n</tool_call>'
@@ -107,17 +108,16 @@ class Rig:
         self.bus = StubBus()
         self.runs: list[tuple[int, float]] = []
         """(version, outcome) of each run, as agents saw it."""
-        key = load_key(directory / "gate.key")
-        self.key = key
+        self.key, keys = key_pair(directory / "keys")
         settings = SentinelSettings(probe_seconds=2.0, batch=16)
-        swaps = Swaps(directory / "swaps", {"serving": engine}, inline=frozenset())
+        swaps = Swaps(directory / "swaps", {"serving": engine}, inline=frozenset(), weights=unsigned_weights())
         (directory / "swaps").mkdir()
         self.actors = (
             Attributor(AttributorSettings(batch=16), judge=Credulous()),
             Sentinel(settings, store=store, engines={"serving": engine}, clock=time.time),
             Swapper(
                 SwapperSettings(reconcile_seconds=1.0), store=store, engines={"serving": engine}, runner=swaps,
-                versions=directory, key=key, clock=time.time,
+                versions=directory, key=self.key, keys=keys, clock=time.time,
             ),
         )  # fmt: skip
 

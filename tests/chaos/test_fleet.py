@@ -18,11 +18,11 @@ from daemon.swaps import Swaps
 from daemon.tap.settings import UpstreamSettings
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
+from tests.support.keys import key_pair, unsigned_weights
 from tests.support.swapping import door
 from tests.support.tapping import running_tap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch]
-KEY = b"k" * 32
 CANARY = CanarySettings(share=0.3, seconds=0.0, runs=10)
 ASKED = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
 
@@ -54,10 +54,11 @@ async def test_a_version_rolls_over_two_engines_and_no_request_fails(tmp_path: P
             anyio.create_task_group() as group,
         ):
             engines = {"one": engine_one, "two": engine_two}
+            key, keys = key_pair(tmp_path / "keys")
             swapper = Swapper(
                 SwapperSettings(canary=CANARY), store=store, engines=engines,
-                runner=Swaps(tmp_path / "swaps", engines, inline=frozenset()), versions=versions, key=KEY,
-                clock=time.time, routes=routes,
+                runner=Swaps(tmp_path / "swaps", engines, inline=frozenset(), weights=unsigned_weights()),
+                versions=versions, key=key, keys=keys, clock=time.time, routes=routes,
             )  # fmt: skip
             statuses: list[int] = []
 
@@ -82,7 +83,7 @@ async def test_a_version_rolls_over_two_engines_and_no_request_fails(tmp_path: P
                 id="v", version=1, path=str(versions / "v000001"), manifest=manifest, incumbent=0, decision="promote",
                 reason="", created=time.time(),
             )  # fmt: skip
-            await store.save([sign(verdict, KEY)])
+            await store.save([sign(verdict, key)])
             await swapper.start()
             assert await tick() == [("one", "swapped")]
             assert [one.trajectories for one in rig.tap.upstreams][1] > 0

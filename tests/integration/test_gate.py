@@ -16,6 +16,7 @@ from daemon.evaluation import evaluate
 from daemon.swaps import Swaps
 from tests.support.engines import embedded_engine
 from tests.support.fakes import FakeStore
+from tests.support.keys import unsigned_weights
 
 pytestmark = [pytest.mark.anyio, pytest.mark.torch]
 WARM_START = Path(__file__).parents[2] / "daemon" / "demo" / "warmstart"
@@ -55,7 +56,7 @@ def versions(tmp_path_factory) -> Path:
 
 async def test_worse_weights_are_rejected_and_left_in_the_shadow_engine_alone(url, versions, tmp_path):
     async with EngineClient(url, name="shadow") as engine:
-        swaps = Swaps(tmp_path, {"shadow": engine}, inline=frozenset({"shadow"}))
+        swaps = Swaps(tmp_path, {"shadow": engine}, inline=frozenset({"shadow"}), weights=unsigned_weights())
 
         async def load(version: int) -> None:
             report = await swaps.swap("shadow", versions / f"v{version:06d}", version)

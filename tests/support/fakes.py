@@ -32,7 +32,7 @@ from actors.store.reading import OutcomeRow
 from actors.system.actor import Result
 from adapters.engines import Generation
 from adapters.environments import Observation, Profile, Split
-from adapters.errors import EngineUnavailable, EnvironmentFailed
+from adapters.errors import CheckpointRefused, EngineUnavailable, EnvironmentFailed
 
 
 class FakeStore:
@@ -211,7 +211,7 @@ class FakeEngine:
         self._check()
         self.paused = True
 
-    async def prepare(self, path: Path, *, like: Path | None = None, epoch: int = 0) -> None:
+    async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
         self._check()
 
     async def load(self, path: Path, *, epoch: int = 0, clean: bool = False) -> None:
@@ -284,10 +284,19 @@ class FakeRunner:
         self.left: dict[str, SwapReport] = {}
 
     async def swap(
-        self, engine: str, path: Path, version: int, *, last_good: Path | None = None, last_version: int = -1
+        self,
+        engine: str,
+        path: Path,
+        version: int,
+        *,
+        manifest: str = "",
+        last_good: Path | None = None,
+        last_version: int = -1,
     ) -> SwapReport:
         if self.engines[engine].down:
             raise EngineUnavailable("connection refused")
+        if manifest and sha256((path / "manifest.json").read_bytes()).hexdigest() != manifest:
+            raise CheckpointRefused(f"{path}: the manifest is not the one that was judged")
         self.calls.append((engine, version))
         report = self.reports.get(version)
         if isinstance(report, Exception):

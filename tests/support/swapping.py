@@ -18,7 +18,7 @@ import httpx
 import structlog
 
 from actors.messages import Verdict
-from actors.signing import load_key, sign
+from actors.signing import sign
 from actors.store import Store
 from actors.swapper import Swapper, SwapperSettings
 from actors.system.life import Life
@@ -28,13 +28,10 @@ from actors.system.supervisor import Supervisor
 from adapters.engines.client import EngineClient
 from daemon.swaps import Swaps
 from tests.support.engine import Asked, Engine, running_engine
+from tests.support.keys import key_pair, unsigned_weights
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.support.swapping"])
-
-
-def key(state: Path) -> bytes:
-    return load_key(state / "keys" / "gate.key")
 
 
 def open_store(state: Path) -> Store:
@@ -49,7 +46,7 @@ async def promote(state: Path, version: int, path: Path, manifest: str) -> None:
         id=f"verdict-{version}", version=version, path=str(path), manifest=manifest, incumbent=0, decision="promote",
         reason="better", created=time.time(),
     )  # fmt: skip
-    await store.save([sign(verdict, key(state))])
+    await store.save([sign(verdict, key_pair(state / "keys")[0])])
     await store.aclose()
 
 
@@ -79,10 +76,11 @@ async def _serve(state: Path, versions: Path, url: str) -> None:
     await store.open()
     async with EngineClient(url, name="serving") as engine:
         engines = {"serving": engine}
-        swaps = Swaps(state / "swaps", engines, inline=frozenset())
+        swaps = Swaps(state / "swaps", engines, inline=frozenset(), weights=unsigned_weights())
+        key, keys = key_pair(state / "keys")
         swapper = Swapper(
-            SwapperSettings(), store=store, engines=engines, runner=swaps, versions=versions, key=key(state),
-            clock=time.time,
+            SwapperSettings(), store=store, engines=engines, runner=swaps, versions=versions, key=key,
+            keys=keys, clock=time.time,
         )  # fmt: skip
         supervisor = Supervisor(rng=random.Random(0))
 

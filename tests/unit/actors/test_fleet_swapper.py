@@ -13,7 +13,7 @@ from actors.routes import read_routes
 from actors.store.live import FailedCall
 from actors.swapper import Swapper, SwapperSettings
 from tests.support.fakes import FakeRunner, candidate
-from tests.unit.actors.test_swapper import KEY, Bench, versions
+from tests.unit.actors.test_swapper import Bench, versions
 
 pytestmark = pytest.mark.anyio
 CANARY = CanarySettings(share=0.2, seconds=60.0, runs=20, deadline_seconds=600.0)
@@ -32,9 +32,11 @@ class WatchfulRunner(FakeRunner):
         self.bench = bench
         self.closed: list[tuple[str, ...]] = []
 
-    async def swap(self, engine, path, version, *, last_good=None, last_version=-1):
+    async def swap(self, engine, path, version, *, manifest="", last_good=None, last_version=-1):
         self.closed.append(read_routes(self.bench.path / "routes.json").closed)
-        return await super().swap(engine, path, version, last_good=last_good, last_version=last_version)
+        return await super().swap(
+            engine, path, version, manifest=manifest, last_good=last_good, last_version=last_version
+        )
 
 
 class FleetBench(Bench):
@@ -49,7 +51,8 @@ class FleetBench(Bench):
             engines=self.engines,
             runner=self.runner,
             versions=self.path,
-            key=KEY,
+            key=self.key,
+            keys=self.keys,
             clock=self.clock,
             routes=self.path / "routes.json",
             halted=lambda: self.halted,

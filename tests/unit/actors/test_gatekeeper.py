@@ -7,14 +7,14 @@ import pytest
 from actors.gatekeeper import Gatekeeper, GatekeeperSettings
 from actors.messages import Serving, Verdict
 from actors.ports import SwapReport
-from actors.signing import verified
+from actors.signing import record_problem
 from actors.system.actor import Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.trials import SandboxTrial, SandboxTrialSettings
 from tests.support.fakes import Clock, FakeEngine, FakeEnvironment, FakeRunner, FakeStore, candidate
+from tests.support.keys import key_pair
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
 
 
 @pytest.fixture
@@ -29,6 +29,7 @@ class Bench:
         self.path, self.clock, self.store, self.environment = tmp_path, Clock(), FakeStore(), FakeEnvironment()
         self.engine = FakeEngine(skill={0: 0.3, 1: 0.9, 2: 0.9, 3: 0.9, 4: 0.1, 5: 0.3})
         self.runner = FakeRunner(self.engine)
+        self.key, self.keys = key_pair(tmp_path / "keys")
         self.heard: list[int] = []
         self.trial = SandboxTrial(
             SandboxTrialSettings(batch=30, tasks=60, max_tasks=180, attempts=1, margin=0.1, first_seed=0),
@@ -49,7 +50,7 @@ class Bench:
             runner=self.runner,
             trial=self.trial,
             versions=self.path,
-            key=KEY,
+            key=self.key,
             clock=self.clock,
             loaded=self.heard.append,
         )
@@ -87,7 +88,7 @@ async def test_a_better_candidate_is_promoted_and_signed(bench):
     (verdict,) = await bench.offer(1)
     assert verdict.decision == "promote"
     assert verdict.incumbent == 0
-    assert verified(verdict, KEY)
+    assert record_problem(verdict, bench.keys) == ""
     assert verdict.measurements["success"] > verdict.measurements["incumbent_success"]
     assert bench.engine.current == 1, "the candidate is back in the shadow engine"
     assert bench.heard == [1]

@@ -14,9 +14,9 @@ from actors.swapper import Swapper, SwapperSettings
 from actors.system.actor import Received
 from adapters.errors import SwapFailed
 from tests.support.fakes import Clock, FakeEngine, FakeRunner, FakeStore, candidate
+from tests.support.keys import key_pair
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
 
 
 @pytest.fixture
@@ -29,6 +29,7 @@ class Bench:
         self.path, self.clock, self.store = tmp_path, Clock(), FakeStore()
         self.engines = {name: FakeEngine(name) for name in names or ("serving",)}
         self.runner = FakeRunner(*self.engines.values())
+        self.key, self.keys = key_pair(tmp_path / "keys")
         self.swapper = self.make()
         candidate(0, tmp_path / "v000000")
 
@@ -39,7 +40,8 @@ class Bench:
             engines=self.engines,
             runner=self.runner,
             versions=self.path,
-            key=KEY,
+            key=self.key,
+            keys=self.keys,
             clock=self.clock,
         )
 
@@ -67,7 +69,7 @@ class Bench:
             id=f"verdict-{version}-{self.clock.now}", version=version, path=made.path, manifest=made.manifest,
             incumbent=0, decision="promote", reason="better", created=self.clock.now,
         )  # fmt: skip
-        return sign(msgspec.structs.replace(verdict, **changes), KEY)
+        return sign(msgspec.structs.replace(verdict, **changes), self.key)
 
     def order(self, kind, **details: str) -> Directive:
         if kind in ("freeze", "thaw"):
@@ -75,7 +77,7 @@ class Bench:
         order = Directive(
             id=f"{kind}-{self.clock.now}", kind=kind, reason="", origin="test", created=self.clock.now, details=details
         )
-        return sign(order, KEY) if kind in FORWARD else order
+        return sign(order, self.key) if kind in FORWARD else order
 
 
 @pytest.fixture

@@ -22,16 +22,16 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
-from actors.signing import sign, verified
+from actors.signing import record_problem, sign
 from actors.store import Store
 from daemon.control import Control
 from daemon.killswitch import KillSwitch
 from daemon.orders import Orders
 from daemon.status import show
 from tests.support.fakes import candidate
+from tests.support.keys import key_pair
 
 pytestmark = pytest.mark.anyio
-KEY = b"k" * 32
 
 
 @pytest.fixture
@@ -57,9 +57,11 @@ class Desk:
         self.sentinel: dict[str, object] = {}
         self.registry = CollectorRegistry()
         self.fleet, self.kill = Fleet(), KillSwitch(state)
+        self.key, self.keys = key_pair(state / "keys")
         self.orders = Orders(
-            store=store, fleet=lambda: self.fleet, kill=self.kill, send=self._send, key=KEY, clock=lambda: 50.0
-        )
+            store=store, fleet=lambda: self.fleet, kill=self.kill, send=self._send, key=self.key, keys=self.keys,
+            clock=lambda: 50.0,
+        )  # fmt: skip
         self.control = Control(
             store=store, registry=self.registry, actors=lambda: (), orders=self.orders, retry=self._retry,
             describe={"sandbox": "travel"}, curator=lambda: self.curator, sentinel=lambda: self.sentinel,
@@ -211,7 +213,7 @@ async def version(desk: Desk, path: Path, number: int, decision: str = "promote"
             id=f"v{number}", version=number, path=made.path, manifest=made.manifest, incumbent=0, decision=decision,
             reason="measured", created=float(number),
         )  # fmt: skip
-        await desk.store.save([sign(verdict, KEY)])
+        await desk.store.save([sign(verdict, desk.key)])
 
 
 async def order(desk: Desk, kind: str, **body: object) -> tuple[int, str]:
@@ -223,7 +225,7 @@ async def test_an_order_to_promote_is_signed_and_names_the_weights(desk: Desk, t
     await version(desk, tmp_path, 3)
     assert await order(desk, "promote", version=3) == (200, "")
     (sent,) = desk.sent
-    assert verified(sent, KEY)
+    assert record_problem(sent, desk.keys) == ""
     assert (sent.kind, sent.details["version"], sent.details["verdict"]) == ("promote", "3", "promote")
     assert sent.details["path"] == str(tmp_path / "v000003")
 

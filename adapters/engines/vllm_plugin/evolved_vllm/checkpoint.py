@@ -163,9 +163,13 @@ class Check(threading.Thread):
     bites, so that what serves meanwhile hardly feels it.
     """
 
-    def __init__(self, path: str, served: Served) -> None:
+    def __init__(self, path: str, served: Served, manifest: str = "") -> None:
+        """
+        Args:
+            manifest: sha256 that manifest.json must have; empty for any.
+        """
         super().__init__(name="evolved-check", daemon=True)
-        self.path = path
+        self.path, self.manifest = path, manifest
         self.checkpoint: Checkpoint | None = None
         """Set once it is found good."""
         self.digest = ""
@@ -211,8 +215,7 @@ class Check(threading.Thread):
         """Compare every file that manifest.json names with its sha256 there."""
         directory = Path(checkpoint.path)
         found = {name: self._sha256(data) for name, data in checkpoint.files.items()}
-        manifest = _json(directory / "manifest.json") if (directory / "manifest.json").exists() else {}
-        for entry in manifest.get("files", ()):
+        for entry in self._listed(directory / "manifest.json"):
             name = str(entry.get("name", ""))
             file = directory / name
             if Path(name).name != name or not file.is_file():
@@ -224,6 +227,15 @@ class Check(threading.Thread):
                 raise Refused(f"{file} does not have the sha256 of its manifest: it was changed; copy it again")
         text = "".join(f"{name} {digest}\n" for name, digest in sorted(found.items()))
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def _listed(self, path: Path) -> list[dict[str, Any]]:
+        """The files that the manifest names; none where no manifest is asked for and none is there."""
+        if not path.exists() and not self.manifest:
+            return []
+        content = _json(path)
+        if self.manifest and hashlib.sha256(path.read_bytes()).hexdigest() != self.manifest:
+            raise Refused(f"{path} is not the manifest that was judged; somebody changed it")
+        return list(content.get("files", ()))
 
     def _sha256(self, data: npt.NDArray[np.uint8]) -> str:
         state = hashlib.sha256()

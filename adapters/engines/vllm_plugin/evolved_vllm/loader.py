@@ -50,18 +50,22 @@ class Loader:
             "path": self._path, "previous": self._previous, "digest": self._digest,
         }  # fmt: skip
 
-    def prepare(self, path: str, epoch: int) -> Answer:
-        """Begin to read a directory while the old one serves; `prepared` says how it went."""
+    def prepare(self, path: str, epoch: int, manifest: str = "") -> Answer:
+        """Begin to read a directory while the old one serves; `prepared` says how it went.
+
+        Args:
+            manifest: sha256 that its manifest.json must have; empty for any.
+        """
         refused = self._stale(epoch)
         if refused:
             return refused
         check = self._check
-        ready = check is not None and check.path == path and check.checkpoint
+        ready = check is not None and (check.path, check.manifest) == (path, manifest) and check.checkpoint
         if ready and identify(Path(path)) == ready.identity:
             return self.prepared(path)
         self._forget_check()
         try:
-            self._check = Check(path, self._layout())
+            self._check = Check(path, self._layout(), manifest)
         except Refused as error:
             return self._answer("refused", str(error))
         self._check.start()

@@ -19,9 +19,10 @@ def evolved_info(worker: Any) -> Answer:
     return _loader(worker).info()
 
 
-def evolved_prepare(worker: Any, path: str, epoch: int = 0) -> Answer:
-    """Read and check a version directory, as every worker sees it, without touching the model."""
-    return _loader(worker).prepare(str(path), int(epoch))
+def evolved_prepare(worker: Any, path: str, epoch: int = 0, manifest: str = "") -> Answer:
+    """Read and check a version directory, as every worker sees it, without touching the model. Its manifest.json must
+    have the sha256 `manifest`, if that is not empty."""
+    return _loader(worker).prepare(str(path), int(epoch), str(manifest))
 
 
 def evolved_prepared(worker: Any, path: str) -> Answer:

@@ -40,7 +40,7 @@ def verdict(version: int, decision: str) -> Verdict:
 async def test_lineage_leads_from_a_trajectory_to_what_served_it(store: Store) -> None:
     await store.save([attributed("t"), order("b", "t"), candidate(1, "b"), candidate(2, "other")])
     await store.save([verdict(1, "promote"), serving(0, 5.0, "started"), serving(1, 20.0), serving(2, 30.0)])
-    await store.save([serving(3, 40.0, "refused"), serving(4, 50.0, "rolled_back")])
+    await store.save([serving(3, 40.0, "refused"), serving(4, 45.0, "rolled_back"), serving(0, 50.0)])
     (batch,) = (await store.lineage("t")).batches
     (line,) = batch.versions
     assert (batch.batch_id, line.version, line.parent) == ("b", 1, 0)

@@ -51,7 +51,7 @@ class FakeEngine:
         self.paused = True
         await self._step("pause")
 
-    async def prepare(self, path: Path, *, like: Path | None = None, epoch: int = 0) -> None:
+    async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
         await self._step(f"prepare {path.name}")
         validate(path, like=describe(like) if like else None, allow_tied=False)
 
