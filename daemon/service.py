@@ -114,6 +114,7 @@ class Parts:
         """
         store = Store(config.store_url, clock=time.time)
         await store.open()
+        log.info("audit_head", sequence=store.audit_head.sequence, hash=store.audit_head.hash)
         stack.push_async_callback(store.aclose)
         bus = await open_bus(config, host, "daemon")
         stack.push_async_callback(bus.aclose)

@@ -74,7 +74,7 @@ class Store:
         Raises:
             SchemaMismatch: written by a newer evolved.
         """
-        self._audited(await self._write(_create, self._clock()))
+        self.audit_head = await self._write(_create, self._clock())
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -14,6 +14,7 @@ from adapters.engines.client import EngineClient
 from adapters.environments.travel import TravelDesk
 from daemon.evaluation import evaluate
 from daemon.swaps import Swaps
+from tests.support import checkpoints
 from tests.support.engines import embedded_engine
 from tests.support.fakes import FakeStore
 from tests.support.keys import unsigned_weights
@@ -51,6 +52,8 @@ def versions(tmp_path_factory) -> Path:
             noise = rng.standard_normal(tensor.shape).astype(tensor.dtype)
             tensors[name] = tensor + 0.6 * tensor.std() * noise
     save_file(tensors, directory / "v000001" / "model.safetensors", {"format": "pt"})
+    for version in (0, 1):
+        checkpoints.write_manifest(directory / f"v{version:06d}", version)
     return directory
 
 

@@ -17,6 +17,8 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from learner.versions import tensor_shapes
+
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 CALL = (
     "<tool_call>", '\n{"name": "', "search", '", "arguments": {"', "to", '": "', "Oslo", '"}}\n', "</tool_call>",
@@ -146,7 +148,13 @@ def write_manifest(directory: Path, version: int = 1) -> None:
         {"name": p.name, "sha256": hashlib.sha256(p.read_bytes()).hexdigest(), "size": p.stat().st_size}
         for p in sorted(directory.iterdir())
     ]
-    (directory / "manifest.json").write_text(json.dumps({"version": version, "parent": 0, "files": files}))
+    content = {
+        "version": version,
+        "parent": 0,
+        "files": files,
+        "tensors": tensor_shapes(directory / "model.safetensors"),
+    }
+    (directory / "manifest.json").write_text(json.dumps(content))
 
 
 def spoil(directory: Path, how: str) -> None:
