@@ -1,6 +1,7 @@
 # Everything that `make` does, it sets up itself, in .venv: a fresh machine needs Python 3.11 and make.
 #
 #   make demo     the closed loop on this machine: agents work, the model learns, weights are swapped under load
+#                 (ENGINE=vllm: on two real vLLMs on the CPU, in .venv-vllm)
 #   make test     unit, contract and integration tests (real nats-server, real HTTP, real engine)
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo
 #   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
@@ -26,6 +27,7 @@ TORCH := torch==2.13.0
 VLLM_VERSION := 0.32.0
 VLLM_PLUGIN := $(wildcard adapters/engines/vllm_plugin/pyproject.toml adapters/engines/vllm_plugin/evolved_vllm/*.py)
 SEED ?= 0
+ENGINE ?= embedded
 LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes --no-annotate --no-header \
 	--override locks/overrides.txt
 
@@ -49,8 +51,8 @@ setup: .venv/ready
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps -e .
 	@touch $@
 
-demo: setup
-	$(BIN)/evolved demo --seed $(SEED)
+demo: setup $(if $(filter vllm,$(ENGINE)),.venv-vllm/plugin)
+	$(BIN)/evolved demo --seed $(SEED) $(if $(filter vllm,$(ENGINE)),--vllm .venv-vllm/bin/python)
 
 test: setup
 	$(BIN)/python -m pytest tests/unit tests/contract tests/integration tests/hostile

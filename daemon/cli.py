@@ -119,6 +119,9 @@ def parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--minutes", type=float, default=7.0, help="stop learning after this long at the latest (7)")
     demo.add_argument("--tasks", type=int, default=192, help="held-out tasks per measurement (192)")
+    demo.add_argument(
+        "--vllm", type=Path, metavar="PYTHON", help="on two real vLLMs, of the environment with this interpreter"
+    )
     demo.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     demo.add_argument("--dir", type=Path, metavar="DIR", help="where the run keeps its files (.run/demo-SEED)")
     demo.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one setting")
@@ -227,6 +230,7 @@ def _demo(arguments: argparse.Namespace) -> int:
         updates=arguments.updates or (60 if arguments.traffic_only else 12 if arguments.drift else 24),
         minutes=arguments.minutes,
         tasks=arguments.tasks,
+        vllm=arguments.vllm.absolute() if arguments.vllm else None,
         overrides=overrides,
     )
     run(options, Console(), arguments.json)
