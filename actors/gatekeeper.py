@@ -15,7 +15,7 @@ import anyio
 import msgspec
 import structlog
 
-from actors.messages import Candidate, Message, Serving, Verdict, derived_id
+from actors.messages import MANIFEST, Candidate, Message, Serving, Verdict, derived_id
 from actors.ports import GateStore, SwapRunner
 from actors.signing import SigningKey, sign
 from actors.system.actor import Output, Received, Result
@@ -125,6 +125,7 @@ class Gatekeeper:
     async def tick(self) -> Result:
         newest = self._newest
         if newest is None:
+            await self._begin()
             return Result()
         await self._refresh(newest)
         if self._newest is None or not self._overdue() or not self._open(newest):
@@ -142,13 +143,25 @@ class Gatekeeper:
             return True
         return self._last.decision == "hold" and self._attempts < self._settings.max_holds
 
-    async def _refresh(self, newest: Candidate) -> None:
-        """Bring a shadow engine that has other weights than it should (it was restarted) up to date."""
+    async def _begin(self) -> None:
+        """Before the first candidate, load version 0 into an engine whose label says nothing (a vLLM comes up with
+        "default"): what it plays would be of unknown version, nothing could be trained on it, and no candidate come."""
+        path = self._versions / "v000000"
+        if await self._version() >= 0 or not (path / MANIFEST).exists():
+            return
+        if not await self._put(0, path):
+            self._loaded(0)
+
+    async def _version(self) -> int:
         try:
             with anyio.fail_after(self._settings.engine_timeout):
-                version = await self._shadow.version()
+                return await self._shadow.version()
         except (EngineError, TimeoutError) as error:
             raise DependencyUnavailable(f"shadow engine: {type(error).__name__}: {error}") from error
+
+    async def _refresh(self, newest: Candidate) -> None:
+        """Bring a shadow engine that has other weights than it should (it was restarted) up to date."""
+        version = await self._version()
         if version != newest.version:
             _log.info("shadow_behind", version=version, wanted=newest.version)
             problem = await self._put(newest.version, Path(newest.path), newest.manifest)

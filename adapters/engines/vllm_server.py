@@ -120,11 +120,15 @@ def command_line(python: str, model: str, host: str, port: int, device: str, the
     }  # fmt: skip
     if device == "cpu":
         defaults |= {"--enforce-eager": None, "--kv-cache-memory-bytes": str(_KV_CACHE_BYTES)}
+        # A prompt that is read in pieces is sampled from too early, and the draw taken back; with a seed in the request
+        # vLLM 0.32 then rewinds its generator, which torch cannot do on a CPU, and the whole server ends.
+        defaults["--no-enable-chunked-prefill"] = None
         dtype = _dtype(Path(model))
         if dtype:
             defaults["--dtype"] = dtype
     for option, value in defaults.items():
-        if option not in given and "--no-" + option[2:] not in given:
+        other = "--" + option[5:] if option.startswith("--no-") else "--no-" + option[2:]
+        if not {option, other} & given:
             command += [option] if value is None else [option, value]
     return [*command, *theirs]
 

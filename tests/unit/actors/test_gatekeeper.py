@@ -257,3 +257,21 @@ async def test_an_older_candidate_that_comes_late_changes_nothing(bench):
 async def test_measured_on_heldout_tasks_only(bench):
     await bench.offer(1)
     assert {split for split, _ in bench.environment.begun} == {"heldout"}
+
+
+async def test_an_engine_whose_label_says_nothing_gets_version_0_before_the_first_candidate(tmp_path):
+    bench = Bench(tmp_path)
+    bench.engine.current = -1
+    await bench.gate.start()
+    bench.take(await bench.gate.tick())
+    assert (await bench.engine.version(), bench.heard) == (0, [0])
+    bench.take(await bench.gate.tick())
+    assert bench.runner.calls == [("shadow", 0)]
+
+
+async def test_without_version_0_on_disk_it_is_left_as_it_is(tmp_path):
+    bench = Bench(tmp_path)
+    bench.engine.current = -1
+    (tmp_path / "v000000" / "manifest.json").unlink()
+    bench.take(await bench.gate.tick())
+    assert (await bench.engine.version(), bench.heard) == (-1, [])
