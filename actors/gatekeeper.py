@@ -17,6 +17,7 @@ import structlog
 
 from actors.messages import MANIFEST, Candidate, Message, Serving, Verdict, derived_id
 from actors.ports import GateStore, SwapRunner
+from actors.serving_times import ServingTimes
 from actors.signing import SigningKey, sign
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
@@ -67,6 +68,7 @@ class Gatekeeper:
         versions: Path,
         key: SigningKey,
         clock: Callable[[], float],
+        times: ServingTimes | None = None,
         loaded: Callable[[int], None] = lambda version: None,
     ) -> None:
         """
@@ -74,11 +76,13 @@ class Gatekeeper:
             shadow_name: the name that `runner` knows the shadow engine by.
             versions: directory that holds the version directories `v<NNNNNN>`.
             key: signs verdicts.
+            times: told what the shadow engine has.
             loaded: told each version that the shadow engine took; the rollout waits for it.
         """
         self._settings, self._store, self._shadow, self._shadow_name = settings, store, shadow, shadow_name
         self._runner, self._trial, self._versions, self._key = runner, trial, versions, key
         self._clock, self._loaded = clock, loaded
+        self._times = times or ServingTimes(clock)
         self._newest: Candidate | None = None
         self._last: Verdict | None = None
         self._attempts = 0
@@ -153,10 +157,14 @@ class Gatekeeper:
             self._loaded(0)
 
     async def _version(self) -> int:
+        asked = self._clock()
         try:
             with anyio.fail_after(self._settings.engine_timeout):
-                return await self._shadow.version()
+                version = await self._shadow.version()
+            self._times.seen(self._shadow_name, version, asked)
+            return version
         except (EngineError, TimeoutError) as error:
+            self._times.lost(self._shadow_name)
             raise DependencyUnavailable(f"shadow engine: {type(error).__name__}: {error}") from error
 
     async def _refresh(self, newest: Candidate) -> None:
@@ -176,6 +184,7 @@ class Gatekeeper:
         Args:
             manifest: sha256 that its manifest must have, empty for any that the learner signed.
         """
+        self._times.swapping(self._shadow_name)
         try:
             with anyio.fail_after(self._settings.load_timeout):
                 report = await self._runner.swap(self._shadow_name, path, version, manifest=manifest)
@@ -184,6 +193,7 @@ class Gatekeeper:
         except (EngineError, TimeoutError) as error:
             raise DependencyUnavailable(f"shadow engine: {type(error).__name__}: {error}") from error
         if report.result == "swapped":
+            self._times.seen(self._shadow_name, version, self._clock())
             _log.info("shadow_loaded", version=version, seconds=round(report.total_seconds, 3))
             return ""
         _log.error("candidate_refused", version=version, result=report.result, reason=report.reason)

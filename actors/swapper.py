@@ -34,6 +34,7 @@ from actors.ports import PolicyStore, SwapReport, SwapRunner
 from actors.routes import Routes, write_routes
 from actors.serving_books import ServingBooks
 from actors.serving_plan import Goal, Plan
+from actors.serving_times import ServingTimes
 from actors.signing import PublicKeys, SigningKey, sign
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, POLICY_VERDICT
@@ -82,6 +83,7 @@ class Swapper:
         key: SigningKey,
         keys: PublicKeys,
         clock: Callable[[], float],
+        times: ServingTimes | None = None,
         routes: Path | None = None,
         halted: Callable[[], str] = lambda: "",
     ) -> None:
@@ -92,12 +94,14 @@ class Swapper:
             versions: directory that holds the version directories `v<NNNNNN>`.
             key: signs what becomes of a canary.
             keys: that verdicts and orders must be signed with.
+            times: told what every engine was seen to serve.
             routes: file for the tap; none: the tap has one engine.
             halted: why nothing may be brought in, whatever was ordered; empty if nothing says so.
         """
         self._settings, self._store, self._engines, self._runner = settings, store, engines, runner
         self._versions, self._key, self._clock, self._halted = versions, key, clock, halted
         self._routes = routes if len(engines) > 1 else None
+        self._times = times or ServingTimes(clock)
         self._watch = CanaryWatch(settings.canary, store)
         self._books = ServingBooks(engines, versions=versions, keys=keys, clock=clock)
         self._collected: set[str] = set()
@@ -174,7 +178,9 @@ class Swapper:
         done: list[Serving | Directive] = []
         self._waits.clear()
         for name, engine in self._engines.items():
+            asked = self._clock()
             self._looks[name] = await self._look(name, engine, done)
+            self._seen(name, asked)
         done += await self._judge()
         await self._tell()
         for name in self._engines:
@@ -200,6 +206,7 @@ class Swapper:
                 look = await look_at(engine, self._settings.engine_timeout)
             if look.paused:
                 _log.warning("engine_found_paused", engine=name)
+                self._times.lost(name)
                 with anyio.fail_after(self._settings.engine_timeout):
                     await engine.resume()
                 look = msgspec.structs.replace(look, paused=False)
@@ -213,6 +220,13 @@ class Swapper:
             self._silent.discard(name)
             _log.info("engine_reconciled", engine=name)
         return look
+
+    def _seen(self, name: str, asked: float) -> None:
+        version = self._looks[name].version
+        if version is None:
+            self._times.lost(name)
+        else:
+            self._times.seen(name, version, asked)
 
     async def _collect(self, name: str) -> list[Serving]:
         report = await self._runner.collect(name)
@@ -290,6 +304,7 @@ class Swapper:
         if self._routes is not None:
             await self._tell(swapping=name)
             await anyio.sleep(self._settings.close_seconds)
+        self._times.swapping(name)
         try:
             report = await self._run(name, want, version)
         except (EngineError, TimeoutError) as error:
@@ -298,10 +313,12 @@ class Swapper:
             _log.error("swap_not_done", engine=name, version=want.version, reason=self._waits[name])
             return None
         self._collected.add(name)
+        asked = self._clock()
         try:
             self._looks[name] = await look_at(self._engines[name], self._settings.engine_timeout)
         except (EngineError, TimeoutError):
             self._looks[name] = Look()
+        self._seen(name, asked)
         return self._books.report(name, report, previous=version, path=want.path, why=want.why)
 
     async def _run(self, name: str, want: Goal, version: int) -> SwapReport:

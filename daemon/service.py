@@ -26,6 +26,7 @@ from actors.navigator import Navigator
 from actors.probing import Prober, engine_player
 from actors.rollout import Rollout
 from actors.sentinel import Sentinel
+from actors.serving_times import ServingTimes
 from actors.store import Store
 from actors.swapper import Swapper
 from actors.system import runtime
@@ -145,6 +146,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     embedder = adapters.build("embedder", config.embedder.name, config.embedder.options)
     swaps = Swaps(config.state / "swaps", engines, inline=frozenset({SHADOW}), weights=parts.weights)
     rng = partial(_rng, config.seed)
+    times = ServingTimes(clock)
 
     navigator = Navigator(config.navigator, store=store, embedder=embedder, rng=rng("navigator"))
     curriculum = config.curator.curriculum()
@@ -152,7 +154,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     if environment is not None:
         rollout = Rollout(
             config.rollout, store=store, engine=shadow, environment=environment, retriever=navigator, clock=clock,
-            rng=rng("rollout"), planner=curriculum,
+            rng=rng("rollout"), planner=curriculum, times=times,
         )  # fmt: skip
         prober = Prober(config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock)
     trial = gate_trial(config, store=store, shadow=shadow, environment=environment)
@@ -168,7 +170,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
 
         supervisor.add(actor.name, task, restart)
 
-    assembler = Assembler(config.assembler, store=store, clock=clock)
+    assembler = Assembler(config.assembler, store=store, clock=clock, serving=times.version)
     AssemblerCollector(assembler).register(parts.registry)
     act(assembler, leads=True)
     act(Attributor(config.attributor, judge=judge, evidence=store))
@@ -185,14 +187,16 @@ def build(config: Config, parts: Parts) -> Supervisor:
     act(
         Gatekeeper(
             config.gate.keeper, store=store, shadow=shadow, shadow_name=SHADOW, runner=swaps, trial=trial,
-            versions=versions, key=key, clock=clock, loaded=rollout.loaded if rollout else lambda version: None,
+            versions=versions, key=key, clock=clock, times=times,
+            loaded=rollout.loaded if rollout else lambda version: None,
         ),
         LONG,
     )  # fmt: skip
     kill = KillSwitch(config.state)
     swapper = Swapper(
         config.swapper, store=store, engines=serving, runner=swaps, versions=versions, key=key,
-        keys=provenance.trusted("gate"), clock=clock, routes=Path(tap_settings(config).routes_file), halted=kill.reason,
+        keys=provenance.trusted("gate"), clock=clock, times=times, routes=Path(tap_settings(config).routes_file),
+        halted=kill.reason,
     )  # fmt: skip
     FleetCollector(swapper).register(parts.registry)
     act(swapper, LONG)
