@@ -68,7 +68,10 @@ class EngineClient:
             headers=headers,
             transport=transport,
             limits=httpx.Limits(
-                max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=30.0
+                # vLLM closes a connection that was idle for 5 s; who sends just then gets no answer.
+                max_connections=connections,
+                max_keepalive_connections=connections,
+                keepalive_expiry=3.0,
             ),
             timeout=httpx.Timeout(None, connect=self._deadlines.connect),
             trust_env=False,  # an engine is a neighbour: no proxy, no netrc
@@ -256,7 +259,11 @@ class EngineClient:
         headers = None if body is None else {"content-type": "application/json"}
         try:
             with anyio.fail_after(limit):
-                response = await self._http.request(method, path, content=content, headers=headers)
+                try:
+                    response = await self._http.request(method, path, content=content, headers=headers)
+                except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                    # Most likely a connection that the engine had just closed. All of these calls may be made twice.
+                    response = await self._http.request(method, path, content=content, headers=headers)
         except TimeoutError as error:
             raise EngineUnavailable(f"{self.name} ({self.url}) did not answer {path} within {limit:g} s") from error
         except httpx.HTTPError as error:

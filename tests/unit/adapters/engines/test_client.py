@@ -151,3 +151,19 @@ async def test_the_model_is_asked_for_once():
             assert await found.tokenize("a") == [1]
             assert await found.tokenize("b") == [1]
     assert [path.split()[1] for path in paths] == [b"/v1/models", b"/tokenize", b"/tokenize"]
+
+
+async def test_a_connection_that_the_engine_closed_while_it_was_idle_costs_nothing():
+
+    async def script(engine, asked, stream) -> bool:
+        engine.seen = getattr(engine, "seen", 0) + 1
+        if engine.seen == 2:
+            return False  # the second request on the first connection: closed, without an answer
+        await stream.send(answer(200, {"weight_version": "7"}))
+        return True
+
+    async with running_engine() as engine:
+        engine.script = script
+        async with EngineClient(f"http://127.0.0.1:{engine.port}", name="serving") as kept:
+            assert [await kept.version(), await kept.version()] == [7, 7]
+        assert engine.seen == 3

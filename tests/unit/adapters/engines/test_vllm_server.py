@@ -1,0 +1,46 @@
+"""`evolved engine --vllm`: the command line that it makes of what it was given."""
+
+from pathlib import Path
+
+import pytest
+
+from adapters.engines.vllm_server import command_line, environment, main
+
+
+def test_a_gpu_gets_what_evolved_needs_and_nothing_else() -> None:
+    command = command_line("/v/python", "Qwen/Qwen3-4B", "127.0.0.1", 8000, "cuda")
+    assert command[:5] == ["/v/python", "-m", "vllm.entrypoints.openai.api_server", "--model", "Qwen/Qwen3-4B"]
+    assert "--enable-scale-out" in command
+    assert not {"--enforce-eager", "--no-enable-chunked-prefill", "--dtype"} & set(command)
+
+
+def test_a_cpu_reads_prompts_whole_and_has_a_bounded_cache(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"torch_dtype": "float32"}')
+    command = command_line("python", str(tmp_path), "127.0.0.1", 8000, "cpu")
+    assert {"--no-enable-chunked-prefill", "--enforce-eager", "--kv-cache-memory-bytes"} <= set(command)
+    assert command[command.index("--dtype") + 1] == "float32"
+
+
+@pytest.mark.parametrize(
+    ("given", "left_out"),
+    [
+        ("--kv-cache-memory-bytes=5", "--kv-cache-memory-bytes"),
+        ("--enable-chunked-prefill", "--no-enable-chunked-prefill"),
+        ("--no-enforce-eager", "--enforce-eager"),
+    ],
+)
+def test_an_option_given_by_hand_takes_the_place_of_ours(given: str, left_out: str) -> None:
+    command = command_line("python", "m", "127.0.0.1", 8000, "cpu", [given])
+    assert command.count(given) == 1
+    assert left_out not in command
+
+
+def test_the_server_sees_no_secrets() -> None:
+    seen = environment({"PATH": "/bin", "OPENAI_API_KEY": "k", "VLLM_LOGGING_LEVEL": "INFO"}, local=True)
+    assert "OPENAI_API_KEY" not in seen
+    assert (seen["VLLM_LOGGING_LEVEL"], seen["VLLM_SERVER_DEV_MODE"], seen["HF_HUB_OFFLINE"]) == ("INFO", "1", "1")
+
+
+def test_an_address_for_everybody_is_refused_with_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--vllm", "m", "--host", "0.0.0.0"]) == 2
+    assert "--private-network" in capsys.readouterr().err
