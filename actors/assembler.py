@@ -68,13 +68,22 @@ class Assembler:
     name = "assembler"
     inputs = (TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK)
 
-    def __init__(self, settings: AssemblerSettings, *, store: Store, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: AssemblerSettings,
+        *,
+        store: Store,
+        clock: Callable[[], float],
+        serving: Callable[[str, float, float], int] = lambda engine, started, ended: -1,
+    ) -> None:
         """
         Args:
             store: what is open and what waits is rebuilt from it.
             clock: unix seconds.
+            serving: which weights an engine served from then to then, -1 if unknown (`ServingTimes.version`); asked
+                where the engine's own answer does not say.
         """
-        self._settings, self._store, self._clock = settings, store, clock
+        self._settings, self._store, self._clock, self._serving = settings, store, clock, serving
         self._stitcher = Stitcher(self._limits())
         self.counts: Counter[str] = Counter()
         """Since this object was made: closed_<why>, untrainable_<why>, side_calls, failed, other_endpoint, duplicate,
@@ -151,7 +160,10 @@ class Assembler:
         return [long] if long is not None else []
 
     def _read(self, exchange: Exchange) -> Turn:
-        return read_turn(exchange, self._settings.processed_logprobs)
+        version = -1
+        if exchange.response_ids and not exchange.versions:
+            version = self._serving(exchange.engine, exchange.started, exchange.started + exchange.duration)
+        return read_turn(exchange, self._settings.processed_logprobs, version)
 
     async def _hear(self, feedback: Feedback, records: list[Message]) -> None:
         if self._stitcher.hear(feedback, self._clock()):

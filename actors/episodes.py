@@ -10,7 +10,7 @@ row; if the engine renders a past turn otherwise than the model wrote it, a new 
 re-tokenized.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import anyio
@@ -141,7 +141,7 @@ async def play(
     temperature: float = 1.0,
     seed: int = 0,
     timeout: float = 60.0,
-    version: int = -1,
+    version: Callable[[], int] = lambda: -1,
 ) -> Played:
     """Play `episode`, fresh from `reset`, with whatever weights `engine` has.
 
@@ -154,8 +154,7 @@ async def play(
         max_tokens: per turn.
         seed: of the sampling; each turn derives its own.
         timeout: seconds for each call of the engine or the environment.
-        version: what the engine was known to have some time before; stands in where it gives no spans, if it still
-            has the same in the end.
+        version: asked in the end, where the engine gives no spans: what it had all the while, -1 if that is not known.
 
     Raises:
         EpisodeLost: engine or environment broke down, or the lesson cannot be told apart in the prompt.
@@ -203,8 +202,8 @@ async def play(
             break
         messages = [*messages, *_exchange(turn, seen.text)]
     outcome = await _within(timeout, episode.evaluate())
-    if rows.unversioned and version >= 0 and await _within(timeout, engine.version()) == version:
-        rows.assume(version)
+    if rows.unversioned and (known := version()) >= 0:
+        rows.assume(known)
     packed, why_not = rows.pack(hint)
     return Played(
         steps=tuple(steps),

@@ -3,9 +3,9 @@
     policy.candidate  ->  shadow engine  ->  policy.verdict
 
 Every candidate goes into the shadow engine at once (the newest, if several wait), because the rollouts run there and
-must be fresh. Every few versions, or when some time has passed, the newest one is tried against what serves
-(`trials.py`, `replay_trial.py`) and gets a signed verdict: promote, reject, or hold. Nothing here touches an engine
-that serves users.
+must be fresh. Every few versions, or when some time has passed, the newest one is tried against what serves (`gate/`,
+`trials.py`, `replay_trial.py`) and gets a signed verdict: promote, reject, or hold. Nothing here touches an engine that
+serves users.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,9 +15,10 @@ import anyio
 import msgspec
 import structlog
 
-from actors.messages import Candidate, Message, Serving, Verdict, derived_id
+from actors.messages import MANIFEST, Candidate, Message, Serving, Verdict, derived_id
 from actors.ports import GateStore, SwapRunner
-from actors.signing import sign
+from actors.serving_times import ServingTimes
+from actors.signing import SigningKey, sign
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import POLICY_CANDIDATE, POLICY_VERDICT
@@ -65,20 +66,23 @@ class Gatekeeper:
         runner: SwapRunner,
         trial: Trial,
         versions: Path,
-        key: bytes,
+        key: SigningKey,
         clock: Callable[[], float],
+        times: ServingTimes | None = None,
         loaded: Callable[[int], None] = lambda version: None,
     ) -> None:
         """
         Args:
             shadow_name: the name that `runner` knows the shadow engine by.
             versions: directory that holds the version directories `v<NNNNNN>`.
-            key: signs verdicts, from `signing.load_key`.
+            key: signs verdicts.
+            times: told what the shadow engine has.
             loaded: told each version that the shadow engine took; the rollout waits for it.
         """
         self._settings, self._store, self._shadow, self._shadow_name = settings, store, shadow, shadow_name
         self._runner, self._trial, self._versions, self._key = runner, trial, versions, key
         self._clock, self._loaded = clock, loaded
+        self._times = times or ServingTimes(clock)
         self._newest: Candidate | None = None
         self._last: Verdict | None = None
         self._attempts = 0
@@ -110,7 +114,7 @@ class Gatekeeper:
             self.skipped += len(candidates)
             return Result(records)
         self.skipped += len(candidates) - 1
-        problem = await self._put(newest.version, Path(newest.path))
+        problem = await self._put(newest.version, Path(newest.path), newest.manifest)
         if problem:
             verdict = self._verdict(newest, await self._incumbent(), Comparison("reject", problem, {_REFUSED: 1.0}))
             return Result([*records, verdict], [Output(POLICY_VERDICT, verdict)])
@@ -125,6 +129,7 @@ class Gatekeeper:
     async def tick(self) -> Result:
         newest = self._newest
         if newest is None:
+            await self._begin()
             return Result()
         await self._refresh(newest)
         if self._newest is None or not self._overdue() or not self._open(newest):
@@ -142,31 +147,53 @@ class Gatekeeper:
             return True
         return self._last.decision == "hold" and self._attempts < self._settings.max_holds
 
-    async def _refresh(self, newest: Candidate) -> None:
-        """Bring a shadow engine that has other weights than it should (it was restarted) up to date."""
+    async def _begin(self) -> None:
+        """Before the first candidate, load version 0 into an engine whose label says nothing (a vLLM comes up with
+        "default"): what it plays would be of unknown version, nothing could be trained on it, and no candidate come."""
+        path = self._versions / "v000000"
+        if await self._version() >= 0 or not (path / MANIFEST).exists():
+            return
+        if not await self._put(0, path):
+            self._loaded(0)
+
+    async def _version(self) -> int:
+        asked = self._clock()
         try:
             with anyio.fail_after(self._settings.engine_timeout):
                 version = await self._shadow.version()
+            self._times.seen(self._shadow_name, version, asked)
+            return version
         except (EngineError, TimeoutError) as error:
+            self._times.lost(self._shadow_name)
             raise DependencyUnavailable(f"shadow engine: {type(error).__name__}: {error}") from error
+
+    async def _refresh(self, newest: Candidate) -> None:
+        """Bring a shadow engine that has other weights than it should (it was restarted) up to date."""
+        version = await self._version()
         if version != newest.version:
             _log.info("shadow_behind", version=version, wanted=newest.version)
-            problem = await self._put(newest.version, Path(newest.path))
+            problem = await self._put(newest.version, Path(newest.path), newest.manifest)
             if problem:
                 self._newest = None  # its directory is gone or broken; the next candidate brings the shadow up to date
                 return
             self._loaded(newest.version)
 
-    async def _put(self, version: int, path: Path) -> str:
-        """Load a version into the shadow engine; why it was refused, empty if it was not."""
+    async def _put(self, version: int, path: Path, manifest: str = "") -> str:
+        """Load a version into the shadow engine; why it was refused, empty if it was not.
+
+        Args:
+            manifest: sha256 that its manifest must have, empty for any that the learner signed.
+        """
+        self._times.swapping(self._shadow_name)
         try:
             with anyio.fail_after(self._settings.load_timeout):
-                report = await self._runner.swap(self._shadow_name, path, version)
+                report = await self._runner.swap(self._shadow_name, path, version, manifest=manifest)
         except CheckpointRefused as error:
             return str(error)
         except (EngineError, TimeoutError) as error:
             raise DependencyUnavailable(f"shadow engine: {type(error).__name__}: {error}") from error
         if report.result == "swapped":
+            self._times.seen(self._shadow_name, version, self._clock())
             _log.info("shadow_loaded", version=version, seconds=round(report.total_seconds, 3))
             return ""
         _log.error("candidate_refused", version=version, result=report.result, reason=report.reason)

@@ -10,7 +10,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from actors.messages import Attributed, Candidate, Directive, Experience, Serving, Verdict
+from actors.messages import Attributed, Candidate, Directive, Exchange, Experience, Serving, Trajectory, Verdict
+from actors.store.live import FailedCall
+from actors.store.reading import OutcomeRow
 
 
 class StateStore(Protocol):
@@ -58,8 +60,30 @@ class GateStore(StateStore, Protocol):
         """Newest first."""
         ...
 
+    async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:
+        """Calls by id, those that are still kept, in any order."""
+        ...
 
-class PolicyStore(StateStore, Protocol):
+
+class CanaryStore(StateStore, Protocol):
+    """For the comparison of a canary with the rest."""
+
+    async def recent_outcomes(
+        self, *, source: str | None = ..., since: float = ..., limit: int = ...
+    ) -> list[OutcomeRow]:
+        """Trajectories that ended at or after `since`, newest first."""
+        ...
+
+    async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
+        """Trajectories by id, each with the engine that answered its first call; empty where the versions tell."""
+        ...
+
+    async def failed_calls(self, since: float, limit: int = ...) -> list[FailedCall]:
+        """Calls that began at or after `since` and that an engine answered with 500 or more."""
+        ...
+
+
+class PolicyStore(CanaryStore, Protocol):
     """For the swapper."""
 
     async def verdicts(self, limit: int = ...) -> list[Verdict]:
@@ -98,13 +122,27 @@ class SwapRunner(Protocol):
     """Runs the pause-to-resume section where a dead daemon cannot leave it half done."""
 
     async def swap(
-        self, engine: str, path: Path, version: int, *, last_good: Path | None = None, last_version: int = -1
+        self,
+        engine: str,
+        path: Path,
+        version: int,
+        *,
+        manifest: str = "",
+        last_good: Path | None = None,
+        last_version: int = -1,
     ) -> SwapReport:
         """Load the version directory `path` into `engine` under the label `version`; on failure `last_good` again.
 
-        Validates before the engine is touched. One swap an engine at a time.
+        Brings it to where the engine can read it and validates it, the learner's signature first, before the engine is
+        touched. One swap an engine at a time.
+
+        Args:
+            path: where the learner wrote it.
+            manifest: sha256 that manifest.json must have, as judged; empty: any that the learner signed.
 
         Raises:
+            CheckpointRefused: not the version that was judged, or not signed by the learner; nothing was done.
+            WeightsUnavailable: the version is not where the engine can read it yet; ask again.
             EngineUnavailable: the engine does not answer, nothing was done.
             SwapFailed: neither the new nor the old weights could be confirmed; the engine was resumed.
         """

@@ -9,6 +9,7 @@ it would have produced. So two guards stand before the decision: the KL divergen
 a token, on the same tokens) and the effective sample size. What fails them is held, not guessed.
 """
 
+import math
 from collections.abc import Sequence
 from math import exp, fsum
 
@@ -67,7 +68,17 @@ class ReplayTrial:
         self.unusable = 0
         """Held-out trajectories left out: no tokens, guided, sampled at another temperature, or not scored."""
 
-    async def compare(self, candidate: int, incumbent: int, served: Sequence[int], load: Load) -> Comparison:
+    async def compare(
+        self, candidate: int, incumbent: int, served: Sequence[int], load: Load, *, deadline: float = math.inf
+    ) -> Comparison:
+        comparison = Comparison(
+            "hold", "out of time before the held-out trajectories were scored", {"out_of_time": 1.0}
+        )
+        with anyio.CancelScope(deadline=deadline):
+            comparison = await self._compare(candidate, incumbent, load)
+        return comparison
+
+    async def _compare(self, candidate: int, incumbent: int, load: Load) -> Comparison:
         settings = self._settings
         chosen = await self._evidence()
         if len(chosen) < settings.least:
@@ -79,11 +90,13 @@ class ReplayTrial:
         elif all(_only(trajectory, incumbent) for trajectory in chosen):
             old = [_recorded(trajectory) for trajectory in chosen]
         else:
-            await load(incumbent)
             try:
+                with anyio.CancelScope(shield=True):  # a load has a deadline of its own, and must not stop half way
+                    await load(incumbent)
                 old = await self._score(chosen)
             finally:
-                await load(candidate)
+                with anyio.CancelScope(shield=True):
+                    await load(candidate)
         scored = [at for at in range(len(chosen)) if new[at] is not None and old[at] is not None]
         self.unusable += len(chosen) - len(scored)
         if len(scored) < settings.least:

@@ -28,6 +28,7 @@ from actors.episodes import EpisodeLost, Played, begin, opening_ids, play
 from actors.lessons import render
 from actors.messages import Experience, Task, Trajectory, derived_id
 from actors.ports import Retriever, RolloutStore, TaskPlanner
+from actors.serving_times import ServingTimes
 from actors.system.actor import Context, Output, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import TRAJECTORY_CLOSED
@@ -97,16 +98,19 @@ class Rollout:
         clock: Callable[[], float],
         rng: random.Random,
         planner: TaskPlanner | None = None,
+        times: ServingTimes | None = None,
     ) -> None:
         """
         Args:
             engine: the shadow engine.
+            times: what it has when, for an engine that does not say it with its answers.
             retriever: finds lessons; None for unguided rollouts only.
             rng: seeds of the sampling.
             planner: which kinds of task; None for the environment's mix.
         """
         self._settings, self._store, self._engine, self._environment = settings, store, engine, environment
         self._retriever, self._clock, self._rng, self._planner = retriever, clock, rng, planner
+        self._times = times or ServingTimes(clock)
         self._slots = anyio.CapacityLimiter(settings.concurrency)
         self._wake = anyio.Event()
         self._newest = -1
@@ -302,6 +306,7 @@ class Rollout:
     async def _attempt(self, task: Task, lessons: Sequence[Experience], plain: Sequence[int]) -> Played:
         settings = self._settings
         episode = await begin(self._environment, task, settings.step_timeout)
+        version = self._times.hold(self._engine.name)
         return await play(
             self._engine,
             episode,
@@ -313,6 +318,7 @@ class Rollout:
             temperature=settings.temperature,
             seed=self._rng.getrandbits(31),
             timeout=settings.step_timeout,
+            version=version,
         )
 
     def _trajectory(

@@ -1,31 +1,59 @@
 """The sentinel: monitors that act. It watches production and orders; others carry the orders out.
 
-    trajectory.closed, traffic.feedback, policy.serving  ->  policy.directive
+    trajectory.closed, trajectory.attributed, traffic.exchange, traffic.feedback, policy.serving  ->  policy.directive
 
-* Agents fare worse since a swap: roll back to the version before, and freeze learning until a person has looked.
+* Since a swap agents fare worse, the judge alone is pleased, or calls fail: `rollback` to the version before, and
+  `freeze` until a person has looked.
+* The model behaves otherwise, or the judge does: `freeze`.
 * The tools changed, or behave otherwise: `drift`, with what is missing and what is new; the experiencer probes, the
   gate measures again.
-* An engine that cannot be reached is logged once when it breaks and once when it is back.
+* Anything else that somebody should know: `notice`, which is on record and orders nothing.
 
-What is concluded from which numbers stands in `monitors.py`; this file is its I/O.
+Each cause is told once a version. What is concluded from which numbers stands in `actors/monitors/`; this file is its
+I/O, and logs an engine that cannot be reached once when it breaks and once when it is back.
 """
 
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import anyio
 import msgspec
 import structlog
 
-from actors.messages import Directive, Feedback, Serving, Trajectory, derived_id
-from actors.monitors import Drift, MonitorSettings, Regression, State, Swap, Watch, summarize
+from actors.messages import Attributed, Directive, Exchange, Feedback, Message, Serving, Trajectory, derived_id
+from actors.monitors import (
+    SEVERITY,
+    EngineWatch,
+    Finding,
+    History,
+    JudgeDrift,
+    Monitor,
+    MonitorSettings,
+    Remembered,
+    Swap,
+    ToolDrift,
+    TrafficDrift,
+    summarize,
+    version_monitors,
+)
 from actors.ports import StateStore
 from actors.system.actor import Output, Received, Result
-from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
+from actors.system.streams import (
+    POLICY_DIRECTIVE,
+    POLICY_SERVING,
+    TRAFFIC_EXCHANGE,
+    TRAFFIC_FEEDBACK,
+    TRAJECTORY_ATTRIBUTED,
+    TRAJECTORY_CLOSED,
+)
 from adapters.engines import Engine
-from adapters.errors import EngineError
+from adapters.engines.figures import Figures, read_figures
+from adapters.errors import EngineError, EngineRejected
 
 _log = structlog.get_logger(__name__)
 _STATE = "sentinel/state"
+_RECENT = 16
 
 
 class SentinelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,18 +64,35 @@ class SentinelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     probe_seconds: float = 10.0
     """Between two looks at the engines, and between two saves of what is remembered."""
     probe_timeout: float = 5.0
-    """Seconds an engine has to say which version it serves."""
+    """Seconds an engine has to say which version it serves and how it fares."""
     batch: int = 128
     """Records taken at a time."""
     responses: int = 4096
     """Responses of runs without an outcome that are remembered, so that late feedback finds its run."""
 
 
+class _State(msgspec.Struct):
+    """All that outlives the process."""
+
+    history: Remembered = msgspec.field(default_factory=Remembered)
+    monitors: dict[str, bytes] = {}
+    """What each monitor gave, by its name."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A finding that was acted on, for people."""
+
+    time: float
+    cause: str
+    action: str
+    reason: str
+
+
 class Sentinel:
     """Actor: production in, directives out."""
 
     name = "sentinel"
-    inputs = (TRAJECTORY_CLOSED, TRAFFIC_FEEDBACK, POLICY_SERVING)
+    inputs = (TRAJECTORY_CLOSED, TRAJECTORY_ATTRIBUTED, TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, POLICY_SERVING)
 
     def __init__(
         self,
@@ -63,12 +108,28 @@ class Sentinel:
                 gives them in `Serving.engine`.
         """
         self._settings, self._store, self._engines, self._clock = settings, store, engines, clock
-        self._watch = Watch(settings.monitors)
         self._runs: dict[str, str] = {}
         """Response or exchange id to trajectory id, oldest first."""
         self._dirty = False
         self.unreachable: set[str] = set()
         """Engines that did not answer the last time."""
+        self.told: Counter[tuple[str, str]] = Counter()
+        """Findings acted on since the start, by cause and action."""
+        self.recent: deque[Told] = deque(maxlen=_RECENT)
+        """The last of them, oldest first."""
+        self._begin(Remembered())
+
+    def _begin(self, history: Remembered) -> None:
+        monitors = self._settings.monitors
+        self._history = History(monitors.window, monitors.versions.sample, monitors.versions.versions, history)
+        self._tools, self._engine = ToolDrift(monitors.tools), EngineWatch(monitors.engine)
+        self._monitors: list[Monitor] = [
+            *version_monitors(monitors.versions),
+            self._engine,
+            JudgeDrift(monitors.judge),
+            TrafficDrift(monitors.traffic),
+            self._tools,
+        ]
 
     @property
     def batch(self) -> int:
@@ -78,53 +139,80 @@ class Sentinel:
     def tick_seconds(self) -> float | None:
         return self._settings.probe_seconds
 
+    def readings(self) -> dict[str, Mapping[str, float]]:
+        """The present values of every monitor, by its name."""
+        return {monitor.name: monitor.readings() for monitor in self._monitors}
+
+    def status(self) -> dict[str, Any]:
+        """What people want to see of it."""
+        return {"monitors": self.readings(), "told": list(self.recent), "unreachable": sorted(self.unreachable)}
+
     async def start(self) -> None:
         data = await self._store.state_get(_STATE)
-        state = None
+        state = _State()
         if data is not None:
             try:
-                state = msgspec.msgpack.decode(data, type=State)
+                state = msgspec.msgpack.decode(data, type=_State)
             except msgspec.DecodeError as error:
                 # Written by another version of evolved: what it held is a window that fills again by itself.
                 _log.warning("sentinel_state_unreadable", error=str(error))
-        self._watch = Watch(self._settings.monitors, state)
+        self._begin(state.history)
+        for monitor in self._monitors:
+            if monitor.name in state.monitors:
+                try:
+                    monitor.restore(state.monitors[monitor.name])
+                except msgspec.DecodeError as error:
+                    _log.warning("monitor_state_unreadable", monitor=monitor.name, error=str(error))
         self._runs.clear()
 
     async def handle(self, batch: Sequence[Received]) -> Result:
-        directives: list[Directive] = []
         for received in batch:
-            match received.message:
-                case Trajectory() as trajectory if trajectory.source == "production":
-                    self._saw(trajectory)
-                case Feedback() as feedback if feedback.outcome is not None:
-                    self._late(feedback, feedback.outcome)
-                case Serving(result="swapped" | "started") as serving if serving.engine in self._engines:
-                    self._watch.swapped(Swap(serving.engine, serving.version, serving.previous, serving.since))
-                case _:
-                    continue
-            self._dirty = True
-        regression = self._watch.regression()
-        if regression is not None:
-            directives += self._go_back(regression)
-        directives += [self._drifted(drift) for drift in self._watch.drifts(self._clock())]
+            if self._heard(received.message):
+                self._dirty = True
         # Saved with the next tick, not here: a crash in between tells a thing twice, under one id, instead of never.
-        return Result(directives, [Output(POLICY_DIRECTIVE, directive) for directive in directives])
+        return self._look()
 
     async def tick(self) -> Result:
         async with anyio.create_task_group() as group:
             for name, engine in self._engines.items():
                 group.start_soon(self._probe, name, engine)
-        if self._dirty:
+        result = self._look()
+        if self._dirty or result.records:
             await self._save()
-        return Result()
+        return result
 
     async def _save(self) -> None:
-        await self._store.state_put(_STATE, msgspec.msgpack.encode(self._watch.snapshot()))
+        monitors = {monitor.name: monitor.save() for monitor in self._monitors}
+        state = _State(self._history.snapshot(), monitors)
+        await self._store.state_put(_STATE, msgspec.msgpack.encode(state))
         self._dirty = False
+
+    def _heard(self, message: Message) -> bool:
+        """Whether `message` changed anything."""
+        match message:
+            case Trajectory() as trajectory if trajectory.source == "production":
+                self._saw(trajectory)
+            case Attributed() as attributed if attributed.trajectory.source == "production":
+                self._judged(attributed)
+            case Exchange() as exchange if exchange.source == "tap":
+                self._engine.called(exchange)
+            case Feedback() as feedback if feedback.outcome is not None and feedback.kind == "outcome":
+                self._late(feedback, feedback.outcome)
+            case Serving(result="swapped" | "started") as serving if serving.engine in self._engines:
+                swap = Swap(serving.engine, serving.version, serving.previous, serving.since)
+                self._history.swapped(swap)
+                self._engine.swapped(swap)
+            case _:
+                return False
+        return True
 
     def _saw(self, trajectory: Trajectory) -> None:
         run, names = summarize(trajectory)
-        self._watch.add(run, names)
+        if not self._history.add(run):
+            return
+        self._tools.sighted(run, names)
+        for monitor in self._monitors:
+            monitor.saw(run)
         if trajectory.outcome is not None:
             return
         for step in trajectory.steps:
@@ -134,74 +222,78 @@ class Sentinel:
         while len(self._runs) > self._settings.responses:
             del self._runs[next(iter(self._runs))]
 
+    def _judged(self, attributed: Attributed) -> None:
+        self._saw(attributed.trajectory)  # the streams are two: the judgement may be heard of first
+        run = self._history.judgement(attributed.id, attributed.attribution, attributed.cluster or "none")
+        if run is not None:
+            for monitor in self._monitors:
+                monitor.judged(run)
+
     def _late(self, feedback: Feedback, outcome: float) -> None:
         keys = (feedback.response_id, feedback.exchange_id)
         trajectory_id = feedback.trajectory_id or next((self._runs[key] for key in keys if key in self._runs), "")
         if trajectory_id:
-            self._watch.outcome(trajectory_id, outcome)
+            self._history.outcome(trajectory_id, outcome)
 
-    def _go_back(self, found: Regression) -> list[Directive]:
-        swap, now = found.swap, self._clock()
-        reason = (
-            f"success {found.after[0]}/{found.after[1]} under version {swap.version}, "
-            f"{found.before[0]}/{found.before[1]} under {swap.previous}"
-        )
-        details = {
-            "engine": swap.engine,
-            "version": str(swap.version),
-            "to": str(swap.previous),
-            "difference": f"{found.difference.estimate:.3f}",
-            "low": f"{found.difference.low:.3f}",
-            "high": f"{found.difference.high:.3f}",
-        }
-        _log.error("regression_found", engine=swap.engine, version=swap.version, to=swap.previous, reason=reason)
+    def _look(self) -> Result:
+        """What every monitor finds, as directives."""
+        now, directives = self._clock(), list[Directive]()
+        for monitor in self._monitors:
+            for finding in monitor.look(self._history, now):
+                directives += self._ordered(finding, now)
+        return Result(directives, [Output(POLICY_DIRECTIVE, directive) for directive in directives])
+
+    def _ordered(self, finding: Finding, now: float) -> list[Directive]:
+        kinds: list[Literal["rollback", "freeze", "drift", "notice"]]
+        match finding.action:
+            case "rollback":
+                kinds = ["rollback", "freeze"]
+                self._history.condemn(int(finding.details["version"]))
+            case "tell":
+                kinds = ["notice"]
+            case kind:
+                kinds = [kind]
+        serious = SEVERITY[finding.action] >= SEVERITY["freeze"]
+        log = _log.error if serious else _log.warning
+        log("sentinel_found", cause=finding.cause, action=finding.action, reason=finding.reason)
+        self.told[finding.cause, finding.action] += 1
+        self.recent.append(Told(now, finding.cause, finding.action, finding.reason))
         return [
             Directive(
-                id=derived_id(kind, swap.engine, swap.version, swap.since),
+                id=derived_id(kind, finding.cause, *finding.key),
                 kind=kind,
-                reason=reason,
+                reason=finding.reason,
                 origin=self.name,
                 created=now,
-                details=details,
+                details={"cause": finding.cause, **finding.details},
             )
-            for kind in ("rollback", "freeze")
+            for kind in kinds
         ]
-
-    def _drifted(self, drift: Drift) -> Directive:
-        now = self._clock()
-        details = {"cause": drift.cause, "tenant": drift.tenant, "tools": drift.tools}
-        if drift.missing:
-            details["missing"] = ",".join(drift.missing)
-        if drift.new:
-            details["new"] = ",".join(drift.new)
-        if drift.difference is not None:
-            details["difference"] = f"{drift.difference.estimate:.3f}"
-        reason = {
-            "tools": f"tools changed: {len(drift.missing)} gone, {len(drift.new)} new",
-            "errors": "tools answer with errors more often than before",
-            "outcomes": "success fell although nothing was swapped",
-        }[drift.cause]
-        _log.warning("drift_found", **details)
-        # The period stands in the id so that a tool list that comes back after it was forgotten is told again.
-        period = int(now // self._settings.monitors.cooldown_seconds)
-        return Directive(
-            id=derived_id("drift", drift.tenant, drift.cause, drift.tools, period),
-            kind="drift",
-            reason=reason,
-            origin=self.name,
-            created=now,
-            details=details,
-        )
 
     async def _probe(self, name: str, engine: Engine) -> None:
         try:
             with anyio.fail_after(self._settings.probe_timeout):
                 await engine.version()
+                figures = read_figures(await engine.metrics())
+                paused = await _paused(engine)
         except (EngineError, TimeoutError) as error:
             if name not in self.unreachable:
                 self.unreachable.add(name)
                 _log.error("engine_unreachable", engine=name, reason=f"{type(error).__name__}: {error}")
-        else:
-            if name in self.unreachable:
-                self.unreachable.discard(name)
-                _log.info("engine_reachable", engine=name)
+            return
+        if name in self.unreachable:
+            self.unreachable.discard(name)
+            _log.info("engine_reachable", engine=name)
+        self._measured(name, figures, paused)
+
+    def _measured(self, name: str, figures: Figures, paused: bool) -> None:
+        self._engine.measured(name, figures, paused, self._clock())
+        self._dirty = True
+
+
+async def _paused(engine: Engine) -> bool:
+    """Whether `engine` is paused; an engine that has no such question is not."""
+    try:
+        return await engine.is_paused()
+    except EngineRejected:
+        return False

@@ -1,39 +1,49 @@
 """The swapper: brings what serves to what should serve, one engine after the other, and keeps the books on it.
 
-    policy.verdict, policy.directive  ->  policy.serving
+    policy.verdict, policy.directive  ->  policy.serving, policy.directive
 
-A reconciler: each time something is heard, and with every tick, it derives the goal from the store's records (`goal`, a
-pure function), asks each engine what it serves, and closes the gap if there is one. So it does not matter what it
-missed: a daemon that died in mid-swap, an engine that came up again with the weights of its start, a verdict that
-arrived twice.
+A reconciler: each time something is heard, and with every tick, it derives the goal from the store's records
+(`serving_plan.plan`, a pure function), asks each engine what it serves, and closes the gap if there is one. So it does
+not matter what it missed: a daemon that died in mid-swap, an engine that came up again with the weights of its start, a
+verdict that arrived twice, an engine that somebody left paused.
+
+With several engines a promoted version is on trial at one of them first (`canary.py`), and then rolled on. One engine
+is swapped at a time, and something new only while another one serves; the tap is told by a file which engine takes no
+new trajectories meanwhile (`routes.py`).
 
 The pause-to-resume section runs behind the `SwapRunner` port in a child process that outlives this one. A version is
-loaded only under a verdict that the gatekeeper signed and whose manifest digest the directory still has; one that an
-engine refused or lost its way with is not tried again after a few attempts. While frozen nothing new is swapped in;
-going back, and bringing an engine back to what it served, stay possible.
+loaded only under a verdict that the gatekeeper signed, or under an operator's signed order, and only if its directory
+still has the manifest of that record, with the learner's signature on it (the runner sees to that); one that an engine
+refused or lost its way with is not tried again after a few attempts. While frozen nothing new is swapped in; going
+back, and bringing an engine back to what it served, stay possible.
 """
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import anyio
 import anyio.to_thread
 import msgspec
 import structlog
 
-from actors.messages import Directive, Serving, Verdict, derived_id
+from actors.canary import CanarySettings, CanaryWatch
+from actors.fleet import EngineView, Fleet, Look, look_at
+from actors.messages import Directive, Message, Serving, Verdict, derived_id
+from actors.pins import write_pins
 from actors.ports import PolicyStore, SwapReport, SwapRunner
-from actors.signing import verified
+from actors.routes import Routes, write_routes
+from actors.serving_books import ServingBooks
+from actors.serving_plan import Goal, Plan
+from actors.serving_times import ServingTimes
+from actors.signing import PublicKeys, SigningKey, sign
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, POLICY_VERDICT
 from adapters.engines import Engine
 from adapters.errors import CheckpointRefused, EngineError, SwapFailed
 
 _log = structlog.get_logger(__name__)
-_REMEMBERED = 1000
+_STALE_TICKS = 6
+"""The tap believes its routes for so many reconciliations without news."""
 
 
 class SwapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,86 +59,14 @@ class SwapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Versions that served last and are kept on disk to go back to, an engine."""
     swap_timeout: float = 180.0
     """Seconds a swap may take in all, validation and a rollback included."""
-
-
-class Goal(msgspec.Struct, frozen=True):
-    """What an engine should serve, and why."""
-
-    version: int
-    path: str
-    manifest: str
-    """sha256 that manifest.json must have; empty for weights that were there before any verdict."""
-    why: Literal["verdict", "rollback", "restore"]
-
-
-def goal(
-    engine: str,
-    verdicts: Iterable[Verdict],
-    directives: Iterable[Directive],
-    servings: Iterable[Serving],
-    *,
-    frozen: bool,
-    attempts: int,
-) -> Goal | None:
-    """What `engine` should serve after all that was decided; None if nothing was, or nothing good is left.
-
-    Verdicts must have been verified. The order of the arguments does not matter, the times in them do: the latest
-    decision counts. A version that was rolled back, or that failed `attempts` times, is never wanted again; while
-    `frozen` a promotion counts only if it was carried out before.
-    """
-    # What another engine refused counts here too: a version that one of them cannot take is taken by none.
-    mine = [item for item in servings if item.engine == engine or item.result in ("refused", "rolled_back")]
-    served = {serving.version for serving in mine if serving.result in ("started", "swapped")}
-    events: list[tuple[float, Verdict | Directive | Serving]] = []
-    events += [(verdict.created, verdict) for verdict in verdicts]
-    events += [(directive.created, directive) for directive in directives]
-    events += [(serving.since, serving) for serving in mine]
-    good: list[Goal] = []
-    manifests: dict[int, str] = {}
-    failures: dict[int, int] = {}
-    banned: set[int] = set()
-    wanted: Goal | None = None
-
-    def fall_back(why: Literal["rollback", "restore"], to: int | None = None) -> Goal | None:
-        choices = [choice for choice in reversed(good) if choice.version not in banned]
-        named = [choice for choice in choices if choice.version == to]
-        return next((msgspec.structs.replace(choice, why=why) for choice in named or choices), None)
-
-    for _, event in sorted(events, key=lambda item: item[0]):
-        match event:
-            case Verdict(decision="promote"):
-                manifests[event.version] = event.manifest
-                if event.version not in banned and not (frozen and event.version not in served):
-                    wanted = Goal(event.version, event.path, event.manifest, "verdict")
-            case Directive(kind="rollback"):
-                bad, to = _number(event, "version"), _number(event, "to")
-                if bad is None and good:
-                    bad = good[-1].version
-                if bad is not None:
-                    banned.add(bad)
-                wanted = fall_back("rollback", to) or wanted
-            case Serving(result="started" | "swapped"):
-                good.append(Goal(event.version, event.path, manifests.get(event.version, ""), "restore"))
-                if wanted is None or wanted.version == event.version:
-                    wanted = good[-1]
-            case Serving(result="refused" | "rolled_back"):
-                failures[event.version] = failures.get(event.version, 0) + 1
-                if failures[event.version] >= attempts:
-                    banned.add(event.version)
-                    if wanted is not None and wanted.version == event.version:
-                        wanted = fall_back("restore") or wanted
-            case _:
-                pass
-    return wanted if wanted is None or wanted.version not in banned else None
-
-
-def _number(directive: Directive, key: str) -> int | None:
-    text = directive.details.get(key, "")
-    return int(text) if text.isdecimal() else None
+    close_seconds: float = 0.5
+    """With several engines: from telling the tap that one takes nothing new to pausing it. Longer than
+    `tap.routes_seconds`."""
+    canary: CanarySettings = CanarySettings()
 
 
 class Swapper:
-    """Actor: verdicts and directives in, served versions out."""
+    """Actor: verdicts and directives in, served versions and the canary's end out."""
 
     name = "swapper"
     inputs = (POLICY_VERDICT, POLICY_DIRECTIVE)
@@ -142,228 +80,300 @@ class Swapper:
         engines: Mapping[str, Engine],
         runner: SwapRunner,
         versions: Path,
-        key: bytes,
+        key: SigningKey,
+        keys: PublicKeys,
         clock: Callable[[], float],
+        times: ServingTimes | None = None,
+        routes: Path | None = None,
+        halted: Callable[[], str] = lambda: "",
     ) -> None:
         """
         Args:
-            engines: those that serve users, by name, in the order in which they are swapped.
+            engines: those that serve users, by name, in the order in which they are swapped; the tap has the same
+                names for them.
             versions: directory that holds the version directories `v<NNNNNN>`.
-            key: the gatekeeper's, from `signing.load_key`.
+            key: signs what becomes of a canary.
+            keys: that verdicts and orders must be signed with.
+            times: told what every engine was seen to serve.
+            routes: file for the tap; none: the tap has one engine.
+            halted: why nothing may be brought in, whatever was ordered; empty if nothing says so.
         """
         self._settings, self._store, self._engines, self._runner = settings, store, engines, runner
-        self._versions, self._key, self._clock = versions, key, clock
-        self._verdicts: dict[str, Verdict] = {}
-        self._directives: dict[str, Directive] = {}
-        self._servings: dict[str, Serving] = {}
-        self._frozen = False
+        self._versions, self._key, self._clock, self._halted = versions, key, clock, halted
+        self._routes = routes if len(engines) > 1 else None
+        self._times = times or ServingTimes(clock)
+        self._watch = CanaryWatch(settings.canary, store)
+        self._books = ServingBooks(engines, versions=versions, keys=keys, clock=clock)
         self._collected: set[str] = set()
         self._silent: set[str] = set()
-        self._pins: set[int] = set()
-        self.unsigned = 0
-        """Verdicts that were not signed by the gatekeeper, or were changed since."""
+        self._pins = frozenset[int]()
+        self._looks: dict[str, Look] = {}
+        self._waits: dict[str, str] = {}
+        self._shown = Routes(until=0.0)
+        self.untold = 0
+        """Times that the tap's routes could not be written."""
 
     @property
     def tick_seconds(self) -> float | None:
         return self._settings.reconcile_seconds
 
-    async def start(self) -> None:
-        self._verdicts.clear()
-        for verdict in await self._store.verdicts(limit=_REMEMBERED):
-            self._hear_verdict(verdict)
-        self._directives = {item.id: item for item in await self._store.directives(limit=_REMEMBERED)}
-        self._servings = {}
+    @property
+    def unsigned(self) -> int:
+        """Verdicts and orders that were not signed, or were changed since."""
+        return self._books.unsigned
+
+    @property
+    def fleet(self) -> Fleet:
+        """What serves and what should, as of the last look."""
+        wanted = self._plan()
+        trial, arms = wanted.trial, self._watch.arms
+        views: dict[str, EngineView] = {}
         for name in self._engines:
-            self._servings |= {item.id: item for item in await self._store.servings(engine=name, limit=_REMEMBERED)}
-        self._frozen = await self._store.frozen()
+            look = self._looks.get(name, Look())
+            canary = trial is not None and trial.engine == name
+            views[name] = EngineView(
+                version=look.version,
+                since=next((item.since for item in self._books.good(name)), 0.0),
+                reachable=look.version is not None,
+                paused=look.paused,
+                canary_share=self._settings.canary.share if canary else 0.0,
+                note=self._waits.get(name, ""),
+            )
+        return Fleet(
+            stable=None if wanted.stable is None else wanted.stable.version,
+            canary=None if trial is None else trial.goal.version,
+            canary_engine="" if trial is None else trial.engine,
+            canary_since=0.0 if trial is None else trial.since,
+            canary_runs=arms.canary.runs if trial is not None and trial.engine else 0,
+            canary_judged=arms.canary.judged if trial is not None and trial.engine else 0,
+            waiting=None if wanted.waiting is None else wanted.waiting.version,
+            good=wanted.good,
+            banned=tuple(sorted(wanted.banned)),
+            engines=views,
+        )
+
+    async def start(self) -> None:
+        await self._books.open(self._store)
         self._collected.clear()
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         for received in batch:
-            match received.message:
-                case Verdict() as verdict:
-                    self._hear_verdict(verdict)
-                case Directive() as directive:
-                    self._directives[directive.id] = directive
-                    if directive.kind in ("freeze", "thaw"):
-                        self._frozen = directive.kind == "freeze"
-                case _:
-                    pass
+            if isinstance(received.message, Verdict | Directive):
+                self._books.hear(received.message)
         return await self._reconcile()
 
     async def tick(self) -> Result:
         return await self._reconcile()
 
-    def _hear_verdict(self, verdict: Verdict) -> None:
-        if not verified(verdict, self._key):
-            self.unsigned += 1
-            _log.error("verdict_not_signed", version=verdict.version, verdict=verdict.id)
-            return
-        self._verdicts[verdict.id] = verdict
+    @property
+    def _held(self) -> bool:
+        return self._books.frozen or bool(self._halted())
+
+    def _plan(self) -> Plan:
+        return self._books.plan(frozen=self._held, attempts=self._settings.attempts)
 
     async def _reconcile(self) -> Result:
         """Close the gap on each engine; the first one that does not take a version spares the others."""
-        for items in (self._verdicts, self._directives, self._servings):
-            for old in list(items)[: max(0, len(items) - 4 * _REMEMBERED)]:
-                del items[old]
-        done: list[Serving] = []
+        self._books.trim()
+        done: list[Serving | Directive] = []
+        self._waits.clear()
         for name, engine in self._engines.items():
-            try:
-                events = await self._converge(name, engine)
-            except (EngineError, TimeoutError) as error:
-                if name not in self._silent:
-                    self._silent.add(name)
-                    _log.error("engine_not_reconciled", engine=name, reason=f"{type(error).__name__}: {error}")
-                continue
-            if name in self._silent:
-                self._silent.discard(name)
-                _log.info("engine_reconciled", engine=name)
-            for event in events:
-                self._servings[event.id] = event
-            done += events
-            if any(event.result in ("refused", "rolled_back") for event in events):
-                break
-        await self._pin()
-        return Result(done, [Output(POLICY_SERVING, event) for event in done])
-
-    async def _pin(self) -> None:
-        """Tell the learner, who deletes old versions, which ones must stay: what serves, what one would go back to, and
-        what was promoted and is on its way."""
-        pins: set[int] = set()
+            asked = self._clock()
+            self._looks[name] = await self._look(name, engine, done)
+            self._seen(name, asked)
+        done += await self._judge()
+        await self._tell()
         for name in self._engines:
-            mine = [item for item in self._servings.values() if item.engine == name]
-            good = sorted((item for item in mine if item.result in ("started", "swapped")), key=_since, reverse=True)
-            pins |= set(list(dict.fromkeys(item.version for item in good))[: self._settings.keep])
-        promoted = [verdict for verdict in self._verdicts.values() if verdict.decision == "promote"]
-        if promoted:
-            pins.add(max(promoted, key=lambda verdict: verdict.created).version)
-        if pins != self._pins:
-            await anyio.to_thread.run_sync(write_pins, self._versions, frozenset(pins))
-            self._pins = pins
+            event = await self._converge(name)
+            if event is not None:
+                self._books.book(event)
+                done.append(event)
+            if event is not None and event.result in ("refused", "rolled_back"):
+                break
+        await self._tell()
+        await self._pin()
+        return Result(done, [Output(_subject(event), event) for event in done])
 
-    async def _converge(self, name: str, engine: Engine) -> list[Serving]:
-        events: list[Serving] = []
-        if name not in self._collected:
-            report = await self._runner.collect(name)
-            self._collected.add(name)
-            if report is not None and not self._booked(name, report):
-                _log.info("swap_collected", engine=name, version=report.version, result=report.result)
-                previous = self._current(name, self._servings.values())
-                path = str(self._directory(report.version))
-                events.append(self._reported(name, report, previous=previous, path=path, why="collected"))
-        with anyio.fail_after(self._settings.engine_timeout):
-            version = await engine.version()
-        known = [*self._servings.values(), *events]
-        want = goal(
-            name, self._verdicts.values(), self._directives.values(), known,
-            frozen=self._frozen, attempts=self._settings.attempts,
-        )  # fmt: skip
-        last = self._current(name, known)
+    async def _look(self, name: str, engine: Engine, done: list[Serving | Directive]) -> Look:
+        """What `name` is at; books in `done` what an earlier child left, and wakes an engine that nobody swaps."""
+        try:
+            if name not in self._collected:
+                done += await self._collect(name)
+            look = await look_at(engine, self._settings.engine_timeout)
+            if look.paused:
+                # A child may have begun or died since; if there is none, nobody will ever resume it.
+                done += await self._collect(name)
+                look = await look_at(engine, self._settings.engine_timeout)
+            if look.paused:
+                _log.warning("engine_found_paused", engine=name)
+                self._times.lost(name)
+                with anyio.fail_after(self._settings.engine_timeout):
+                    await engine.resume()
+                look = msgspec.structs.replace(look, paused=False)
+        except (EngineError, TimeoutError) as error:
+            self._waits[name] = "away"
+            if name not in self._silent:
+                self._silent.add(name)
+                _log.error("engine_not_reconciled", engine=name, reason=f"{type(error).__name__}: {error}")
+            return Look()
+        if name in self._silent:
+            self._silent.discard(name)
+            _log.info("engine_reconciled", engine=name)
+        return look
+
+    def _seen(self, name: str, asked: float) -> None:
+        version = self._looks[name].version
+        if version is None:
+            self._times.lost(name)
+        else:
+            self._times.seen(name, version, asked)
+
+    async def _collect(self, name: str) -> list[Serving]:
+        report = await self._runner.collect(name)
+        self._collected.add(name)
+        if report is None or self._books.booked(name, report):
+            return []
+        _log.info("swap_collected", engine=name, version=report.version, result=report.result)
+        event = self._books.report(name, report, previous=self._books.current(name), why="collected")
+        self._books.book(event)
+        return [event]
+
+    async def _judge(self) -> list[Directive]:
+        """End the trial that is on, if its time has come."""
+        wanted = self._plan()
+        trial, now = wanted.trial, self._clock()
+        if trial is None or not trial.engine or wanted.stable is None:
+            return []
+        end, reason = await self._watch.verdict(trial, wanted.stable.version, now, hold=self._held)
+        if trial.swaps > self._settings.attempts:
+            end, reason = "rollback", f"canary: {trial.engine} came up again without it {trial.swaps - 1} times"
+        elif end == "roll_on" and self._looks[trial.engine].version != trial.goal.version:
+            return []  # it passed, but is away at the moment: it may have died of what it serves
+        if end not in ("rollback", "roll_on"):
+            return []
+        version, stable = str(trial.goal.version), str(wanted.stable.version)
+        directive = Directive(
+            id=derived_id("trial", end, trial.goal.version, trial.since),
+            kind=end,
+            reason=reason,
+            origin=self.name,
+            created=now,
+            details={"version": version, "engine": trial.engine} | ({"to": stable} if end == "rollback" else {}),
+        )
+        directive = sign(directive, self._key)
+        (_log.info if end == "roll_on" else _log.error)("trial_ended", version=version, end=end, reason=reason)
+        self._books.hear(directive)
+        return [directive]
+
+    async def _converge(self, name: str) -> Serving | None:
+        look = self._looks[name]
+        if look.version is None:
+            return None
+        wanted = self._plan()
+        want = wanted.goal(name, frozen=self._held, canary=name)
         if want is None:
-            if last >= 0:
-                return events  # everything that ever served was rolled back: it stays, a person must look
-            # What the engine came up with is where everything starts from.
-            return [*events, self._event(name, "started", max(version, 0), previous=-1)]
-        if version != want.version:
-            return [*events, await self._swap(name, want, version)]
-        if last != version:
-            events.append(self._event(name, "swapped", version, previous=last, path=want.path, reason="found"))
-        return events
+            if wanted.gave_up.get(name):
+                self._waits[name] = "did not take what is stable"
+            # What the first engine came up with is where everything starts from. Later on, if everything that ever
+            # served was rolled back, it stays: a person must look.
+            started = self._books.current(name) < 0 and wanted.stable is None and not wanted.banned
+            return self._books.record(name, "started", max(look.version, 0), previous=-1) if started else None
+        if look.version == want.version:
+            last = self._books.current(name)
+            if last == look.version:
+                return None
+            result = "started" if last < 0 else "swapped"
+            return self._books.record(name, result, look.version, previous=last, path=want.path, reason="found")
+        if wanted.forward(name, want) and not await self._another_serves(name):
+            self._waits[name] = "waits for another engine to serve"
+            return None
+        return await self._swap(name, want, look.version)
 
-    async def _swap(self, name: str, want: Goal, version: int) -> Serving:
-        path = Path(want.path)
-        problem = await anyio.to_thread.run_sync(_manifest_problem, path, want.manifest)
-        if problem:
-            _log.error("version_refused", engine=name, version=want.version, reason=problem)
-            return self._event(name, "refused", want.version, previous=version, path=want.path, reason=problem)
+    async def _another_serves(self, name: str) -> bool:
+        """Whether users have somebody to go to while `name` is paused; yes if there is only one engine."""
+        others = [other for other in self._engines if other != name]
+        for other in others:
+            try:
+                self._looks[other] = await look_at(self._engines[other], self._settings.engine_timeout)
+            except (EngineError, TimeoutError):
+                self._looks[other] = Look()
+        return not others or any(self._looks[other].serves for other in others)
+
+    async def _swap(self, name: str, want: Goal, version: int) -> Serving | None:
         _log.info("swap_started", engine=name, version=want.version, previous=version, why=want.why)
+        if self._routes is not None:
+            await self._tell(swapping=name)
+            await anyio.sleep(self._settings.close_seconds)
+        self._times.swapping(name)
+        try:
+            report = await self._run(name, want, version)
+        except (EngineError, TimeoutError) as error:
+            self._looks[name] = Look()
+            self._waits[name] = f"{type(error).__name__}: {error}"
+            _log.error("swap_not_done", engine=name, version=want.version, reason=self._waits[name])
+            return None
+        self._collected.add(name)
+        asked = self._clock()
+        try:
+            self._looks[name] = await look_at(self._engines[name], self._settings.engine_timeout)
+        except (EngineError, TimeoutError):
+            self._looks[name] = Look()
+        self._seen(name, asked)
+        return self._books.report(name, report, previous=version, path=want.path, why=want.why)
+
+    async def _run(self, name: str, want: Goal, version: int) -> SwapReport:
+        """
+        Raises:
+            EngineUnavailable, TimeoutError: nothing is known of it yet; the next look collects what comes of it.
+        """
         # Until a report is in hand, a child of ours may be at it: the next look collects it before anything else.
         self._collected.discard(name)
+        good = self._books.directory(version)
         try:
             with anyio.fail_after(self._settings.swap_timeout):
-                report = await self._runner.swap(
-                    name, path, want.version, last_good=self._directory(version), last_version=max(version, 0)
-                )
+                return await self._runner.swap(
+                    name, Path(want.path), want.version, manifest=want.manifest, last_good=good,
+                    last_version=max(version, 0),
+                )  # fmt: skip
         except CheckpointRefused as error:
-            report = SwapReport(result="refused", version=want.version, reason=str(error))
+            return SwapReport(result="refused", version=want.version, reason=str(error))
         except SwapFailed as error:
-            report = SwapReport(result="rolled_back", version=want.version, reason=str(error))
-        self._collected.add(name)
-        return self._reported(name, report, previous=version, path=want.path, why=want.why)
+            # A program that was killed left its work half done: it is finished here, not with the next tick.
+            report = await self._runner.collect(name)
+            return report or SwapReport(result="rolled_back", version=want.version, reason=str(error))
 
-    def _current(self, name: str, known: Iterable[Serving]) -> int:
-        """What the books say that engine `name` serves, -1 if nothing."""
-        mine = [item for item in known if item.engine == name and item.result in ("started", "swapped")]
-        return max(mine, key=_since).version if mine else -1
-
-    def _booked(self, name: str, report: SwapReport) -> bool:
-        """Whether what a child left behind is in the books already: the daemon died after it had read the report."""
-        return any(
-            item.engine == name and item.version == report.version and item.result == report.result
-            and item.since >= report.finished > 0
-            for item in self._servings.values()
-        )  # fmt: skip
-
-    def _reported(self, name: str, report: SwapReport, *, previous: int, path: str, why: str) -> Serving:
-        log = _log.info if report.result == "swapped" else _log.error
-        log(
-            "swap_done", engine=name, version=report.version, result=report.result, reason=report.reason,
-            paused_seconds=round(report.paused_seconds, 4), total_seconds=round(report.total_seconds, 4),
-        )  # fmt: skip
-        return self._event(
-            name, report.result, report.version, previous=previous, path=path, reason=report.reason or why,
-            paused=report.paused_seconds, total=report.total_seconds,
-        )  # fmt: skip
-
-    def _event(
-        self,
-        name: str,
-        result: Literal["started", "swapped", "refused", "rolled_back"],
-        version: int,
-        *,
-        previous: int,
-        path: str = "",
-        reason: str = "",
-        paused: float = 0.0,
-        total: float = 0.0,
-    ) -> Serving:
-        now = self._clock()
-        return Serving(
-            id=derived_id("serving", name, version, result, now),
-            engine=name,
-            version=version,
-            previous=previous,
-            path=path or str(self._directory(version)),
-            result=result,
-            since=now,
-            paused_seconds=paused,
-            total_seconds=total,
-            reason=reason,
+    async def _tell(self, swapping: str = "") -> None:
+        """Tell the tap, if that is news or the old news gets stale."""
+        if self._routes is None:
+            return
+        settings, now, trial = self._settings, self._clock(), self._plan().trial
+        lasts = settings.swap_timeout if swapping else 0.0
+        routes = Routes(
+            until=now + lasts + _STALE_TICKS * settings.reconcile_seconds,
+            canary="" if trial is None else trial.engine,
+            share=0.0 if trial is None else settings.canary.share,
+            closed=tuple(name for name, look in self._looks.items() if name == swapping or look.paused),
+            versions={name: look.version for name, look in self._looks.items() if look.version is not None},
         )
+        old = self._shown
+        fresh = old.until - now > settings.reconcile_seconds * _STALE_TICKS / 2
+        if fresh and msgspec.structs.replace(routes, until=old.until) == old:
+            return
+        try:
+            await anyio.to_thread.run_sync(write_routes, self._routes, routes)
+        except OSError as error:
+            # The tap falls back by itself when what it knows gets stale.
+            self.untold += 1
+            _log.error("routes_not_written", path=str(self._routes), reason=str(error))
+        self._shown = routes
 
-    def _directory(self, version: int) -> Path:
-        return self._versions / f"v{max(version, 0):06d}"
+    async def _pin(self) -> None:
+        """Tell the learner, who deletes old versions, which ones must stay."""
+        pins = self._books.pins(self._plan(), self._settings.keep)
+        if pins != self._pins:
+            await anyio.to_thread.run_sync(write_pins, self._versions, pins)
+            self._pins = pins
 
 
-def write_pins(versions: Path, pins: frozenset[int]) -> None:
-    """Replace `<versions>/pinned`: the numbers that must not be deleted, one a line."""
-    versions.mkdir(parents=True, exist_ok=True)
-    aside = versions / ".pinned.new"
-    with aside.open("w") as file:
-        file.write("".join(f"{pin}\n" for pin in sorted(pins)))
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(versions / "pinned")
-
-
-def _since(serving: Serving) -> float:
-    return serving.since
-
-
-def _manifest_problem(path: Path, digest: str) -> str:
-    """Why `path` is not the directory that was judged; empty if it is."""
-    try:
-        found = sha256((path / "manifest.json").read_bytes()).hexdigest()
-    except OSError as error:
-        return f"no manifest: {type(error).__name__}"
-    return "" if not digest or found == digest else "the manifest is not the one that was judged"
+def _subject(message: Message) -> str:
+    return POLICY_SERVING if isinstance(message, Serving) else POLICY_DIRECTIVE

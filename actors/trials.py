@@ -1,16 +1,22 @@
 """How the gate measures a candidate: the `Trial` Protocol, and the trial on held-out tasks of a sandbox.
 
-Both trials (`SandboxTrial` here, `ReplayTrial` in `replay_trial.py`) answer the same question about weights that are in
-the shadow engine: is the candidate at least as good as what serves, and how sure is that?
+Both trials (`SandboxTrial` here, `ReplayTrial` in `replay_trial.py`) answer the same question about weights that are
+in the shadow engine: is the candidate at least as good as what serves, and how sure is that?
 
-The sandbox trial plays a fixed set of held-out tasks, sampled at T=1 as agents do, the same tasks with the same seeds
-for every version, so the comparison is paired. Records are kept per *fingerprint* of the environment (its tools and
-profile): a record of another desk says nothing about this one, so after a drift the incumbent is measured again and
-records of earlier champions are void. A version that is asked about again after a `hold` is tried on further tasks, up
-to a limit, and so is what it is compared with: an inconclusive result is answered with more evidence, not with a coin.
+The sandbox trial plays held-out tasks (`gate.exam`), the same ones for every version, so the comparison is paired, and
+looks after each batch of them: promote, reject, or go on to the next batch until the budget of this verdict is spent;
+inconclusive is hold. The test may be looked at as often as one likes (`gate.sequential`), so a version that is asked
+about again after a hold goes on where it stopped: an inconclusive result is answered with more evidence, not with a
+coin. Beside the whole, every family of tasks has a test of its own (`gate.forgetting`).
+
+Every candidate gets tasks that nobody was tried on before, and the incumbent attempts them too. On the tasks that it
+was promoted by, an incumbent looks better than it is, and the best of many versions more so; a chain of equal versions
+judged on one record comes to a halt (measured: docs/gate.md). Records of earlier tasks only say which version to call
+the best. They are kept per *fingerprint* of the environment (its tools and profile): a record of another desk says
+nothing about this one, so after a drift those of earlier champions are void.
 """
 
-import json
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -18,11 +24,12 @@ import anyio
 import msgspec
 import structlog
 
-from actors.episodes import EpisodeLost, begin, play
-from actors.gate_statistics import Decision, Pairs, both, decide, newcombe_paired, wilson
-from actors.messages import derived_id
+from actors.gate.exam import Exam, ExamSettings
+from actors.gate.forgetting import Family, ForgettingSettings, forgetting
+from actors.gate.scores import score, summarize
+from actors.gate.sequential import confidence_sequence
+from actors.gate_statistics import Decision, both, decide
 from actors.ports import StateStore
-from actors.system.errors import DependencyUnavailable
 from adapters.engines import Engine
 from adapters.environments import Environment
 
@@ -44,12 +51,15 @@ class Comparison(msgspec.Struct, frozen=True):
 class Trial(Protocol):
     """A way to compare weights without letting them near a user."""
 
-    async def compare(self, candidate: int, incumbent: int, served: Sequence[int], load: Load) -> Comparison:
+    async def compare(
+        self, candidate: int, incumbent: int, served: Sequence[int], load: Load, *, deadline: float = math.inf
+    ) -> Comparison:
         """Measure `candidate`, which is in the shadow engine and is there again in the end, against `incumbent`.
 
         Args:
             served: every version that ever served; the candidate must not be inferior to the best of them either.
             load: to put other versions into the shadow engine in between.
+            deadline: on anyio's clock. What is measured by then counts; what it leaves open is held.
 
         Raises:
             DependencyUnavailable: engine or environment are away; nothing was concluded.
@@ -57,38 +67,49 @@ class Trial(Protocol):
         ...
 
 
-class SandboxTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SandboxTrialSettings(ExamSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The gate's exam."""
 
-    trials: int = 128
-    """Held-out tasks of a first measurement."""
-    max_trials: int = 512
-    """Tasks at most, after holds."""
-    first_seed: int = 1_000_000
-    """Number of the first held-out task; far from 0, where people measure by hand: not on what the gate selects by."""
-    families: str = ""
-    """Kinds of task, one letter each; empty for the environment's usual mix."""
+    batch: int = 32
+    """Held-out tasks from one look at the result to the next."""
+    tasks: int = 128
+    """Held-out tasks of one verdict at most; then it is a hold, and the next verdict goes on from there."""
+    max_tasks: int = 512
+    """Held-out tasks at most, over all verdicts of a candidate."""
     margin: float = 0.05
-    """How much worse than the incumbent a candidate may be at the lower confidence limit."""
-    confidence: float = 0.9
-    """Two-sided, so one-sided 0.95 for either decision."""
-    max_steps: int = 24
-    max_tokens: int = 512
-    """Per step."""
-    temperature: float = 1.0
-    concurrency: int = 32
-    """Episodes at once."""
-    step_timeout: float = 60.0
-    """Seconds for one answer of the engine or the environment."""
-    max_lost: float = 0.1
-    """Share of episodes that may break down before the measurement is given up."""
+    """How much worse than the incumbent, and than the best version ever served, a candidate must not be."""
+    alpha: float = 0.05
+    """Probability at most that a candidate which is worse by the margin or more is ever promoted, however often one
+    looks."""
+    beta: float = 0.05
+    """Probability at most that a candidate which is not worse is ever rejected for the average; over families see
+    `forgetting.familywise`."""
+    forgetting: ForgettingSettings = ForgettingSettings()
+    """What each family of tasks must show."""
 
 
 class Records(msgspec.Struct):
     """Outcomes by version, then by task number, under one fingerprint."""
 
     fingerprint: str
-    solved: dict[int, dict[int, bool]] = {}
+    attempts: dict[int, dict[int, list[bool]]] = {}
+    reached: dict[int, int] = {}
+    """By candidate: how many of its tasks it has been looked at on."""
+    first: dict[int, int] = {}
+    """By candidate: number of the first of its tasks."""
+    fresh: int = 0
+    """Number of the first task that nobody was tried on."""
+
+    def begin(self, candidate: int, tasks: int) -> None:
+        """Set aside `tasks` for `candidate`, unless it has some."""
+        if candidate not in self.first:
+            self.first[candidate], self.fresh = self.fresh, self.fresh + tasks
+
+    def taken(self, version: int, candidate: int, number: int) -> dict[int, list[bool]]:
+        """Attempts of `version` at the first `number` tasks of `candidate`, of those tasks that have any."""
+        begin = self.first[candidate]
+        tasks = range(begin, begin + number)
+        return {task: tried for task, tried in sorted(self.attempts[version].items()) if task in tasks and tried}
 
 
 class SandboxTrial:
@@ -111,125 +132,144 @@ class SandboxTrial:
             engine: the shadow engine.
             seed: of the sampling, the same for all versions.
         """
-        self._settings, self._environment, self._engine, self._store = settings, environment, engine, store
-        self._seed = seed
+        self._settings, self._store = settings, store
+        self._exam = Exam(settings, environment=environment, engine=engine, seed=seed)
         self.lost = 0
-        """Episodes that broke down and were left out of both sides."""
+        """Tasks of which an attempt broke down; they count with the attempts that are left."""
 
-    def fingerprint(self) -> str:
-        """What makes measurements comparable: the environment as it is now, and how it is sampled."""
-        profile = msgspec.json.encode(self._environment.profile(), order="sorted").decode()
-        tools = json.dumps(self._environment.tools(), sort_keys=True)
+    async def compare(
+        self, candidate: int, incumbent: int, served: Sequence[int], load: Load, *, deadline: float = math.inf
+    ) -> Comparison:
         settings = self._settings
-        return derived_id(
-            "exam", profile, tools, settings.families, settings.first_seed, settings.max_steps, settings.max_tokens,
-            settings.temperature, self._seed,
-        )  # fmt: skip
-
-    async def compare(self, candidate: int, incumbent: int, served: Sequence[int], load: Load) -> Comparison:
-        settings = self._settings
-        before = self.fingerprint()
+        before = self._exam.fingerprint()
         records = await self._records(before)
-        # The candidate's own record grows when it is asked about again: that is what a hold asks for.
-        tried = len(records.solved.get(candidate, {}))
-        tasks = min(settings.max_trials, (tried // settings.trials + 1) * settings.trials)
-        await self._measure(records, candidate, tasks)
-        rivals: list[int] = []
-        if incumbent != candidate:
-            rivals.append(incumbent)
-            await self._measure_other(records, incumbent, tasks, candidate, load)
-        known = [version for version in served if version in records.solved and version != candidate]
-        champion = max(known, key=lambda version: _rate(records.solved[version]), default=incumbent)
-        if champion not in (incumbent, candidate):
-            rivals.append(champion)
-            await self._measure_other(records, champion, tasks, candidate, load)
-        if self.fingerprint() != before:
-            return Comparison("hold", "the environment changed during the measurement", {})
+        # A promotion that the swapper has not answered yet serves as good as any.
+        known = [v for v in {*served, incumbent} if v in records.attempts and v != candidate]
+        rivals = _rivals(
+            candidate, incumbent, max(known, key=lambda v: (_rate(records, v), v == incumbent), default=incumbent)
+        )
+        records.begin(candidate, settings.max_tasks)
+        reached = records.reached.get(candidate, 0)
+        budget = min(settings.max_tasks, reached + settings.tasks)
+        lost: set[tuple[int, int]] = set()
+        comparison, number, looks, cut = Comparison("hold", "no look was possible in time", {}), reached, 0, False
+        while True:
+            number = min(number + settings.batch, budget)
+            with anyio.CancelScope(deadline=deadline) as scope:
+                await self._measure(records, (candidate, *rivals.values()), number, load, lost)
+            cut = scope.cancelled_caught
+            if self._exam.fingerprint() != before:
+                return Comparison("hold", "the environment changed during the measurement", {})
+            if cut:
+                break
+            looks += 1
+            records.reached[candidate] = number
+            comparison = self._look(records, candidate, rivals, number)
+            if comparison.decision != "hold" or number >= budget:
+                break
         await self._keep(records)
-        return self._judge(records, candidate, rivals, void=bool(served) and not known)
+        figures = comparison.measurements | {
+            "looks": float(looks),
+            "out_of_time": float(cut),
+            "best_void": float(bool(served) and not known),
+        }
+        reason = comparison.reason + (", out of time" if cut else "")
+        return Comparison(comparison.decision, reason, figures)
 
-    def _judge(self, records: Records, candidate: int, rivals: Sequence[int], *, void: bool) -> Comparison:
+    def _look(self, records: Records, candidate: int, rivals: dict[str, int], number: int) -> Comparison:
         settings = self._settings
-        mine = records.solved[candidate]
-        low, high = wilson(sum(mine.values()), len(mine), settings.confidence)
-        figures = {"success": _rate(mine), "low": low, "high": high, "tasks": float(len(mine))}
+        mine = records.taken(candidate, candidate, number)
+        total = summarize(list(mine.values()))
+        figures = {
+            "success": total.average.estimate,
+            "low": total.average.low,
+            "high": total.average.high,
+            "tasks": float(total.tasks),
+            "attempts": float(settings.attempts),
+            "best_of": total.best.estimate,
+            "best_of_low": total.best.low,
+            "best_of_high": total.best.high,
+        }
         decision: Decision = "promote"
-        parts = [f"{sum(mine.values())}/{len(mine)} held-out tasks"]
-        for name, rival in zip(("incumbent", "best"), rivals, strict=False):
-            theirs = records.solved[rival]
+        parts = [f"solved {total.average.estimate:.2f} of {total.tasks} held-out tasks"]
+        for name, rival in rivals.items():
+            theirs = records.taken(rival, candidate, number)
             common = sorted(mine.keys() & theirs.keys())
-            pairs = Pairs.count([mine[task] for task in common], [theirs[task] for task in common])
-            difference = newcombe_paired(pairs, settings.confidence)
+            differences = [score(mine[task]) - score(theirs[task]) for task in common]
+            # A candidate can be rejected by either rival: the two tests share the error.
+            difference = confidence_sequence(differences, settings.alpha, settings.beta / len(rivals))
             decision = both(decision, decide(difference, settings.margin))
-            parts.append(f"{name} v{rival} {pairs.second}/{pairs.total}")
+            other = summarize([theirs[task] for task in common])
+            parts.append(
+                f"{name} v{rival} {other.average.estimate:.2f}, difference {difference.estimate:+.2f} "
+                f"[{difference.low:+.2f}, {difference.high:+.2f}]"
+            )
             figures |= {
                 f"{name}_version": float(rival),
-                f"{name}_success": pairs.second / pairs.total if pairs.total else 0.0,
+                f"{name}_success": other.average.estimate,
+                f"{name}_best_of": other.best.estimate,
                 f"{name}_difference": difference.estimate,
                 f"{name}_low": difference.low,
                 f"{name}_high": difference.high,
-                f"{name}_tasks": float(pairs.total),
+                f"{name}_tasks": float(len(common)),
             }
-        figures["best_void"] = float(void)
+        reference = rivals.get("best", rivals.get("incumbent"))
+        if reference is not None:
+            suite = forgetting(self._families(mine, records.taken(reference, candidate, number)), settings.forgetting)
+            figures |= suite.figures
+            decision = both(decision, suite.decision)
+            if suite.reason:
+                parts.insert(0, suite.reason)
         return Comparison(decision, ", ".join(parts), figures)
 
-    async def _measure_other(self, records: Records, version: int, tasks: int, candidate: int, load: Load) -> None:
-        """`_measure` for a version that is not loaded; the candidate is loaded again afterwards."""
-        if len(records.solved.get(version, {})) >= tasks:
-            return
-        await load(version)
-        try:
-            await self._measure(records, version, tasks)
-        finally:
-            with anyio.CancelScope(shield=True):  # the rollouts go on with what is left in the engine
-                await load(candidate)
-
-    async def _measure(self, records: Records, version: int, tasks: int) -> None:
-        """Play those of the first `tasks` held-out tasks that `version`, which is loaded, has no outcome for."""
-        solved = records.solved.setdefault(version, {})
-        missing = [number for number in range(tasks) if number not in solved]
-        lost = 0
-        slots = anyio.CapacityLimiter(self._settings.concurrency)
-
-        async def one(number: int) -> None:
-            nonlocal lost
-            async with slots:
-                outcome = await self._attempt(number, version)
-            if outcome is None:
-                lost += 1
-            else:
-                solved[number] = outcome
-
-        async with anyio.create_task_group() as group:
-            for number in missing:
-                group.start_soon(one, number)
-        self.lost += lost
-        if lost > self._settings.max_lost * len(missing):
-            raise DependencyUnavailable(f"{lost} of {len(missing)} held-out episodes broke down")
-        _log.info("gate_measured", version=version, tasks=len(solved), solved=sum(solved.values()), lost=lost)
-
-    async def _attempt(self, number: int, version: int) -> bool | None:
-        settings = self._settings
-        try:
-            task = self._environment.sample(settings.first_seed + number, "heldout", settings.families or None)
-            episode = await begin(self._environment, task, settings.step_timeout)
-            played = await play(
-                self._engine,
-                episode,
-                max_steps=settings.max_steps,
-                max_tokens=settings.max_tokens,
-                temperature=settings.temperature,
-                seed=self._seed * 1_000_003 + number,
-                timeout=settings.step_timeout,
+    def _families(self, mine: dict[int, list[bool]], theirs: dict[int, list[bool]]) -> dict[str, Family]:
+        found = self._exam.families(sorted(mine.keys() & theirs.keys()))
+        return {
+            cluster: Family(
+                name=name,
+                candidate=[score(mine[task]) for task in tasks],
+                reference=[score(theirs[task]) for task in tasks],
             )
-        except EpisodeLost as error:
-            _log.info("gate_episode_lost", task=number, reason=str(error))
-            return None
-        if played.min_version >= 0 and not played.min_version == played.max_version == version:
-            # The engine was restarted under us: these are not the weights that are asked about.
-            _log.warning("gate_other_weights", wanted=version, oldest=played.min_version, newest=played.max_version)
-            return None
-        return played.outcome >= 0.5
+            for cluster, (name, tasks) in found.items()
+        }
+
+    async def _measure(
+        self, records: Records, versions: Sequence[int], number: int, load: Load, lost: set[tuple[int, int]]
+    ) -> None:
+        """Attempt those of the candidate's first `number` tasks that any of `versions` has not attempted.
+
+        The candidate comes first in `versions` and is loaded; it is loaded again in the end, because the rollouts go on
+        with what is left in the engine.
+
+        Args:
+            lost: versions and tasks of which attempts broke down in this verdict: not tried again, and added to.
+        """
+        loaded, begin = versions[0], records.first[versions[0]]
+        try:
+            for version in versions:
+                attempts = records.attempts.setdefault(version, {})
+                have = {
+                    task: len(attempts.get(task, ()))
+                    for task in range(begin, begin + number)
+                    if (version, task) not in lost
+                }
+                missing = {task: count for task, count in have.items() if count < self._settings.attempts}
+                if not missing:
+                    continue
+                if version != loaded:
+                    loaded = version
+                    with anyio.CancelScope(shield=True):  # a load has a deadline of its own, and must not stop half way
+                        await load(version)
+                broken = await self._exam.play(
+                    version, missing, lambda task, outcome, to=attempts: to.setdefault(task, []).append(outcome)
+                )
+                lost |= {(version, task) for task in broken}
+                self.lost += len(broken)
+                _log.info("gate_measured", version=version, tasks=number, played=len(missing), lost=len(broken))
+        finally:
+            if loaded != versions[0]:
+                with anyio.CancelScope(shield=True):
+                    await load(versions[0])
 
     async def _records(self, fingerprint: str) -> Records:
         data = await self._store.state_get(_STATE)
@@ -241,14 +281,29 @@ class SandboxTrial:
             else:
                 if records.fingerprint == fingerprint:
                     return records
-                _log.info("gate_records_void", fingerprint=fingerprint, versions=len(records.solved))
+                _log.info("gate_records_void", fingerprint=fingerprint, versions=len(records.attempts))
         return Records(fingerprint)
 
     async def _keep(self, records: Records) -> None:
-        for version in sorted(records.solved)[: -self._VERSIONS]:
-            del records.solved[version]
+        for version in sorted(records.attempts)[: -self._VERSIONS]:
+            del records.attempts[version]
+            records.reached.pop(version, None)
+            records.first.pop(version, None)
+        for version, attempts in records.attempts.items():  # a version that serves for long meets every candidate
+            newest = sorted(attempts)[-2 * self._settings.max_tasks :]
+            records.attempts[version] = {task: attempts[task] for task in newest}
         await self._store.state_put(_STATE, msgspec.msgpack.encode(records))
 
 
-def _rate(solved: dict[int, bool]) -> float:
-    return sum(solved.values()) / len(solved) if solved else 0.0
+def _rivals(candidate: int, incumbent: int, champion: int) -> dict[str, int]:
+    """What the candidate must match, by the name of the comparison."""
+    rivals = {"incumbent": incumbent} if incumbent != candidate else {}
+    if champion not in (incumbent, candidate):
+        rivals["best"] = champion
+    return rivals
+
+
+def _rate(records: Records, version: int) -> float:
+    """Share of the attempts that solved their task. A few lucky ones may make a champion, who then has to attempt the
+    candidate's tasks, and is none any more."""
+    return summarize(list(records.attempts[version].values())).average.estimate

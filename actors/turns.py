@@ -93,11 +93,12 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
         return 1500 + numbers + len(self.goal) + len(self.tools) + len(self.observation) + said
 
 
-def read_turn(exchange: Exchange, processed: Collection[str] = ()) -> Turn:
+def read_turn(exchange: Exchange, processed: Collection[str] = (), version: int = -1) -> Turn:
     """The turn in `exchange`; one that cannot be read keeps its place, without text and not to be trained on.
 
     Args:
         processed: engines whose log-probs are those of the distribution that was sampled from.
+        version: weights that sampled it, where the engine does not say; -1 if that is not known.
     """
     said = read_conversation(exchange)
     items = said.items
@@ -144,7 +145,7 @@ def read_turn(exchange: Exchange, processed: Collection[str] = ()) -> Turn:
         prompt_ids=exchange.prompt_ids if tokens else b"",
         response_ids=exchange.response_ids if tokens else b"",
         logprobs=exchange.logprobs if tokens else b"",
-        versions=_versions(exchange) if tokens else b"",
+        versions=_versions(exchange, version) if tokens else b"",
         temperature=exchange.sampling.temperature,
         why_not=_why_not(exchange, len(said.answers) if items else 0, tokens, exchange.engine in processed),
     )
@@ -182,10 +183,10 @@ def _tokens(exchange: Exchange) -> bool:
     return bool(exchange.prompt_ids and exchange.response_ids) and same
 
 
-def _versions(exchange: Exchange) -> bytes:
+def _versions(exchange: Exchange, assumed: int) -> bytes:
     number = len(exchange.response_ids) // 4
     if not exchange.versions:
-        return _UNKNOWN * number
+        return pack_array(np.full(number, assumed, dtype=np.int32), "<i4")
     versions = np.full(number, -1, dtype=np.int32)
     for span in exchange.versions:
         versions[max(0, span.start) : max(0, span.end)] = span.version

@@ -5,7 +5,11 @@ AdapterError
 │   ├── EngineUnavailable    no answer, or not yet: try again later
 │   ├── EngineRejected       the engine understood and said no
 │   ├── CheckpointRefused    a version directory that must not be loaded
-│   └── SwapFailed           the pause-to-resume section did not end well
+│   │   └── WeightsCorrupt   the learner's node sends a file that is not what its manifest says
+│   ├── WeightsUnavailable   a version is not where the engine could read it yet
+│   │   └── WeightsDiskFull  there is no room for it
+│   ├── SwapFailed           the pause-to-resume section did not end well
+│   └── EngineNotStarted     `evolved engine` could not bring one up
 ├── EnvironmentFailed        an environment broke down (an agent's wrong call is an observation, not an error)
 ├── JudgeUnavailable
 └── EmbedderUnavailable
@@ -40,8 +44,24 @@ class CheckpointRefused(EngineError):
     """Wrong names, shapes or types, missing tensors, numbers that are not finite, or a digest that does not match."""
 
 
+class WeightsCorrupt(CheckpointRefused):
+    """A file that was pulled does not have the digest of its signed manifest, more than once."""
+
+
+class WeightsUnavailable(EngineError):
+    """The version is on its way, or its source does not answer: ask again, what is here is kept."""
+
+
+class WeightsDiskFull(WeightsUnavailable):
+    """The version does not fit; what was half here is gone, what serves is untouched."""
+
+
 class SwapFailed(EngineError):
     """A swap was not completed; the engine was resumed with what it had."""
+
+
+class EngineNotStarted(EngineError):
+    """A setting of the engine's start is wrong, or it ended before it was ready."""
 
 
 class EnvironmentFailed(AdapterError):

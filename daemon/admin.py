@@ -19,6 +19,8 @@ from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import PREFIX, KeyRing, is_loopback, presented
 
 _SAFE = frozenset({"GET", "HEAD"})
+WHO = "admin_key"
+"""In a request's state: the id of the admin key that it came with."""
 
 
 class AdminOnly:
@@ -39,25 +41,28 @@ class AdminOnly:
         answer: ASGIApp = self._app
         if scope["method"] not in _SAFE and _from_elsewhere(headers):
             answer = _refused(403, "a page of another site must not give orders here")
-        elif not self._admits(headers):
+        elif (who := self._who(headers)) is None:
             answer = _refused(
                 401,
                 "an admin key is needed, in x-evolved-key, as a bearer's token, or as the password of a browser's "
                 "login; make one with `evolved keys add --scope admin`",
             )
+        else:
+            scope.setdefault("state", {})[WHO] = who
         await answer(scope, receive, send)
 
-    def _admits(self, headers: Headers) -> bool:
+    def _who(self, headers: Headers) -> str | None:
+        """Id of the admin key that was shown, empty if none is needed; None: refuse."""
         keys = self._keys
         if keys is None:
-            return True
+            return ""
         keys.refresh()
         if not keys.guarded:
-            return True
+            return ""
         own, authorization = headers.get("x-evolved-key", ""), headers.get("authorization", "")
         shown = presented(own.encode("latin-1"), authorization.encode("latin-1"))
         key = keys.find(shown) if shown else None
-        return key is not None and key.scope == "admin"
+        return key.id if key is not None and key.scope == "admin" else None
 
 
 def admin_keys(path: Path | None, host: str, *, clock: Callable[[], float] = time.time) -> KeyRing | None:

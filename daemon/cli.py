@@ -8,8 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from daemon.errors import ControlUnreachable, DaemonError
+from daemon.errors import DaemonError
+from daemon.eval_cli import add_eval
+from daemon.history_cli import add_history
 from daemon.learner_cli import add_learner
+from daemon.orders_cli import add_orders
+from daemon.provenance_cli import add_provenance
 from daemon.replay_cli import add_replay
 from daemon.tap.errors import TapError
 from daemon.transfer_cli import add_commands
@@ -22,9 +26,14 @@ examples:
   evolved run --config config.toml      the daemon: actors, store, control API, dashboard
   evolved learner --config config.toml  the trainer, usually on another node
   evolved keys add --tenant acme        a key for an agent, shown once
+  evolved engine --vllm MODEL           your vLLM, started as evolved needs it
   evolved status                        what runs, what serves, how it fares
+  evolved rollback --reason "..."       go back to the version before
+  evolved eval --env travel --n 8       held-out success of an engine: avg@8 and best@8
   evolved export --since 7d             what the agents did, as JSONL
   evolved import chats.jsonl            conversations from elsewhere
+  evolved history                       every version: judged how, served where, taken back why
+  evolved why 17                        what a version was trained on, and whether its signatures are good
 """
 
 KEYS_HELP = """\
@@ -94,7 +103,9 @@ def parser() -> argparse.ArgumentParser:
     add("broker", _broker, "Run nats-server with generated credentials, as [broker] says.")
 
     engine = commands.add_parser(
-        "engine", help="Serve a small model with the part of vLLM's HTTP surface that evolved uses.", add_help=False
+        "engine",
+        help="Serve a small model with the part of vLLM's HTTP surface that evolved uses; --vllm: start a real one.",
+        add_help=False,
     )
     engine.set_defaults(run=_engine)
 
@@ -108,20 +119,24 @@ def parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--minutes", type=float, default=7.0, help="stop learning after this long at the latest (7)")
     demo.add_argument("--tasks", type=int, default=192, help="held-out tasks per measurement (192)")
+    demo.add_argument(
+        "--vllm", type=Path, metavar="PYTHON", help="on two real vLLMs, of the environment with this interpreter"
+    )
     demo.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     demo.add_argument("--dir", type=Path, metavar="DIR", help="where the run keeps its files (.run/demo-SEED)")
     demo.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one setting")
 
     status = add("status", _status, "What runs, what serves, what was counted.")
     status.add_argument("--json", action="store_true", help="as JSON")
-    for name, text in (("freeze", "Stop learning; serving goes on."), ("thaw", "Go on learning.")):
-        command = add(name, _directive, text)
-        command.add_argument("--reason", default="by hand", help="kept with the directive")
+    add_orders(add)
 
     _keys_arguments(add("keys", _keys, "Make, list and revoke keys for agents and operators."))
 
     add_commands(add)
+    add_history(add)
+    add_provenance(add)
     add_replay(add)
+    add_eval(add)
 
     config = add("config", _config, "Check the settings and print them with their defaults.")
     config.add_argument("--json", action="store_true", help="as JSON")
@@ -186,6 +201,10 @@ def _broker(arguments: argparse.Namespace) -> int:
 
 
 def _engine(arguments: argparse.Namespace) -> int:
+    if any(option.partition("=")[0] == "--vllm" for option in arguments.rest):
+        from adapters.engines.vllm_server import main as serve_vllm
+
+        return serve_vllm(arguments.rest)
     from adapters.engines.embedded import main as serve
     from daemon.logs import as_service
 
@@ -211,6 +230,7 @@ def _demo(arguments: argparse.Namespace) -> int:
         updates=arguments.updates or (60 if arguments.traffic_only else 12 if arguments.drift else 24),
         minutes=arguments.minutes,
         tasks=arguments.tasks,
+        vllm=arguments.vllm.absolute() if arguments.vllm else None,
         overrides=overrides,
     )
     run(options, Console(), arguments.json)
@@ -225,26 +245,6 @@ def _status(arguments: argparse.Namespace) -> int:
         print(json.dumps(status, indent=2))
     else:
         show(status)
-    return 0
-
-
-def _directive(arguments: argparse.Namespace) -> int:
-    import httpx
-
-    from daemon.admin import key_headers
-    from daemon.status import refusal
-
-    control = _settings(arguments).control
-    url = f"http://{control.host}:{control.port}/api/{arguments.command}"
-    try:
-        headers = key_headers(control.admin_key_file)
-        answer = httpx.post(url, json={"reason": arguments.reason}, headers=headers, timeout=10.0)
-        answer.raise_for_status()
-    except httpx.HTTPStatusError as error:
-        raise ControlUnreachable(refusal(error)) from error
-    except httpx.HTTPError as error:
-        raise ControlUnreachable(f"{url}: {error}; is the daemon running, and [control] the same?") from error
-    print(f"{arguments.command}: sent")
     return 0
 
 

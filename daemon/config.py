@@ -1,5 +1,6 @@
 """The configuration: one section per part, every default in the part's own settings, checked before anything starts."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +11,10 @@ from actors.assembler import AssemblerSettings
 from actors.attributor import AttributorSettings
 from actors.curator import CuratorSettings
 from actors.experiencer import ExperiencerSettings
+from actors.gate.drift import DriftSettings
+from actors.gate.panel import PanelSettings
+from actors.gate.prompts import PromptSettings
+from actors.gate.safety import SafetySettings
 from actors.gatekeeper import GatekeeperSettings
 from actors.navigator import NavigatorSettings
 from actors.probing import ProbeSettings
@@ -25,9 +30,15 @@ from daemon import toml
 from daemon.control import ControlSettings
 from daemon.errors import ConfigError
 from daemon.intake import IntakeSettings
+from daemon.provenance import ProvenanceSettings
 from daemon.shipper import ShipperSettings
-from daemon.tap.settings import TapSettings
+from daemon.tap.settings import TapSettings, UpstreamSettings
+from daemon.weights import WeightsSettings
 from learner.settings import LearnerSettings
+
+SERVING, SHADOW = "serving", "shadow"
+"""Names of the engines if there is one that serves, and of the one that no agent sees."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,11 +66,26 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Base URL, without /v1. Its development endpoints must be reachable from the daemon and from nobody else."""
 
 
+class FleetEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of several engines that answer your agents."""
+
+    name: str
+    """Its name everywhere: in records, at the tap, in `evolved status`."""
+    url: str
+    """Base URL, without /v1. Its development endpoints must be reachable from the daemon and from nobody else."""
+    weight: float = 1.0
+    """Its share of new trajectories, relative to the others'."""
+
+
 class EnginesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The engines."""
 
     serving: EngineSettings = EngineSettings(url="http://127.0.0.1:8000")
-    """Answers your agents."""
+    """Answers your agents, if there is one such engine."""
+    fleet: tuple[FleetEngine, ...] = ()
+    """Several engines that answer your agents, instead of `serving`: [[engines.fleet]] with name, url and weight. They
+    are swapped in this order, the first one that answers is the canary. The tap has them behind it too, unless
+    tap.upstreams gives it other addresses under the same names."""
     shadow: EngineSettings = EngineSettings(url="http://127.0.0.1:8001")
     """Takes every candidate: rollouts and the gate run on it, agents never."""
 
@@ -91,6 +117,12 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The exam with a sandbox."""
     replay: ReplayTrialSettings = ReplayTrialSettings()
     """The exam without one."""
+    panel: PanelSettings = PanelSettings()
+    safety: SafetySettings = SafetySettings()
+    prompts: PromptSettings = PromptSettings()
+    drift: DriftSettings = DriftSettings()
+    judge: AdapterSettings = AdapterSettings(name="conduct")
+    """Compares answers to replayed prompts; must be another than the judge of the rewards. An empty name: none."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,6 +158,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     swapper: SwapperSettings = SwapperSettings()
     sentinel: SentinelSettings = SentinelSettings()
     learner: LearnerSettings = LearnerSettings()
+    provenance: ProvenanceSettings = ProvenanceSettings()
+    weights: WeightsSettings = WeightsSettings()
+
+    def __post_init__(self) -> None:
+        # Two models behind one adapter are two judges.
+        reward, gate = self.judge, self.gate.judge
+        models = [settings.options.get("model") for settings in (reward, gate)]
+        if gate.name == reward.name and (None in models or models[0] == models[1]):
+            raise ValueError(
+                f"gate.judge.name = {gate.name!r} is the judge whose labels are the reward (judge.name); a policy that "
+                'learned to please it would please it at the gate too. Name another, such as "conduct", or "" for none'
+            )
 
     @property
     def state(self) -> Path:
@@ -156,13 +200,46 @@ def load(path: Path | None, assignments: Sequence[str] = ()) -> Config:
     table = toml.read(path) if path is not None else {}
     for text in assignments:
         table = toml.merge(table, toml.assignment(text))
-    return toml.convert(table, Config, str(path) if path is not None else "settings")
+    config = toml.convert(table, Config, str(path) if path is not None else "settings")
+    serving_engines(config)
+    return config
+
+
+def serving_engines(config: Config) -> dict[str, str]:
+    """The engines that answer agents: URL by name, in the order in which they are swapped.
+
+    Raises:
+        ConfigError: a name that cannot be used, or the tap has other names.
+    """
+    fleet = config.engines.fleet
+    if not fleet:
+        return {SERVING: config.engines.serving.url}
+    names = [one.name for one in fleet]
+    for name in names:
+        if not _NAME.fullmatch(name) or name == SHADOW or names.count(name) > 1:
+            raise ConfigError(
+                f"engines.fleet: {name!r} cannot be a name; use letters, digits, - and _, each name once, and not "
+                f"{SHADOW!r}"
+            )
+    other = {one.name for one in config.tap.upstreams}
+    if other and other != set(names):
+        raise ConfigError(
+            f"tap.upstreams has {', '.join(sorted(other))} and engines.fleet {', '.join(sorted(names))}; give the same "
+            "names, or leave tap.upstreams out"
+        )
+    return {one.name: one.url for one in fleet}
 
 
 def tap_settings(config: Config) -> TapSettings:
-    """What the tap is told, with spool and keys where this machine keeps them."""
+    """What the tap is told, with spool, keys and routes where this machine keeps them, and the daemon's engines."""
     door = msgspec.structs.replace(config.tap.door, keys_file=str(config.keys or ""))
-    return msgspec.structs.replace(config.tap, spool_dir=str(config.spool), door=door)
+    tap = msgspec.structs.replace(
+        config.tap, spool_dir=str(config.spool), door=door, routes_file=str(config.state / config.tap.routes_file)
+    )
+    if not config.engines.fleet or tap.upstreams:
+        return tap
+    upstreams = tuple(UpstreamSettings(url=one.url, name=one.name, weight=one.weight) for one in config.engines.fleet)
+    return msgspec.structs.replace(tap, upstreams=upstreams)
 
 
 def tap_redaction(config: Config) -> dict[str, Any]:

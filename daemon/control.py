@@ -10,13 +10,14 @@ GET  /api/lessons           experience, with how it fared
 GET  /api/dead              parked messages with their errors
 POST /api/dead/ID/retry     put one back on its stream
 POST /api/freeze, /api/thaw stop learning (serving goes on), go on
+POST /api/promote           {"version": 12, "force": false, "reason": "..."}
+POST /api/rollback          {"to": 11, "reason": "..."}
 GET  /metrics               Prometheus
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import hypercorn.config
@@ -31,12 +32,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from actors.fleet import Fleet
 from actors.gate_statistics import wilson
-from actors.messages import Attributed, Directive, derived_id, new_id
+from actors.messages import Attributed
 from actors.store import Store
 from actors.system.life import ActorState
-from daemon.admin import AdminOnly
+from daemon.admin import WHO, AdminOnly
 from daemon.dashboard import STATIC
+from daemon.errors import OrderRefused
+from daemon.orders import Order, Orders
 from daemon.tap.keys import KeyRing
 
 
@@ -51,11 +55,12 @@ class ControlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     """Host headers that are answered: a page elsewhere cannot reach the API through the reader's browser."""
     admin_key_file: str = ""
-    """File that holds an admin key, for `evolved status`, `freeze` and `thaw` to show."""
+    """File that holds an admin key, for `evolved status`, `freeze`, `thaw`, `promote` and `rollback` to
+    show."""
 
 
 class Control:
-    """Answers for the daemon: reads the store, asks the supervisor, sends directives."""
+    """Answers for the daemon: reads the store, asks the supervisor, passes on orders."""
 
     def __init__(
         self,
@@ -63,15 +68,26 @@ class Control:
         store: Store,
         registry: CollectorRegistry,
         actors: Callable[[], Sequence[ActorState]],
-        send: Callable[[Directive], Any],
+        orders: Orders,
         retry: Callable[[str], Any],
         describe: dict[str, Any],
         curator: Callable[[], Mapping[str, int]] = dict,
+        sentinel: Callable[[], Mapping[str, Any]] = dict,
+        fleet: Callable[[], Fleet] = Fleet,
+        halted: Callable[[], str] = lambda: "",
+        serving: Sequence[str] = ("serving",),
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """
+        Args:
+            fleet: what serves and what should.
+            halted: the kill switch's reason, empty if it is off.
+            serving: names of the engines that serve users.
+        """
         self._store, self._registry, self._actors = store, registry, actors
-        self._send, self._retry, self._describe, self._clock = send, retry, describe, clock
-        self._curator = curator
+        self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
+        self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
+        self._curator, self._sentinel = curator, sentinel
         self._started = clock()
 
     def app(self, allowed_hosts: Sequence[str], keys: KeyRing | None = None) -> Starlette:
@@ -85,8 +101,10 @@ class Control:
                 Route("/api/lessons", self.lessons),
                 Route("/api/dead", self.dead),
                 Route("/api/dead/{id}/retry", self.dead_retry, methods=["POST"]),
-                Route("/api/freeze", self.freeze, methods=["POST"]),
-                Route("/api/thaw", self.freeze, methods=["POST"]),
+                Route("/api/freeze", self.order, methods=["POST"]),
+                Route("/api/thaw", self.order, methods=["POST"]),
+                Route("/api/promote", self.order, methods=["POST"]),
+                Route("/api/rollback", self.order, methods=["POST"]),
                 Route("/metrics", self.metrics),
                 Mount("/", StaticFiles(directory=STATIC, html=True)),
             ],
@@ -97,7 +115,8 @@ class Control:
         )
 
     async def status(self, request: Request) -> Response:
-        serving = await self._store.last_serving("serving")
+        servings = [await self._store.last_serving(name) for name in self._serving]
+        serving = max((item for item in servings if item is not None), key=lambda item: item.since, default=None)
         candidates = await self._store.candidates(1)
         batches = await self._store.batches(20)
         outcomes = await self._store.recent_outcomes(source="production", since=0.0, limit=100)
@@ -111,6 +130,8 @@ class Control:
                 **self._describe,
                 "uptime_seconds": round(self._clock() - self._started, 1),
                 "frozen": await self._store.frozen(),
+                "kill_switch": self._halted(),
+                "fleet": self._fleet(),
                 "serving": None if serving is None else {"version": serving.version, "since": serving.since},
                 "trained": candidates[0].version if candidates else 0,
                 "success": {"rate": solved / len(known) if known else None, "low": low, "high": high, "n": len(known)},
@@ -121,6 +142,7 @@ class Control:
                     "sandbox": 1 - sum(batch.production for batch in batches) / members if members else 0.0,
                 },
                 "curator": dict(self._curator()),
+                "sentinel": dict(self._sentinel()),
                 "last_directive": directives[0] if directives else None,
                 "actors": [msgspec.to_builtins(state) for state in self._actors()],
             }
@@ -141,7 +163,8 @@ class Control:
             points.append(
                 {"time": bucket[-1].ended, "rate": solved / len(bucket), "low": low, "high": high, "n": len(bucket)}
             )
-        servings = await self._store.servings("serving", 200)
+        found = await self._store.servings(limit=200)
+        servings = [serving for serving in found if serving.engine in self._serving]
         verdicts = await self._store.verdicts(200)
         directives = await self._store.directives(50)
         return _json(
@@ -191,28 +214,35 @@ class Control:
             return _error(404, f"no parked message {key}")
         return _json({"retried": key})
 
-    async def freeze(self, request: Request) -> Response:
-        """Freeze or thaw; asks for JSON so that no form on another page can send it."""
+    async def order(self, request: Request) -> Response:
+        """Give an order; asks for JSON so that no form on another page can send it."""
         if request.headers.get("content-type", "").split(";")[0] != "application/json":
             return _error(415, "send content-type: application/json")
         try:
-            body = json.loads(await request.body() or b"{}")
-            reason = str(body.get("reason", "by hand"))
-        except (ValueError, AttributeError):
-            return _error(422, 'the body must be a JSON object such as {"reason": "incident 4711"}')
-        kind = "freeze" if request.url.path.endswith("freeze") else "thaw"
-        now = self._clock()
-        directive = Directive(
-            id=derived_id("directive", kind, new_id()), kind=kind, reason=reason, origin="control", created=now
-        )
-        await self._send(directive)
-        return _json({"sent": kind, "reason": reason})
+            order = msgspec.json.decode(await request.body() or b"{}", type=Order)
+        except msgspec.DecodeError as error:
+            return _error(422, f'the body must be a JSON object such as {{"reason": "incident 4711"}}: {error}')
+        kind = request.url.path.rpartition("/")[2]
+        try:
+            directive = await self._orders.give(kind, order, getattr(request.state, WHO, ""))
+        except OrderRefused as error:
+            return _error(error.status, str(error))
+        return _json({"sent": kind, "reason": directive.reason, "details": directive.details, "id": directive.id})
 
     async def metrics(self, request: Request) -> Response:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
 
-async def serve(app: Starlette, settings: ControlSettings, *, ready: Callable[[], None] = lambda: None) -> None:
+class Address(Protocol):
+    """Where a server listens."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+async def serve(app: Starlette, settings: Address, *, ready: Callable[[], None] = lambda: None) -> None:
     """Serve `app` until cancelled, on whichever loop this task runs."""
     config = hypercorn.config.Config()
     config.bind = [f"{settings.host}:{settings.port}"]

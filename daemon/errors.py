@@ -4,7 +4,9 @@ DaemonError
 ├── ConfigError      a setting that is unknown, of the wrong type, or contradicts another
 ├── StartFailed      a process of ours did not come up in time
 ├── ConverterEnded   the process that reads the spool died or hangs
+├── EvalFailed       an evaluation that cannot start or go on
 ├── TransferFailed   an export or import that cannot go on
+├── OrderRefused     an operator's order that cannot be carried out
 └── ControlUnreachable   no daemon answers on the control address
 """
 
@@ -25,8 +27,24 @@ class ControlUnreachable(DaemonError):
     """`evolved status` and its like found no running daemon."""
 
 
+class OrderRefused(DaemonError):
+    """Says why, and what could be ordered instead.
+
+    Attributes:
+        status: HTTP status of the answer.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class ConverterEnded(DaemonError):
     """Names the process and what was seen of its end; another one can be asked."""
+
+
+class EvalFailed(DaemonError):
+    """Names the engine, the environment or the option that is in the way, and the remedy."""
 
 
 class TransferFailed(DaemonError):

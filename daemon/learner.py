@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import anyio
 from prometheus_client import CollectorRegistry
 
 from actors.system import runtime
@@ -19,7 +20,10 @@ from actors.system.notify import Notify
 from actors.system.supervisor import Supervisor
 from daemon.config import Config
 from daemon.connect import open_bus
+from daemon.control import serve
 from daemon.errors import StartFailed
+from daemon.provenance import Provenance
+from daemon.weights import server
 from learner.errors import TrainerUnavailable
 from learner.service import run
 from learner.trainers import Trainer
@@ -50,6 +54,8 @@ def main(config: Config) -> int:
 
 
 async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime.Host) -> int:
+    provenance = Provenance(config.provenance, config.state)
+    key, trusted = provenance.key("learner"), provenance.trusted("learner")
     bus = await open_bus(config, host, "learner")
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ), drain_seconds=30.0)
 
@@ -60,10 +66,23 @@ async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime
             clock=time.time,
             state=config.state,
             life=life,
+            key=key,
+            trusted=trusted,
             registry=CollectorRegistry(),
             make_trainer=make_trainer,
         )
 
+    if config.weights.server.port:
+        app = server(config.weights.server, config.state / "versions")
+
+        async def give(life: Life) -> None:
+            async with anyio.create_task_group() as group:
+                group.start_soon(partial(serve, app, config.weights.server, ready=life.ready))
+                while await life.pause(30.0):
+                    life.beat()
+                group.cancel_scope.cancel()
+
+        supervisor.add("weights", give)
     supervisor.add("learner", learn, Restart(stall_seconds=3600.0, max_restarts=3))
     try:
         return 0 if await supervisor.run() else 1

@@ -100,10 +100,12 @@ def run_resume(arguments: argparse.Namespace) -> int:
         StateEmpty: there is nothing to go on from and nothing to begin with.
         CheckpointInvalid: the newest version, or the warm start, is damaged; the text says what to do.
     """
+    from daemon.provenance import Provenance
     from learner.resume import check
 
     config = _settings(arguments)
-    found = check(config.state, config.learner)
+    trusted = Provenance(config.provenance, config.state).trusted("learner")
+    found = check(config.state, config.learner, trusted=trusted)
     if arguments.json:
         print(json.dumps(found.report(), indent=2), flush=True)
     else:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 import anyio
 import structlog
@@ -24,10 +24,9 @@ from actors.gatekeeper import Gatekeeper
 from actors.messages import Directive
 from actors.navigator import Navigator
 from actors.probing import Prober, engine_player
-from actors.replay_trial import ReplayTrial
 from actors.rollout import Rollout
 from actors.sentinel import Sentinel
-from actors.signing import load_key
+from actors.serving_times import ServingTimes
 from actors.store import Store
 from actors.swapper import Swapper
 from actors.system import runtime
@@ -42,20 +41,28 @@ from actors.system.pressure import Pressure
 from actors.system.runner import run_actor, run_producer
 from actors.system.streams import POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
-from actors.trials import SandboxTrial
-from adapters.engines.client import EngineClient
+from adapters.engines.vllm import VllmEngine
 from adapters.redaction import Redactor
+from adapters.weights import WeightSource
+from adapters.weights.http import HttpPull
 from daemon import registry as adapters
 from daemon.admin import admin_keys
-from daemon.config import Config
+from daemon.config import SHADOW, Config, serving_engines, tap_settings
 from daemon.connect import open_bus
 from daemon.control import Control, serve
 from daemon.curating import CuratorCollector
 from daemon.errors import StartFailed
+from daemon.fleet import FleetCollector
+from daemon.gating import gate_trial
 from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
+from daemon.killswitch import ORIGIN, KillSwitch
 from daemon.linking import AssemblerCollector
+from daemon.orders import Orders
+from daemon.provenance import Provenance
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
+from daemon.watching import SentinelCollector
+from daemon.weights import WeightsCollector, source
 
 log = structlog.get_logger(__name__)
 
@@ -88,12 +95,16 @@ async def _serve(config: Config, host: runtime.Host) -> int:
 
 
 class Parts:
-    """What the actors share: store, bus, engines, metrics."""
+    """What the actors share: store, bus, engines, weights, metrics."""
 
-    def __init__(self, config: Config, store: Store, bus: NatsBus, engines: dict[str, EngineClient]) -> None:
-        self.config, self.store, self.bus, self.engines = config, store, bus, engines
+    def __init__(
+        self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine], weights: WeightSource
+    ) -> None:
+        self.config, self.store, self.bus, self.engines, self.weights = config, store, bus, engines, weights
         self.registry = CollectorRegistry()
         self.metrics = SystemMetrics(self.registry)
+        if isinstance(weights, HttpPull):
+            WeightsCollector(weights).register(self.registry)
 
     @classmethod
     async def open(cls, config: Config, host: runtime.Host, stack: AsyncExitStack) -> "Parts":
@@ -104,25 +115,28 @@ class Parts:
         """
         store = Store(config.store_url, clock=time.time)
         await store.open()
+        log.info("audit_head", sequence=store.audit_head.sequence, hash=store.audit_head.hash)
         stack.push_async_callback(store.aclose)
         bus = await open_bus(config, host, "daemon")
         stack.push_async_callback(bus.aclose)
-        engines = {
-            "serving": EngineClient(config.engines.serving.url, name="serving"),
-            "shadow": EngineClient(config.engines.shadow.url, name="shadow"),
-        }
+        urls = {**serving_engines(config), SHADOW: config.engines.shadow.url}
+        engines = {name: VllmEngine(url, name=name) for name, url in urls.items()}
         for engine in engines.values():
             await stack.enter_async_context(engine)
-        return cls(config, store, bus, engines)
+        check = Provenance(config.provenance, config.state).manifest_check()
+        weights, http = source(config.weights.pull, config.state / "versions", check=check)
+        if http is not None:
+            await stack.enter_async_context(http)
+        return cls(config, store, bus, engines, weights)
 
 
 def build(config: Config, parts: Parts) -> Supervisor:
     """The supervisor with every task of the daemon."""
     store, bus, engines, clock = parts.store, parts.bus, parts.engines, time.time
-    serving, shadow = engines["serving"], engines["shadow"]
+    serving, shadow = {name: engines[name] for name in serving_engines(config)}, engines[SHADOW]
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
-    key = load_key(config.state / "keys" / "gate.key")
-    versions = config.state / "versions"
+    provenance, versions = Provenance(config.provenance, config.state), config.state / "versions"
+    key = provenance.key("gate")
     environment = (
         adapters.build("environment", config.sandbox.environment, config.sandbox.options)
         if config.sandbox.environment
@@ -130,8 +144,9 @@ def build(config: Config, parts: Parts) -> Supervisor:
     )
     judge = adapters.build("judge", config.judge.name, config.judge.options)
     embedder = adapters.build("embedder", config.embedder.name, config.embedder.options)
-    swaps = Swaps(config.state / "swaps", engines, inline=frozenset({"shadow"}))
+    swaps = Swaps(config.state / "swaps", engines, inline=frozenset({SHADOW}), weights=parts.weights)
     rng = partial(_rng, config.seed)
+    times = ServingTimes(clock)
 
     navigator = Navigator(config.navigator, store=store, embedder=embedder, rng=rng("navigator"))
     curriculum = config.curator.curriculum()
@@ -139,14 +154,10 @@ def build(config: Config, parts: Parts) -> Supervisor:
     if environment is not None:
         rollout = Rollout(
             config.rollout, store=store, engine=shadow, environment=environment, retriever=navigator, clock=clock,
-            rng=rng("rollout"), planner=curriculum,
+            rng=rng("rollout"), planner=curriculum, times=times,
         )  # fmt: skip
         prober = Prober(config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock)
-        trial: Any = SandboxTrial(
-            config.gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed
-        )
-    else:
-        trial = ReplayTrial(config.gate.replay, engine=shadow, store=store)
+    trial = gate_trial(config, store=store, shadow=shadow, environment=environment)
 
     pressure = Pressure()
 
@@ -159,7 +170,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
 
         supervisor.add(actor.name, task, restart)
 
-    assembler = Assembler(config.assembler, store=store, clock=clock)
+    assembler = Assembler(config.assembler, store=store, clock=clock, serving=times.version)
     AssemblerCollector(assembler).register(parts.registry)
     act(assembler, leads=True)
     act(Attributor(config.attributor, judge=judge, evidence=store))
@@ -175,19 +186,23 @@ def build(config: Config, parts: Parts) -> Supervisor:
     )
     act(
         Gatekeeper(
-            config.gate.keeper, store=store, shadow=shadow, shadow_name="shadow", runner=swaps, trial=trial,
-            versions=versions, key=key, clock=clock, loaded=rollout.loaded if rollout else lambda version: None,
+            config.gate.keeper, store=store, shadow=shadow, shadow_name=SHADOW, runner=swaps, trial=trial,
+            versions=versions, key=key, clock=clock, times=times,
+            loaded=rollout.loaded if rollout else lambda version: None,
         ),
         LONG,
     )  # fmt: skip
-    act(
-        Swapper(
-            config.swapper, store=store, engines={"serving": serving}, runner=swaps, versions=versions, key=key,
-            clock=clock,
-        ),
-        LONG,
+    kill = KillSwitch(config.state)
+    swapper = Swapper(
+        config.swapper, store=store, engines=serving, runner=swaps, versions=versions, key=key,
+        keys=provenance.trusted("gate"), clock=clock, times=times, routes=Path(tap_settings(config).routes_file),
+        halted=kill.reason,
     )  # fmt: skip
-    act(Sentinel(config.sentinel, store=store, engines={"serving": serving, "shadow": shadow}, clock=clock))
+    FleetCollector(swapper).register(parts.registry)
+    act(swapper, LONG)
+    sentinel = Sentinel(config.sentinel, store=store, engines=engines, clock=clock)
+    SentinelCollector(sentinel).register(parts.registry)
+    act(sentinel)
     if rollout is not None:
         producer = rollout
 
@@ -210,8 +225,23 @@ def build(config: Config, parts: Parts) -> Supervisor:
         IntakeCollector(intake).register(parts.registry)
         supervisor.add("intake", intake.run)
     supervisor.add("housekeeping", partial(_housekeeping, parts), Restart(critical=False))
-    supervisor.add("control", _control(config, parts, supervisor, curator))
+    orders = Orders(
+        store=store, fleet=lambda: swapper.fleet, kill=kill, send=partial(_send, parts), key=key,
+        keys=provenance.trusted("gate"), clock=clock,
+    )  # fmt: skip
+    supervisor.add("kill_switch", lambda life: kill.watch(life, store, partial(orders.issue, origin=ORIGIN)))
+    control = partial(
+        Control, store=store, registry=parts.registry, actors=lambda: supervisor.state().actors, orders=orders,
+        curator=lambda: curator.figures, sentinel=sentinel.status, fleet=lambda: swapper.fleet, halted=kill.reason,
+        serving=tuple(serving),
+    )  # fmt: skip
+    supervisor.add("control", _control(config, parts, supervisor, control))
     return supervisor
+
+
+async def _send(parts: Parts, directive: Directive) -> None:
+    await parts.store.save([directive])
+    await parts.bus.publish([outgoing(POLICY_DIRECTIVE, directive)])
 
 
 async def _housekeeping(parts: Parts, life: Life) -> None:
@@ -231,14 +261,11 @@ def _rng(seed: int, name: str) -> random.Random:
 
 
 def _control(
-    config: Config, parts: Parts, supervisor: Supervisor, curator: Curator
+    config: Config, parts: Parts, supervisor: Supervisor, make: Callable[..., Control]
 ) -> Callable[[Life], Awaitable[None]]:
+    """The control API's task; `make` lacks what depends on the bus."""
     store, bus = parts.store, parts.bus
     keys = admin_keys(config.keys, config.control.host)
-
-    async def send(directive: Directive) -> None:
-        await store.save([directive])
-        await bus.publish([outgoing(POLICY_DIRECTIVE, directive)])
 
     async def retry(dead_id: str) -> bool:
         item = await store.revive(dead_id)
@@ -248,12 +275,7 @@ def _control(
         await store.bury(dead_id)
         return True
 
-    control = Control(
-        store=store,
-        registry=parts.registry,
-        actors=lambda: supervisor.state().actors,
-        curator=lambda: curator.figures,
-        send=send,
+    control = make(
         retry=retry,
         describe={
             "sandbox": config.sandbox.environment or None,

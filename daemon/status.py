@@ -1,14 +1,19 @@
 """`evolved status`: asks the running daemon and prints what a person wants to know first."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from daemon.admin import key_headers
 from daemon.control import ControlSettings
 from daemon.errors import ControlUnreachable
+
+_TOLD = 3
+"""Findings of the sentinel that are shown, the newest."""
 
 
 def fetch(settings: ControlSettings) -> dict[str, Any]:
@@ -40,12 +45,14 @@ def refusal(error: httpx.HTTPStatusError) -> str:
 
 
 def show(status: dict[str, Any], console: Console | None = None) -> None:
-    """Print `status` as two tables: the figures, and the actors."""
+    """Print `status` as tables: the figures, the engines, and the actors."""
     console = console or Console()
     success, serving = status["success"], status["serving"]
     rate = "–" if success["rate"] is None else f"{100 * success['rate']:.0f} %"
     figures = Table.grid(padding=(0, 2))
     figures.add_row("learning", "[red]frozen[/red]" if status["frozen"] else "on")
+    if status.get("kill_switch"):
+        figures.add_row("kill switch", f"[red]{escape(status['kill_switch'])}[/red]")
     figures.add_row("serving", f"v{serving['version']}" if serving else "as the engine started")
     figures.add_row("trained", f"v{status['trained']}")
     figures.add_row(
@@ -63,10 +70,32 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
             f"{100 * elsewhere / curator['drawn']:.0f} % from other kinds of task than the leading"
             + (f"; {missing} trajectories short, for want of any" if missing else ""),
         )
+    for told in status.get("sentinel", {}).get("told", [])[-_TOLD:]:
+        figures.add_row("sentinel", f"{told['action']}: {told['reason']}")
     for name, value in sorted(status["counts"].items()):
         figures.add_row(name.replace("_", " "), str(value))
     console.print(figures)
+    fleet = status.get("fleet", {})
+    if fleet.get("engines"):
+        console.print(_engines(fleet))
     actors = Table("actor", "status", "restarts", "last error")
     for actor in status["actors"]:
         actors.add_row(actor["name"], actor["status"], str(actor["restarts"]), actor["note"] or actor["last_error"])
     console.print(actors)
+
+
+def _engines(fleet: dict[str, Any]) -> Table:
+    engines = Table("engine", "version", "since", "new trajectories", "note")
+    for name, view in fleet["engines"].items():
+        version = f"v{view['version']}" if view["version"] is not None else "[red]away[/red]"
+        since = datetime.fromtimestamp(view["since"], UTC).strftime("%Y-%m-%d %H:%M:%SZ") if view["since"] else "–"
+        share = f"{100 * view['canary_share']:g} % (canary)" if view["canary_share"] else "by weight"
+        notes = ["[red]paused[/red]"] if view["paused"] else []
+        if name == fleet["canary_engine"]:
+            notes.append(f"on trial: {fleet['canary_runs']} runs, {fleet['canary_judged']} with an outcome")
+        engines.add_row(name, version, since, share, "; ".join([*notes, *filter(None, [escape(view["note"])])]))
+    stable = "nothing yet" if fleet["stable"] is None else f"v{fleet['stable']}"
+    waiting = f"; v{fleet['waiting']} waits for its trial" if fleet["waiting"] is not None else ""
+    back = ", ".join(f"v{version}" for version in reversed(fleet["good"])) or "nothing"
+    engines.caption = f"should serve: {stable}{waiting}; one can go back to: {back}"
+    return engines

@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from actors.messages import Candidate
+from actors.signing import PublicKeys, SigningKey
 from learner.credit import Running
 from learner.errors import CheckpointInvalid, StateEmpty
 from learner.versions import (
@@ -76,15 +77,24 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 class Checkpoints:
     """Versions and the learner's memory under one state directory. Blocking."""
 
-    def __init__(self, state: Path, *, key: bytes | None = None, remembered: int = 4096, keep: int = 8) -> None:
+    def __init__(
+        self,
+        state: Path,
+        *,
+        key: SigningKey | None = None,
+        trusted: PublicKeys | None = None,
+        remembered: int = 4096,
+        keep: int = 8,
+    ) -> None:
         """
         Args:
             state: directory that the other processes know too; versions lie in `versions` below it.
-            key: signs and checks manifests.
+            key: signs manifests; None leaves them unsigned.
+            trusted: checks them; None leaves them unchecked.
             remembered: orders that the cursor remembers.
             keep: newest versions to keep.
         """
-        self.versions = Versions(state / "versions", key=key)
+        self.versions = Versions(state / "versions", key=key, trusted=trusted)
         self._memory = state / "learner"
         self._remembered, self._keep = remembered, keep
         self._cursor: Cursor | None = None

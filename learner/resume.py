@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from actors.signing import PublicKeys
 from learner.checkpoints import Checkpoints, Cursor, Standing
 from learner.errors import CheckpointInvalid, StateEmpty
 from learner.settings import LearnerSettings
@@ -63,19 +64,20 @@ class Resumption(msgspec.Struct, frozen=True, kw_only=True):
         return lines
 
 
-def check(state: Path, settings: LearnerSettings) -> Resumption:
+def check(state: Path, settings: LearnerSettings, *, trusted: PublicKeys | None = None) -> Resumption:
     """Read everything that a start would need, digests and all; nothing is changed.
 
     Args:
         state: directory that the processes share.
         settings: for the warm start.
+        trusted: checks the versions' signatures; None leaves them unchecked.
 
     Raises:
         StateEmpty: no version and no warm start.
         CheckpointInvalid: there is only a warm start, and it has no weights.
         OSError: the directory cannot be read.
     """
-    standing = Checkpoints(state).look()
+    standing = Checkpoints(state, trusted=trusted).look()
     if not standing.versions:
         if not settings.warm_start:
             raise StateEmpty(

@@ -22,6 +22,7 @@ import structlog
 from prometheus_client import CollectorRegistry, start_http_server
 
 from actors.messages import BatchOrder, Candidate, Directive, MessageError, decode
+from actors.signing import PublicKeys, SigningKey
 from actors.system.actor import DeadLetter
 from actors.system.bus import Bus, Delivery, Outgoing, Subscription, outgoing
 from actors.system.errors import DependencyUnavailable, StreamFull
@@ -54,7 +55,8 @@ async def run(
     clock: Callable[[], float],
     state: Path,
     life: Life | None = None,
-    key: bytes | None = None,
+    key: SigningKey | None = None,
+    trusted: PublicKeys | None = None,
     registry: CollectorRegistry | None = None,
     make_trainer: Callable[[Path, Path], Trainer] | None = None,
 ) -> None:
@@ -67,6 +69,7 @@ async def run(
         state: directory that all processes share; versions lie in `versions` below it.
         life: where signs of life go and draining comes from; None for tests.
         key: signs manifests; None leaves them unsigned.
+        trusted: checks them; None leaves them unchecked.
         registry: metrics go there; None for a private one.
         make_trainer: from the directories of the weights and of the reference to a trainer; None for what the settings
             name.
@@ -76,7 +79,9 @@ async def run(
         BusMisconfigured: no such stream.
     """
     registry = registry or CollectorRegistry()
-    checkpoints = Checkpoints(state, key=key, remembered=settings.remembered_orders, keep=settings.keep_versions)
+    checkpoints = Checkpoints(
+        state, key=key, trusted=trusted, remembered=settings.remembered_orders, keep=settings.keep_versions
+    )
     updater = Updater(settings, checkpoints, make_trainer or partial(open_trainer, settings), clock=clock)
     with ExitStack() as stack:
         board = TensorBoard(Path(settings.tensorboard_dir), clock=clock) if settings.tensorboard_dir else None

@@ -1,66 +1,40 @@
 """Version directories: full weights in Hugging Face files with a manifest, whole under their name or not there at all.
 
-    <state>/versions/v000007/    model.safetensors, config.json, tokenizer files, manifest.json
+    <state>/versions/v000007/    model.safetensors, config.json, tokenizer files, manifest.json, manifest.sig
     <state>/versions/pinned      version numbers that must be kept, one a line; whoever serves them writes it
 
 A directory is written aside, fsynced and renamed. The manifest holds digests of the files and names, types and shapes
 of the tensors; with a key it is signed, so that whoever may write to the disk but not read the key cannot slip weights
-in.
+in. The signature lies beside it: signing again with another key changes no manifest, and so no verdict on it.
 """
 
 import contextlib
-import hmac
 import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
 import structlog
 
-from actors.messages import Candidate, FileDigest, derived_id
+from actors.messages import MANIFEST, SIGNATURE, Candidate, FileDigest, Manifest, derived_id
+from actors.signing import PublicKeys, SigningKey
 from learner.errors import CheckpointInvalid
 
 R = TypeVar("R")
 _log = structlog.get_logger(__name__)
 _NAME = re.compile(r"v(\d{6,})")
-MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
 COPIED = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja",
 )  # fmt: skip
 """What an engine needs besides weights; taken over from the parent unchanged, if it has it."""
-
-Version = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """manifest.json of a version directory."""
-
-    version: Version
-    parent: int
-    """Version that it was trained from, -1 for the first."""
-    files: tuple[FileDigest, ...]
-    """Every other file of the directory, sorted by name."""
-    tensors: dict[str, tuple[str, tuple[int, ...]]]
-    """Name -> type as safetensors writes it ("F32", "BF16") and shape."""
-    batch_ids: tuple[str, ...] = ()
-    metrics: dict[str, float] = {}
-    created: float = 0.0
-    """Unix seconds."""
-    signature: str = ""
-    """HMAC-SHA256 (hex) of the manifest without it; empty if no key is configured."""
-
-
-def signature(manifest: Manifest, key: bytes) -> str:
-    """What `manifest.signature` should be under `key`: over the manifest as sorted compact JSON, signature empty."""
-    content = msgspec.json.encode(msgspec.structs.replace(manifest, signature=""), order="sorted")
-    return hmac.new(key, content, sha256).hexdigest()
+UNSIGNED = "; if it is yours and older than signatures, sign it: evolved provenance sign"
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -85,13 +59,14 @@ def tensor_shapes(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
 class Versions:
     """The directory of version directories. Blocking."""
 
-    def __init__(self, directory: Path, *, key: bytes | None = None) -> None:
+    def __init__(self, directory: Path, *, key: SigningKey | None = None, trusted: PublicKeys | None = None) -> None:
         """
         Args:
             directory: created on first use.
-            key: to sign and check manifests with; None leaves them unsigned and unchecked.
+            key: signs manifests; None leaves them unsigned.
+            trusted: checks manifests that are read; None leaves them unchecked.
         """
-        self.directory, self._key = directory, key
+        self.directory, self._key, self._trusted = directory, key, trusted
 
     def path(self, version: int) -> Path:
         """Where `version` is, or would be."""
@@ -112,7 +87,7 @@ class Versions:
         *,
         rest: Path,
         batch_ids: tuple[str, ...],
-        metrics: dict[str, float],
+        metrics: Mapping[str, float | None],
         created: float,
     ) -> Manifest:
         """Make the directory of `version`; it appears whole, with the rename at the very end.
@@ -138,12 +113,13 @@ class Versions:
                 files=files,
                 tensors=dict(entry for path in weight_files(aside) for entry in sorted(tensor_shapes(path).items())),
                 batch_ids=batch_ids,
-                metrics=metrics,
+                metrics=dict(metrics),
                 created=created,
             )
+            written = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+            (aside / MANIFEST).write_bytes(written)
             if self._key is not None:
-                manifest = msgspec.structs.replace(manifest, signature=signature(manifest, self._key))
-            (aside / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+                (aside / SIGNATURE).write_text(f"{self._key.sign('manifest', written)}\n")
             return manifest
 
         return write_directory(self.path(version), content)
@@ -155,17 +131,20 @@ class Versions:
             verify: also read every file and compare its digest.
 
         Raises:
-            CheckpointInvalid: absent, incomplete, altered, or not signed with our key.
+            CheckpointInvalid: absent, incomplete, altered, or not signed by a key that is trusted.
         """
         directory = self.path(version)
         try:
-            manifest = msgspec.json.decode((directory / MANIFEST).read_bytes(), type=Manifest)
+            content = (directory / MANIFEST).read_bytes()
+            manifest = msgspec.json.decode(content, type=Manifest)
         except (OSError, msgspec.DecodeError) as error:
             raise CheckpointInvalid(f"{directory.name}: manifest: {error}") from error
         if manifest.version != version:
             raise CheckpointInvalid(f"{directory.name}: its manifest is of version {manifest.version}")
-        if self._key is not None and not hmac.compare_digest(signature(manifest, self._key), manifest.signature):
-            raise CheckpointInvalid(f"{directory.name}: the manifest's signature is not ours")
+        if self._trusted is not None:
+            problem = self._trusted.problem("manifest", content, read_signature(directory))
+            if problem:
+                raise CheckpointInvalid(f"{directory}: {problem}{'' if read_signature(directory) else UNSIGNED}")
         if verify:
             for entry in manifest.files:
                 try:
@@ -175,6 +154,22 @@ class Versions:
                 if found != entry:
                     raise CheckpointInvalid(f"{directory.name}/{entry.name}: content differs from the manifest")
         return manifest
+
+    def sign(self, version: int) -> None:
+        """Sign the manifest of `version` (again): one from before signatures, or whose key is to be given up.
+
+        Raises:
+            CheckpointInvalid: a file is not what the manifest says.
+            OSError: the disk fails; the signature before it is still there.
+        """
+        assert self._key is not None
+        Versions(self.directory).read(version, verify=True)
+        directory = self.path(version)
+        aside = directory / f".{SIGNATURE}.{os.getpid()}"
+        aside.write_text(f"{self._key.sign('manifest', (directory / MANIFEST).read_bytes())}\n")
+        fsync(aside)
+        aside.replace(directory / SIGNATURE)
+        fsync(directory)
 
     def candidate(self, version: int) -> Candidate:
         """The announcement of `version`; the same each time.
@@ -192,7 +187,7 @@ class Versions:
             files=manifest.files,
             manifest=sha256((directory / MANIFEST).read_bytes()).hexdigest(),
             batch_ids=manifest.batch_ids,
-            metrics=manifest.metrics,
+            metrics={name: value for name, value in manifest.metrics.items() if value is not None},
             created=manifest.created,
         )
 
@@ -222,6 +217,14 @@ class Versions:
         except (OSError, ValueError) as error:
             _log.warning("pinned_unreadable", reason=str(error))
             return None
+
+
+def read_signature(directory: Path) -> str:
+    """The signature on the manifest in `directory`, hex; empty if there is none."""
+    try:
+        return (directory / SIGNATURE).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def weight_files(directory: Path) -> list[Path]:

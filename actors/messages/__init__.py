@@ -13,6 +13,7 @@ from actors.messages.base import (
 from actors.messages.codec import AnyMessage, decode, decode_batch, encode, encode_batch
 from actors.messages.errors import MalformedMessage, MessageError, UnsupportedSchema
 from actors.messages.experience import Experience, Task
+from actors.messages.manifest import MANIFEST, SIGNATURE, Manifest, bad_file
 from actors.messages.policy import (
     BatchItem,
     BatchOrder,
@@ -20,6 +21,7 @@ from actors.messages.policy import (
     Directive,
     FileDigest,
     Serving,
+    ServingResult,
     Verdict,
 )
 from actors.messages.traffic import Exchange, Feedback, Hints, Sampling, VersionSpan
@@ -35,7 +37,9 @@ from actors.messages.trajectory import (
 )
 
 __all__ = [
+    "MANIFEST",
     "SCHEMA",
+    "SIGNATURE",
     "AnyMessage",
     "Attributed",
     "Attribution",
@@ -50,10 +54,12 @@ __all__ = [
     "Hints",
     "Label",
     "MalformedMessage",
+    "Manifest",
     "Message",
     "MessageError",
     "Sampling",
     "Serving",
+    "ServingResult",
     "Step",
     "StepLabel",
     "Task",
@@ -63,6 +69,7 @@ __all__ = [
     "UnsupportedSchema",
     "Verdict",
     "VersionSpan",
+    "bad_file",
     "decode",
     "decode_batch",
     "derived_id",

@@ -8,6 +8,7 @@ from actors.messages.base import Message
 from actors.messages.trajectory import Attributed
 
 Role = Literal["train", "baseline"]
+ServingResult = Literal["started", "swapped", "refused", "rolled_back"]
 
 
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,9 +77,10 @@ class Serving(Message, frozen=True, kw_only=True, tag="serving"):
 
     engine: str
     version: int
+    """What it serves; what it was to serve, if that was refused or rolled back: then `previous` is there."""
     previous: int
     path: str
-    result: Literal["started", "swapped", "refused", "rolled_back"]
+    result: ServingResult
     since: float
     paused_seconds: float = 0.0
     total_seconds: float = 0.0
@@ -86,10 +88,16 @@ class Serving(Message, frozen=True, kw_only=True, tag="serving"):
 
 
 class Directive(Message, frozen=True, kw_only=True, tag="directive"):
-    """What the sentinel or an operator orders: stop learning, go on, go back, or look at the tools again."""
+    """What the sentinel or an operator orders: stop learning, go on, promote, go back, or look at the tools again; or
+    what the swapper found: a canary that passed (`roll_on`).
 
-    kind: Literal["freeze", "thaw", "rollback", "drift"]
+    A `notice` orders nothing: it puts on record what somebody should know.
+    """
+
+    kind: Literal["freeze", "thaw", "promote", "roll_on", "rollback", "drift", "notice"]
     reason: str
     origin: str
     created: float = 0.0
     details: dict[str, str] = {}
+    signature: str = ""
+    """Of whoever ordered; without it nothing new is brought in."""

@@ -4,12 +4,12 @@ Ids first, bodies in small reads after them: no transaction lives long enough to
 back into the database, and memory holds ids and one page.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
-from sqlalchemy import Engine, create_engine, select
+from sqlalchemy import Connection, Engine, create_engine, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
@@ -20,6 +20,7 @@ from actors.store.saving import chunks
 
 Kind = Literal["trajectories", "exchanges", "feedback"]
 _PAGE = 200
+R = TypeVar("R")
 _SCHEMA_KEY = "store.schema"
 _ROWS: dict[Kind, tuple[type[Any], Any]] = {
     "trajectories": (t.TrajectoryRow, t.TrajectoryRow.ended),
@@ -88,6 +89,28 @@ class Archive:
     def close(self) -> None:
         """Close the connections."""
         self._engine.dispose()
+
+
+def ask(url: str, question: Callable[[Connection], R]) -> R:
+    """The answer of `question`, a function of a connection that only reads.
+
+    Raises:
+        StoreUnavailable: no such database, or it cannot be read.
+        SchemaMismatch: written by a newer evolved.
+    """
+    engine = _read_only(url)
+    try:
+        with engine.connect() as connection:
+            found = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _SCHEMA_KEY))
+            if found is not None and int(found) > t.SCHEMA_VERSION:
+                raise SchemaMismatch(int(found), t.SCHEMA_VERSION)
+            if found is not None and int(found) < t.SCHEMA_VERSION:
+                raise StoreUnavailable(f"the database has schema {int(found)}; start `evolved run`, which upgrades it")
+            return question(connection)
+    except DBAPIError as error:
+        raise StoreUnavailable(f"{engine.url.render_as_string()}: {error.orig}") from error
+    finally:
+        engine.dispose()
 
 
 def _read_only(url: str) -> Engine:

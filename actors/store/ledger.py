@@ -7,7 +7,7 @@ from sqlalchemy import Connection, delete, func, select, update
 from actors.messages import Message, derived_id
 from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
-from actors.store.saving import save
+from actors.store.saving import Saved, save
 from actors.system.bus import Outgoing
 
 
@@ -26,11 +26,8 @@ def commit(
     records: Sequence[Message],
     outputs: Sequence[Outgoing],
     now: float,
-) -> int | None:
-    """Marks, records and outputs in one; None, and nothing written, if an input was done before.
-
-    Otherwise how many exchanges were refused for a response id that is taken.
-    """
+) -> Saved | None:
+    """Marks, records and outputs in one; None, and nothing written, if an input was done before."""
     if processed(connection, actor, inputs):
         return None
     marks = [{"actor": actor, "input_id": key, "at": now} for key in dict.fromkeys(inputs)]
@@ -45,7 +42,7 @@ def commit(
         for o in outputs
     ]
     insert_new(connection, table_of(t.OutboxRow), rows)
-    return saved.response_id_taken
+    return saved
 
 
 def unpublished(connection: Connection, actor: str, limit: int) -> list[Outgoing]:

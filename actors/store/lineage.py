@@ -10,7 +10,8 @@ from actors.store import reading
 from actors.store import tables as t
 
 _SERVINGS = 10_000
-_LOADED = ("started", "swapped", "rolled_back")
+_LOADED = ("started", "swapped")
+"""After a swap that was refused or rolled back the engine serves on what it served before."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +122,7 @@ def _descends(version: int, ancestor: int, parents: dict[int, int]) -> bool:
 
 
 def _spans(servings: list[Serving]) -> list[Span]:
-    """Who served what from when to when; a refused swap leaves what was there."""
+    """Who served what from when to when."""
     by_engine: dict[str, list[Serving]] = {}
     for serving in sorted((s for s in servings if s.result in _LOADED), key=lambda s: (s.since, s.id)):
         by_engine.setdefault(serving.engine, []).append(serving)
@@ -131,5 +132,6 @@ def _spans(servings: list[Serving]) -> list[Span]:
             if event is None:
                 continue
             until = None if following is None else following.since
-            spans.append(Span(engine=engine, version=event.version, since=event.since, until=until))
+            served = event.previous if event.result == "rolled_back" else event.version
+            spans.append(Span(engine=engine, version=served, since=event.since, until=until))
     return spans

@@ -70,6 +70,13 @@ def open_exchanges(connection: Connection, limit: int) -> list[Exchange]:
     return bodies(connection, select(newest.c.body).order_by(newest.c.started, newest.c.id), Exchange)
 
 
+def exchanges(connection: Connection, ids: Sequence[str]) -> list[Exchange]:
+    """Calls by id, those that are still kept."""
+    row = t.ExchangeRow
+    parts = chunks(list(ids))
+    return [found for part in parts for found in bodies(connection, select(row.body).where(row.id.in_(part)), Exchange)]
+
+
 def unjoined_feedback(connection: Connection, since: float, limit: int) -> list[Feedback]:
     """Feedback received after `since` that no trajectory has, newest first."""
     row = t.FeedbackRow

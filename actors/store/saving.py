@@ -23,6 +23,7 @@ from actors.messages import (
     decode,
     encode,
 )
+from actors.store import audit
 from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.errors import UnknownRecord
@@ -39,10 +40,12 @@ def stitchable(exchange: Exchange) -> bool:
 
 
 class Saved(msgspec.Struct):
-    """What a transaction left out."""
+    """What a transaction left out, and what it added to the audit trail."""
 
     response_id_taken: int = 0
     """Exchanges under a new id whose response id another exchange has."""
+    head: audit.Head | None = None
+    """Of the audit trail; None if nothing that is audited was new."""
 
 
 def save(connection: Connection, records: Iterable[Message], now: float) -> Saved:
@@ -51,6 +54,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     Raises:
         UnknownRecord: a type without a table; nothing should be committed then.
     """
+    records = list(records)
     by_type: dict[type[Message], list[Message]] = {}
     for record in records:
         by_type.setdefault(type(record), []).append(record)
@@ -66,7 +70,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         Dropped,
     }:
         raise UnknownRecord(", ".join(sorted(kind.__name__ for kind in unknown)))
-    saved = Saved()
+    saved, audited = Saved(), audit.unlisted(connection, records)
     wait(connection, _only(by_type, Feedback))
     for kind, rows in by_type.items():
         if kind in _SIMPLE:
@@ -87,6 +91,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
             .where(t.TrajectoryRow.id == dropped.id, t.TrajectoryRow.dropped == "", t.TrajectoryRow.batch_id == "")
             .values(dropped=dropped.reason)
         )
+    saved.head = audit.append(connection, audited, now)
     return saved
 
 

@@ -29,11 +29,13 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
-from actors.store import ledger, reading, saving
+from actors.store import ledger, live, reading, saving
 from actors.store import tables as t
+from actors.store.audit import START, Head, guard, head
 from actors.store.engine import open_engine, outage
 from actors.store.errors import SchemaMismatch
 from actors.store.lineage import Lineage, lineage
+from actors.store.live import FailedCall
 from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.saving import save
 from actors.store.upgrade import upgrade
@@ -63,6 +65,8 @@ class Store:
         self._limiter = anyio.CapacityLimiter(_THREADS)
         self.response_ids_taken = 0
         """Exchanges refused because another call of the tenant has their response id: counted, never silent."""
+        self.audit_head = Head(0, START)
+        """Where the audit trail ends (see `actors.store.audit`)."""
 
     async def open(self) -> None:
         """Create what tables are missing, and bring those of an older evolved up to date.
@@ -70,7 +74,7 @@ class Store:
         Raises:
             SchemaMismatch: written by a newer evolved.
         """
-        await self._write(_create)
+        self.audit_head = await self._write(_create, self._clock())
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -84,11 +88,14 @@ class Store:
     async def commit(
         self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
     ) -> bool:
-        taken = await self._write(ledger.commit, actor, inputs, records, outputs, self._clock())
-        if taken:
-            self.response_ids_taken += taken
-            _log.warning("response_id_taken", exchanges=taken, total=self.response_ids_taken)
-        return taken is not None
+        saved = await self._write(ledger.commit, actor, inputs, records, outputs, self._clock())
+        if saved is None:
+            return False
+        if saved.response_id_taken:
+            self.response_ids_taken += saved.response_id_taken
+            _log.warning("response_id_taken", exchanges=saved.response_id_taken, total=self.response_ids_taken)
+        self._audited(saved.head)
+        return True
 
     async def unpublished(self, actor: str, limit: int) -> list[Outgoing]:
         return await self._read(ledger.unpublished, actor, limit)
@@ -124,10 +131,14 @@ class Store:
 
     async def save(self, records: Sequence[Message]) -> None:
         """Write records outside of any actor's commit, e.g. in tools and tests."""
-        await self._write(save, records, self._clock())
+        saved = await self._write(save, records, self._clock())
+        self._audited(saved.head)
 
     async def open_exchanges(self, limit: int = 20_000) -> list[Exchange]:
         return await self._read(reading.open_exchanges, limit)
+
+    async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:
+        return await self._read(reading.exchanges, ids)
 
     async def unjoined_feedback(self, since: float = 0.0, limit: int = 10_000) -> list[Feedback]:
         return await self._read(reading.unjoined_feedback, since, limit)
@@ -185,9 +196,9 @@ class Store:
         return await self._read(reading.servings, engine, limit)
 
     async def last_serving(self, engine: str) -> Serving | None:
-        """What `engine` was last made to serve; a refused swap changes nothing and is passed over."""
+        """What `engine` was last made to serve; a swap that was refused or rolled back left what was there."""
         for serving in await self.servings(engine, 100):
-            if serving.result != "refused":
+            if serving.result in ("started", "swapped"):
                 return serving
         return None
 
@@ -196,6 +207,12 @@ class Store:
 
     async def frozen(self) -> bool:
         return await self._read(reading.frozen)
+
+    async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
+        return await self._read(live.closed_runs, ids)
+
+    async def failed_calls(self, since: float, limit: int = 1000) -> list[FailedCall]:
+        return await self._read(live.failed_calls, since, limit)
 
     async def batches(self, limit: int = 100) -> list[BatchOrder]:
         return await self._read(reading.batches, limit)
@@ -217,6 +234,12 @@ class Store:
 
     async def state_put(self, key: str, value: bytes) -> None:
         await self._write(ledger.put_state, key, value)
+
+    def _audited(self, head: Head | None) -> None:
+        """Tell where the audit trail ends, once that is durable: whoever keeps logs elsewhere has an anchor with it."""
+        if head is not None:
+            self.audit_head = head
+            _log.info("audit_head", sequence=head.sequence, hash=head.hash)
 
     async def _read(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
         def run() -> R:
@@ -240,12 +263,14 @@ class Store:
         return await anyio.to_thread.run_sync(run, limiter=self._limiter)
 
 
-def _create(connection: Connection) -> None:
+def _create(connection: Connection, now: float) -> Head:
     t.Base.metadata.create_all(connection)
+    guard(connection)
     found = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _SCHEMA_KEY))
     if found is not None and int(found) > t.SCHEMA_VERSION:
         raise SchemaMismatch(int(found), t.SCHEMA_VERSION)
     if found is not None and int(found) < t.SCHEMA_VERSION:
-        upgrade(connection)
+        upgrade(connection, now)
         _log.info("store_upgraded", before=int(found), now=t.SCHEMA_VERSION)
     ledger.put_state(connection, _SCHEMA_KEY, str(t.SCHEMA_VERSION).encode())
+    return head(connection)

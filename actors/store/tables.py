@@ -7,7 +7,7 @@ outcome, the batch that used a trajectory) is a column that is updated.
 from sqlalchemy import Boolean, Float, Index, Integer, LargeBinary, String, Text, false, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """A database of an older version is brought up to this one when it is opened (`actors.store.upgrade`)."""
 
 
@@ -206,6 +206,20 @@ class DirectiveRow(Base):
     kind: Mapped[str]
     created: Mapped[float]
     body: Mapped[bytes]
+
+
+class AuditRow(Base):
+    """An entry of the audit trail (`actors.store.audit`); never changed, never deleted."""
+
+    __tablename__ = "audit"
+    sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    at: Mapped[float]
+    kind: Mapped[str]
+    subject: Mapped[str]
+    digest: Mapped[str]
+    previous: Mapped[str]
+    hash: Mapped[str]
+    __table_args__ = (Index("uq_audit_subject", "kind", "subject", unique=True),)
 
 
 class ProcessedRow(Base):

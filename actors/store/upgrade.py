@@ -9,11 +9,13 @@ from sqlalchemy.schema import CreateColumn
 
 from actors.messages import Feedback, decode
 from actors.store import tables as t
+from actors.store.audit import catch_up
 from actors.store.waiting import note
 
 
-def upgrade(connection: Connection) -> None:
-    """Add the columns and indexes that the tables lack, and note what feedback waits for. May be done again."""
+def upgrade(connection: Connection, now: float) -> None:
+    """Add the columns and indexes that the tables lack, note what feedback waits for, and chain what no audit entry
+    tells of yet. May be done again."""
     inspector = inspect(connection)
     for table in t.Base.metadata.sorted_tables:
         there = {column["name"] for column in inspector.get_columns(table.name)}
@@ -29,3 +31,4 @@ def upgrade(connection: Connection) -> None:
     row = t.FeedbackRow
     waiting = [decode(body) for body in connection.scalars(select(row.body).where(row.joined == ""))]
     note(connection, [said for said in waiting if isinstance(said, Feedback)])
+    catch_up(connection, now)

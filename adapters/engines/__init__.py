@@ -6,8 +6,9 @@ HTTP surface. Actors only ever see `Engine`. Two rules hold for every implementa
 * `render` alone turns messages into token ids, so that prompts of rollouts and of production agree id for id.
 * Weight versions are numbers here and decimal strings on an engine; a label that is not a number reads as -1.
 
-A swap is four verbs in one order: `pause` (running requests are kept, their KV cache is dropped), `load`, `label`,
-`resume`. `adapters.engines.swap` runs them where a dead daemon cannot leave them half done; nobody else should.
+A swap is five verbs in one order: `prepare` (the version is read and checked while the old one serves), `pause`
+(running requests are kept, their KV cache is dropped), `load`, `label`, `resume`. `adapters.engines.swap` runs them
+where a dead daemon cannot leave them half done; nobody else should.
 """
 
 from collections.abc import Sequence
@@ -103,8 +104,26 @@ class Engine(Protocol):
         """Stop between two tokens; running requests are kept, new ones wait. The KV cache is dropped."""
         ...
 
-    async def load(self, path: Path) -> None:
+    async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
+        """Read and check the version directory `path` while the engine serves, so that `load` is quick and cannot fail.
+
+        Args:
+            like: directory that the version must be like; an engine that knows what it serves compares with that.
+            manifest: sha256 that manifest.json must have: what was verified before is what is loaded. Empty for any.
+            epoch: of the lease under which the swap is done.
+
+        Raises:
+            CheckpointRefused: it must not be loaded; nothing was touched.
+        """
+        ...
+
+    async def load(self, path: Path, *, epoch: int = 0, clean: bool = False) -> None:
         """Load the version directory `path`, which must be readable by the engine.
+
+        Args:
+            epoch: of the lease under which the swap is done; an engine with the vLLM plug-in refuses one that is
+                smaller than the greatest it has seen.
+            clean: also overwrite the KV blocks, where the engine can: what served may have left NaN in them.
 
         Raises:
             CheckpointRefused: the engine looked at it and will not have it; what it served is still there.

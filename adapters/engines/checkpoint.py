@@ -111,12 +111,18 @@ def describe(directory: Path) -> Served:
 
 
 def validate(
-    directory: Path, *, like: Served | None = None, digests: bool = True, allow_tied: bool = True
+    directory: Path,
+    *,
+    like: Served | None = None,
+    manifest: str = "",
+    digests: bool = True,
+    allow_tied: bool = True,
 ) -> Checkpoint:
     """Look at a version directory as closely as can be done without an engine.
 
     Args:
         like: what is served: the version must have its tensors, types, shapes and architecture.
+        manifest: sha256 that manifest.json must have; empty for any.
         digests: compare every file that manifest.json names with its sha256 there. A directory without a manifest (a
             base model) has nothing to compare.
         allow_tied: False refuses a head that is tied to the embeddings, which stock vLLM on CPU reloads wrongly without
@@ -125,10 +131,14 @@ def validate(
     Raises:
         CheckpointRefused: the first thing that is wrong, by name, and what to do about it.
     """
-    manifest = _json(directory / "manifest.json", {})
+    listed = _manifest(directory, manifest)
     if digests:
-        for entry in manifest.get("files", ()):
+        for entry in listed:
             _check_digest(directory, entry)
+        known = {entry.get("name") for entry in listed}
+        for path in directory.glob("*.safetensors") if listed else ():
+            if path.name not in known:
+                raise CheckpointRefused(f"{path} is not in the manifest; somebody put it there, take it out")
     config = _json(directory / "config.json", None)
     if not allow_tied and config.get("tie_word_embeddings", False):
         raise CheckpointRefused(
@@ -204,6 +214,24 @@ def check_finite(checkpoint: Checkpoint) -> None:
                     f"{checkpoint.directory}: tensor {name} holds NaN or infinity; the update that made it diverged, "
                     "go on from its parent"
                 )
+
+
+def _manifest(directory: Path, wanted: str) -> list[dict[str, Any]]:
+    """The files that manifest.json names, and digests of them."""
+    path = directory / "manifest.json"
+    if not wanted and not path.exists():
+        return []
+    try:
+        content = path.read_bytes()
+        # What is compared is what is used: the file may be changed between two looks at it.
+        if wanted and hashlib.sha256(content).hexdigest() != wanted:
+            raise CheckpointRefused(f"{path} is not the manifest that was judged; copy the version again")
+        files = json.loads(content)["files"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointRefused(f"{path} cannot be read: {error}; copy the version again") from error
+    if not isinstance(files, list) or not all(isinstance(entry, dict) for entry in files):
+        raise CheckpointRefused(f"{path}: files is no list of files; write the version again")
+    return files
 
 
 def _check_digest(directory: Path, entry: dict[str, Any]) -> None:

@@ -17,9 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from adapters.engines import Generation, VersionSpan
+from adapters.engines.checkpoint import describe, validate
 from adapters.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 
 _TEXT_IN_ERRORS = 500
+_DEVELOPMENT = ("/pause", "/resume", "/is_paused", "/collective_rpc", "/weight_info", "/update_weight_version")
+"""What vLLM opens in development mode only."""
+_SCALE_OUT = ("/inference/v1/generate", "/v1/chat/completions/render")
+"""What vLLM opens with --enable-scale-out only."""
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +167,10 @@ class EngineClient:
         # the old weights under the new ones.
         await self._request("POST", "/pause?mode=keep&clear_cache=true", seconds=self._deadlines.small)
 
-    async def load(self, path: Path) -> None:
+    async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
+        await self._validate(path, like, manifest, tied=False)
+
+    async def load(self, path: Path, *, epoch: int = 0, clean: bool = False) -> None:
         body = {"method": "reload_weights", "kwargs": {"weights_path": str(path)}}
         try:
             await self._request("POST", "/collective_rpc", body, seconds=self._deadlines.load)
@@ -170,6 +178,14 @@ class EngineClient:
             if error.status == 400:
                 raise CheckpointRefused(str(error)) from error
             raise
+
+    async def _validate(self, path: Path, like: Path | None, manifest: str, *, tied: bool) -> None:
+        """Check `path` from here, as far as that can be done without the engine."""
+
+        def check() -> None:
+            validate(path, like=None if like is None else describe(like), manifest=manifest, allow_tied=tied)
+
+        await anyio.to_thread.run_sync(check)
 
     async def label(self, version: int) -> None:
         await self._request("POST", "/update_weight_version", {"new_version": str(version)})
@@ -249,7 +265,7 @@ class EngineClient:
             ) from error
         if response.is_success:
             return response
-        text = _message(response)
+        text = _message(response) + _remedy(path, response.status_code)
         if response.status_code in (502, 503, 504):
             raise EngineUnavailable(f"{self.name} ({self.url}) is not ready: {response.status_code} {text}")
         raise EngineRejected(f"{self.name}: {path} {response.status_code}: {text}", response.status_code)
@@ -262,6 +278,15 @@ def version_number(label: str) -> int:
 
 def _ints(ids: Sequence[int]) -> list[int]:
     return [int(i) for i in ids]  # numpy integers are no JSON
+
+
+def _remedy(path: str, status: int) -> str:
+    """What is missing from the engine's start if it has no such endpoint."""
+    if status == 404 and path.partition("?")[0] in _DEVELOPMENT:
+        return "; its development endpoints are closed: start it with VLLM_SERVER_DEV_MODE=1 in its environment"
+    if status in (403, 404) and path in _SCALE_OUT:
+        return "; its token endpoints are closed: start it with --enable-scale-out"
+    return ""
 
 
 def _message(response: httpx.Response) -> str:

@@ -2,10 +2,11 @@
 
     python -m adapters.engines.swap JOB          JOB is a `SwapJob` in JSON
 
-validate -> pause (keep, cache dropped) -> load -> label -> resume -> canary, and if the canary fails, the same with
-the last good version. Resume runs in a `finally` with a deadline of its own: agents wait behind a pause, so nothing
-that goes wrong here may leave one behind. The program runs in a session of its own and writes what came of it to a
-file; a daemon that died meanwhile collects it (`collect`), and finishes the work of a program that was killed too.
+prepare (check, while the old version serves) -> pause (keep, cache dropped) -> load -> label -> resume -> canary, and
+if the canary fails, pause to resume with the last good version. Resume runs in a `finally` with a deadline of its own:
+agents wait behind a pause, so nothing that goes wrong here may leave one behind. The program runs in a session of its
+own and writes what came of it to a file; a daemon that died meanwhile collects it (`collect`), and finishes the work of
+a program that was killed too.
 
 Three files carry a swap: RESULT (the outcome, appears whole), RESULT.job (what is being done, removed with the result)
 and RESULT.lock (held by the program while it lives: one swap an engine at a time).
@@ -26,14 +27,16 @@ import msgspec
 import structlog
 
 from adapters.engines import Engine
-from adapters.engines.checkpoint import describe, validate
-from adapters.engines.client import Deadlines, EngineClient
+from adapters.engines.client import Deadlines
+from adapters.engines.vllm import VllmEngine
 from adapters.errors import CheckpointRefused, EngineError, EngineUnavailable, SwapFailed
 
 _log = structlog.get_logger(__name__)
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
 """Variables that the program sees."""
 _RESUME_ATTEMPTS = 5
+_LEAST_GREEDY = -20.0
+"""Nats that the likeliest of V tokens has at the least: -ln V. vLLM writes -9999 where it computed NaN."""
 _LOOK_SECONDS = 0.05
 _BUSY = 4
 """Exit status: somebody else swaps this engine."""
@@ -62,6 +65,8 @@ class SwapJob(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     result: str
     """File for the outcome."""
+    manifest: str = ""
+    """sha256 that manifest.json must have: what was verified before is what is loaded. Empty for any."""
     last_good: str = ""
     """Version directory to go back to; also what the new one must look like. Empty if there is none."""
     last_version: int = -1
@@ -69,8 +74,8 @@ class SwapJob(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for everything up to resume; going back may take as long again."""
     tolerance: float = 0.05
     """Largest difference of a canary log-prob from the learner's, nats."""
-    allow_tied: bool = False
-    """Load a checkpoint whose head is tied to its embeddings. Stock vLLM on CPU gets that wrong."""
+    epoch: int = 0
+    """Of the lease under which this is done; an engine refuses one that is smaller than the greatest it has seen."""
 
 
 class SwapOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,9 +83,12 @@ class SwapOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     result: Literal["swapped", "refused", "rolled_back", "unreachable", "failed"]
     """refused: what served was never touched or is untouched; rolled_back: the new weights were loaded, the last good
-    ones are back; unreachable: the engine did not answer, nothing was done; failed: neither could be confirmed."""
+    ones are back; unreachable: the engine did not answer, or not as it must, and nothing was done; failed: neither
+    could be confirmed."""
     version: int
     """What the engine serves now, -1 if unknown."""
+    asked: int = -1
+    """What it was asked to serve."""
     paused_seconds: float = 0.0
     """From pause to resume."""
     total_seconds: float = 0.0
@@ -97,23 +105,25 @@ async def perform(job: SwapJob, engine: Engine) -> SwapOutcome:
 
     def outcome(result: str, version: int, reason: str = "") -> SwapOutcome:
         total = time.monotonic() - started
-        fields = {"result": result, "version": version, "reason": reason[:2000], "finished": time.time()}
+        fields = {"result": result, "version": version, "asked": job.version, "reason": reason[:2000]}
+        fields["finished"] = time.time()
         return msgspec.convert({**fields, "paused_seconds": paused, "total_seconds": total}, SwapOutcome)
 
     try:
-        await anyio.to_thread.run_sync(_validate, job, path, last_good)
         canary = _canary(path)
+        served = await engine.version()
+        with anyio.fail_after(job.deadline):
+            await engine.prepare(path, like=last_good, manifest=job.manifest, epoch=job.epoch)
     except CheckpointRefused as error:
         return outcome("refused", job.last_version, str(error))
-    try:
-        served = await engine.version()
-    except EngineError as error:
-        kind = "unreachable" if isinstance(error, EngineUnavailable) else "refused"
-        return outcome(kind, job.last_version, str(error))
+    except TimeoutError:
+        return outcome("unreachable", job.last_version, f"{path} was not read within {job.deadline:g} s")
+    except EngineError as error:  # an engine that was started without what a swap needs is no fault of the version
+        return outcome("unreachable", job.last_version, str(error))
     pause_began = time.monotonic()
     try:
         try:
-            paused = await _exchange(engine, path, job.version, job.deadline)
+            paused = await _exchange(engine, job, path, job.version)
         except CheckpointRefused as error:
             paused = time.monotonic() - pause_began
             return outcome("refused", served, str(error))
@@ -125,16 +135,12 @@ async def perform(job: SwapJob, engine: Engine) -> SwapOutcome:
     if last_good is None:
         return outcome("failed", await _version_or_unknown(engine), reason)
     try:
-        paused += await _exchange(engine, last_good, job.last_version, job.deadline)
+        paused += await _exchange(engine, job, last_good, job.last_version, clean=True)
         await _confirm(engine, job.last_version, None, job.tolerance)
     except (EngineError, TimeoutError) as error:
         again = f"{reason}; and going back: {type(error).__name__}: {error}"
         return outcome("failed", await _version_or_unknown(engine), again)
     return outcome("rolled_back", job.last_version, reason)
-
-
-def _validate(job: SwapJob, path: Path, last_good: Path | None) -> None:
-    validate(path, like=None if last_good is None else describe(last_good), allow_tied=job.allow_tied)
 
 
 def _canary(path: Path) -> Canary | None:
@@ -150,14 +156,14 @@ def _canary(path: Path) -> Canary | None:
     return canary
 
 
-async def _exchange(engine: Engine, path: Path, version: int, deadline: float) -> float:
+async def _exchange(engine: Engine, job: SwapJob, path: Path, version: int, *, clean: bool = False) -> float:
     """Pause, load, label, resume; seconds that the engine was paused."""
     began = time.monotonic()
     try:
-        with anyio.fail_after(deadline):
+        with anyio.fail_after(job.deadline):
             # Within the try: a pause whose answer was lost may have happened.
             await engine.pause()
-            await engine.load(path)
+            await engine.load(path, epoch=job.epoch, clean=clean)
             await engine.label(version)
     finally:
         with anyio.CancelScope(shield=True):
@@ -188,7 +194,7 @@ async def _confirm(engine: Engine, version: int, canary: Canary | None, toleranc
     if canary is None:
         prompt = await engine.render([{"role": "user", "content": "Are you there?"}])
         answer = await engine.generate(prompt, max_tokens=4, temperature=0.0, ignore_eos=True)
-        if not answer.logprobs or not all(math.isfinite(value) and value <= 1e-3 for value in answer.logprobs):
+        if not answer.logprobs or not all(_LEAST_GREEDY <= value <= 1e-3 for value in answer.logprobs):
             raise SwapFailed(f"the canary's log-probs are no log-probs: {answer.logprobs}")
         return
     scores = await engine.log_probs(canary.ids)
@@ -266,7 +272,7 @@ async def collect(result: Path, *, wait: float = 300.0) -> SwapOutcome | None:
         if job is None:
             return None
         _log.warning("swap.abandoned", engine=job.engine, version=job.version)
-        async with EngineClient(job.engine, deadlines=_deadlines(job)) as engine:
+        async with VllmEngine(job.engine, deadlines=_deadlines(job)) as engine:
             outcome = await _recover(job, engine)
         if outcome.result != "unreachable":
             _job_file(result).unlink(missing_ok=True)
@@ -281,7 +287,7 @@ async def _recover(job: SwapJob, engine: Engine) -> SwapOutcome:
     began = time.monotonic()
     try:
         if job.last_good:
-            await _exchange(engine, Path(job.last_good), job.last_version, job.deadline)
+            await _exchange(engine, job, Path(job.last_good), job.last_version, clean=True)
             await _confirm(engine, job.last_version, None, job.tolerance)
             result, version = "rolled_back", job.last_version
         else:
@@ -291,10 +297,8 @@ async def _recover(job: SwapJob, engine: Engine) -> SwapOutcome:
         reason = f"{reason}; {type(error).__name__}: {error}"
         result, version = "unreachable" if isinstance(error, EngineUnavailable) else "failed", -1
     seconds = time.monotonic() - began
-    return msgspec.convert(
-        {"result": result, "version": version, "total_seconds": seconds, "reason": reason, "finished": time.time()},
-        SwapOutcome,
-    )
+    fields = {"result": result, "version": version, "asked": job.version, "total_seconds": seconds, "reason": reason}
+    return msgspec.convert({**fields, "finished": time.time()}, SwapOutcome)
 
 
 async def _wait_for_lock(result: Path, wait: float) -> int:
@@ -365,7 +369,7 @@ def _deadlines(job: SwapJob) -> Deadlines:
 async def _main(job: SwapJob) -> None:
     key = os.environ.get(KEY_VARIABLE)
     headers = {"authorization": f"Bearer {key}"} if key else None
-    async with EngineClient(job.engine, deadlines=_deadlines(job), headers=headers) as engine:
+    async with VllmEngine(job.engine, deadlines=_deadlines(job), headers=headers) as engine:
         outcome = await perform(job, engine)
     _write(Path(job.result), msgspec.json.encode(outcome))
 

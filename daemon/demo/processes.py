@@ -31,8 +31,21 @@ def scrubbed(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 class Child:
     """One process that is started again when it dies."""
 
-    def __init__(self, name: str, command: Sequence[str], log_path: Path, *, nice: int = 0, restarts: int = 20) -> None:
-        self.name, self.command, self.log_path = name, list(command), log_path
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log_path: Path,
+        *,
+        nice: int = 0,
+        restarts: int = 20,
+        extra: Mapping[str, str] | None = None,
+    ) -> None:
+        """
+        Args:
+            extra: variables that it sees beside the harmless ones.
+        """
+        self.name, self.command, self.log_path, self._extra = name, list(command), log_path, extra
         self.restarts = 0
         self._nice, self._allowed = nice, restarts
         self._process: subprocess.Popen[bytes] | None = None
@@ -47,7 +60,12 @@ class Child:
         command = ["nice", "-n", str(self._nice), *self.command] if self._nice else self.command
         with self.log_path.open("ab") as out:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=scrubbed(), start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=scrubbed(self._extra),
+                start_new_session=True,
             )
 
     def check(self) -> bool:

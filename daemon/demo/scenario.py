@@ -22,7 +22,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from adapters.engines.client import EngineClient
+from adapters.engines.vllm import VllmEngine
 from adapters.environments.travel import Drift, TravelDesk
 from daemon.demo.accounts import Accounts, settle
 from daemon.demo.measure import Success, held_out
@@ -55,6 +55,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Stop at the latest after this time at work, set-up and measuring not counted."""
     tasks: int = 192
     """Held-out tasks per measurement."""
+    vllm: Path | None = None
+    """Interpreter of an environment with vLLM; none: the embedded engine serves."""
     overrides: dict[str, Any] = {}
 
 
@@ -91,8 +93,9 @@ class Scenario:
             overrides = NO_EXPERIENCE
         agents = {"agents": 8, "think": 0.01} if options.traffic_only else {}
         self.world = World(
-            options.directory, seed=options.seed, overrides={**overrides, **options.overrides}, agents=agents
-        )
+            options.directory, seed=options.seed, overrides={**overrides, **options.overrides}, agents=agents,
+            vllm=options.vllm,
+        )  # fmt: skip
         self._desk = TravelDesk(drift_file=self.world.drift)
 
     def run(self) -> Report:
@@ -220,7 +223,7 @@ class Scenario:
         """Success of what serves now; the same tasks each time."""
 
         async def measure() -> Success:
-            async with EngineClient(self.world.serving_url, name="serving") as engine:
+            async with VllmEngine(self.world.serving_url, name="serving") as engine:
                 return await held_out(
                     engine, self._desk, tasks, temperature=temperature, families="ABC", seed=self._options.seed
                 )

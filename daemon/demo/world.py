@@ -1,5 +1,6 @@
 """One machine, all of evolved: the directory, the configuration and the processes of a demo run."""
 
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -32,8 +33,14 @@ def free_ports(count: int) -> list[int]:
 class World:
     """The processes of one demo run in one directory."""
 
-    def __init__(self, directory: Path, *, seed: int, overrides: dict[str, Any], agents: dict[str, Any]) -> None:
-        self.directory = directory
+    def __init__(
+        self, directory: Path, *, seed: int, overrides: dict[str, Any], agents: dict[str, Any], vllm: Path | None = None
+    ) -> None:
+        """
+        Args:
+            vllm: interpreter of an environment with vLLM, whose engines serve then; none: the embedded ones do.
+        """
+        self.directory, self._vllm = directory, vllm
         if directory.exists():
             shutil.rmtree(directory)
         (directory / "logs").mkdir(parents=True)
@@ -71,8 +78,10 @@ class World:
         )
         config = ["--config", str(self.config_path)]
         self.broker = self._child("broker", module("daemon.cli", "broker", *config))
-        self.serving = self._child("serving", self._engine(serving))
-        self.shadow = self._child("shadow", self._engine(shadow), nice=2)
+        # On a CPU every vLLM binds itself to the first core, unless it is told of another.
+        self.serving = self._child("serving", self._engine(serving), extra={"VLLM_CPU_OMP_THREADS_BIND": "0"})
+        second = str(min(1, (os.cpu_count() or 1) - 1))
+        self.shadow = self._child("shadow", self._engine(shadow), nice=2, extra={"VLLM_CPU_OMP_THREADS_BIND": second})
         self.tap = self._child("tap", module("daemon.cli", "tap", *config))
         self.daemon = self._child("daemon", module("daemon.cli", "run", *config))
         self.learner = self._child("learner", module("daemon.cli", "learner", *config), nice=2)
@@ -81,10 +90,16 @@ class World:
             self.broker, self.serving, self.shadow, self.tap, self.daemon, self.learner, self.agents,
         ]  # fmt: skip
 
-    def _child(self, name: str, command: list[str], nice: int = 0) -> Child:
-        return Child(name, command, self.directory / "logs" / f"{name}.log", nice=nice)
+    def _child(self, name: str, command: list[str], nice: int = 0, extra: dict[str, str] | None = None) -> Child:
+        return Child(name, command, self.directory / "logs" / f"{name}.log", nice=nice, extra=extra)
 
     def _engine(self, port: int) -> list[str]:
+        if self._vllm is not None:
+            return module(
+                "daemon.cli", "engine", "--vllm", str(WARM_START), "--python", str(self._vllm), "--port", str(port),
+                "--served-model-name", "desk", "--max-model-len", "1024", "--max-num-seqs", "64",
+                "--kv-cache-memory-bytes", str(1 << 27), "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
+            )  # fmt: skip
         return module(
             "daemon.cli", "engine", "--model", str(WARM_START), "--port", str(port), "--served-model-name", "desk",
             "--threads", "1", "--dev-mode",
@@ -98,7 +113,10 @@ class World:
         """
         for child in (self.broker, self.serving, self.shadow):
             child.start()
-        self._wait((self.serving, f"{self.serving_url}/health"), (self.shadow, f"{self.shadow_url}/health"))
+        self._wait(
+            (self.serving, f"{self.serving_url}/health"), (self.shadow, f"{self.shadow_url}/health"),
+            seconds=90 if self._vllm is None else 300,
+        )  # fmt: skip
 
     def start(self) -> None:
         """Start what is missing but the agents, and wait until it answers.
@@ -115,9 +133,9 @@ class World:
         wait_until(lambda: (versions / "v000000" / "manifest.json").exists(), self.learner, 90)
 
     @staticmethod
-    def _wait(*places: tuple[Child, str]) -> None:
+    def _wait(*places: tuple[Child, str], seconds: float = 90) -> None:
         for child, url in places:
-            wait_until(lambda url=url: answers(url), child, 90)
+            wait_until(lambda url=url: answers(url), child, seconds)
 
     def check(self) -> None:
         """Start again whatever died."""

@@ -65,6 +65,10 @@ class AdminRoute:
                         "address": one.authority.decode(),
                         "weight": one.weight,
                         "healthy": one.healthy,
+                        "closed": one.closed,
+                        "version": one.version,
+                        "canary_share": self._router.share if one is self._router.canary else 0.0,
+                        "trajectories": one.trajectories,
                         "in_flight": one.in_flight,
                         "idle": one.idle,
                     }

@@ -2,11 +2,13 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from daemon.tap.router import Router
+from daemon.tap.routing import Routing
 from daemon.tap.scribe import Scribe
 from daemon.tap.upstream import Upstream
 
@@ -52,14 +54,16 @@ class TapCollector:
         self,
         counts: Counts,
         scribe: Scribe,
-        upstreams: Sequence[Upstream],
+        router: Router,
+        routing: Routing,
         spool_age: Callable[[], float],
     ) -> None:
         """
         Args:
             spool_age: seconds since the oldest record that nobody has published yet was written.
         """
-        self._counts, self._scribe, self._upstreams, self._spool_age = counts, scribe, upstreams, spool_age
+        self._counts, self._scribe, self._spool_age = counts, scribe, spool_age
+        self._router, self._routing = router, routing
 
     def register(self, registry: CollectorRegistry) -> None:
         """Make these figures part of `registry`."""
@@ -92,6 +96,8 @@ class TapCollector:
             ("spool_written", "Records on disk.", scribe.written),
             ("spool_failures", "Failed writes.", scribe.errors),
             ("redacted", "Records in which something was taken out.", scribe.redacted),
+            ("routes_read", "Times that the daemon's routes were taken over.", self._routing.reads),
+            ("routes_errors", "Times that they could not be read, or named an unknown engine.", self._routing.errors),
             ("scribe_restarts", "Scribes that ended before the tap.", scribe.restarts),
         ):
             yield CounterMetricFamily(f"evolved_tap_{name}", text, value=value)
@@ -126,8 +132,17 @@ class TapCollector:
             ("healthy", "1 if it answers.", lambda one: float(one.healthy)),
             ("weight", "Share of new trajectories.", lambda one: one.weight),
             ("in_flight", "Calls under way.", lambda one: one.in_flight),
+            ("closed", "1 if it gets no new trajectories for now.", lambda one: float(one.closed)),
+            ("canary_share", "Of new trajectories, while it is the canary.", self._share),
         ):
             family = GaugeMetricFamily(f"evolved_tap_upstream_{name}", text, labels=["engine"])
-            for upstream in self._upstreams:
+            for upstream in self._router.upstreams:
                 family.add_metric([upstream.name], read(upstream))
             yield family
+        given = CounterMetricFamily("evolved_tap_upstream_trajectories", "New ones given to it.", labels=["engine"])
+        for upstream in self._router.upstreams:
+            given.add_metric([upstream.name], upstream.trajectories)
+        yield given
+
+    def _share(self, upstream: Upstream) -> float:
+        return self._router.share if upstream is self._router.canary else 0.0

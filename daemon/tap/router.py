@@ -1,5 +1,10 @@
 """Which of several engines a call goes to: new trajectories by weight, the calls of one trajectory to the same engine.
 
+While a version is on trial, its engine gets its share of new trajectories and the others get the rest by weight. Who
+gets which is left to chance, not dealt out in turns: users who come in a rhythm would else be on one side, and a
+comparison of the sides would compare users. An engine that is closed, because it is about to be paused, gets no new
+trajectory while another one is open (`daemon.tap.routing` hears of both from the daemon).
+
 A call tells its trajectory by the ids in it: the explicit header, the response that it follows, the tool calls that it
 answers; failing these, by the opening of its conversation. The ids of every answer are remembered for the engine that
 gave it. One engine behind the tap needs none of this and pays for none of it.
@@ -9,6 +14,7 @@ import asyncio
 import contextlib
 import hashlib
 import itertools
+import random
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -33,16 +39,21 @@ log = structlog.get_logger(__name__)
 class Router:
     """All engines behind the tap."""
 
-    def __init__(self, upstreams: Sequence[Upstream], *, remembered: int) -> None:
+    def __init__(self, upstreams: Sequence[Upstream], *, remembered: int, rng: random.Random | None = None) -> None:
         """
         Args:
             upstreams: one at least.
             remembered: ids kept; the oldest are forgotten, and their trajectories go by weight again.
+            rng: draws the canary's trajectories; needed with several.
         """
         self.upstreams = tuple(upstreams)
-        self._remembered = remembered
+        self._remembered, self._rng = remembered, rng or random.Random()
         self._routes: OrderedDict[bytes, Upstream] = OrderedDict()
         self.many = len(self.upstreams) > 1
+        self.canary: Upstream | None = None
+        """Serves a version on trial."""
+        self.share = 0.0
+        """Of new trajectories, for the canary."""
 
     def choose(self, request: Request) -> Upstream:
         """The engine for `request`."""
@@ -57,14 +68,15 @@ class Router:
             if known is not None and known.healthy:
                 self._remember(keys, known)
                 return known
-        chosen = self._by_weight()
+        chosen = self._draw()
+        chosen.trajectories += 1
         self._remember(keys, chosen)
         return chosen
 
     def other(self, tried: Sequence[Upstream]) -> Upstream | None:
-        """A healthy engine that is not among `tried`."""
+        """A healthy engine that is not among `tried`; the canary, or one that is closed, if there is no other."""
         rest = [one for one in self.upstreams if one.healthy and one.weight > 0 and one not in tried]
-        return max(rest, key=lambda one: one.weight, default=None)
+        return max(rest, key=lambda one: (not one.closed, one is not self.canary, one.weight), default=None)
 
     def learn(self, answer: bytes, upstream: Upstream) -> None:
         """Remember the ids in `answer` (plain or a stream) as made by `upstream`."""
@@ -75,16 +87,16 @@ class Router:
         """The engine of that name."""
         return next((one for one in self.upstreams if one.name == name), None)
 
-    def _by_weight(self) -> Upstream:
-        """Smooth weighted round robin over the healthy ones; over all if none is, so that the error is the engine's."""
+    def _draw(self) -> Upstream:
+        """The engine for a new trajectory: healthy and open if there is one; over all if none is, so that the error is
+        the engine's."""
         able = [one for one in self.upstreams if one.healthy and one.weight > 0]
+        able = [one for one in able if not one.closed] or able
         able = able or [one for one in self.upstreams if one.weight > 0] or list(self.upstreams)
-        total = sum(one.weight for one in able)
-        for one in able:
-            one.credit += one.weight
-        best = max(able, key=lambda one: one.credit)
-        best.credit -= total
-        return best
+        rest = [one for one in able if one is not self.canary]
+        if self.canary is not None and self.canary in able and (not rest or self._rng.random() < self.share):
+            return self.canary
+        return _by_weight(rest or able)
 
     def _remember(self, keys: Sequence[bytes] | dict[bytes, None], upstream: Upstream) -> None:
         for key in keys:
@@ -107,6 +119,16 @@ class Router:
         if healthy != upstream.healthy:
             upstream.healthy = healthy
             (log.info if healthy else log.error)("upstream_healthy" if healthy else "upstream_sick", name=upstream.name)
+
+
+def _by_weight(able: Sequence[Upstream]) -> Upstream:
+    """Smooth weighted round robin."""
+    total = sum(one.weight for one in able)
+    for one in able:
+        one.credit += one.weight
+    best = max(able, key=lambda one: one.credit)
+    best.credit -= total
+    return best
 
 
 def _keys(request: Request) -> list[bytes]:

@@ -36,6 +36,7 @@ from daemon.tap.mint import Mint
 from daemon.tap.plant import Plant
 from daemon.tap.router import Router
 from daemon.tap.routes import EngineRoute, MirrorRoute
+from daemon.tap.routing import Routing
 from daemon.tap.scribe import Scribe
 from daemon.tap.scribe_wire import Order
 from daemon.tap.settings import TapSettings, agents_tls, captured_headers, engines_tls, upstreams_of
@@ -100,7 +101,8 @@ class Tap:
             )
             for one, address in upstreams_of(settings)
         ]
-        self._router = Router(upstreams, remembered=settings.remembered_routes)
+        self._router = Router(upstreams, remembered=settings.remembered_routes, rng=random.Random())
+        self._routing = Routing(Path(settings.routes_file), self._router, clock=time.time)
         door = Door(settings.door, clock=time.time)
         capture = Capture(
             tokens=settings.capture_tokens, minting=settings.mint_tool_call_ids, headers=captured_headers(settings)
@@ -115,13 +117,20 @@ class Tap:
         self._admins: set[Agent] = set()
         registry = CollectorRegistry()
         spool = Path(settings.spool_dir)
-        TapCollector(self.counts, self.spool, upstreams, lambda: spool_age(spool, time.time())).register(registry)
+        TapCollector(
+            self.counts, self.spool, self._router, self._routing, lambda: spool_age(spool, time.time())
+        ).register(registry)
         self._admin = AdminRoute(registry, self._router, door, settings.admin_host)
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
         """The engines."""
         return self._router.upstreams
+
+    @property
+    def router(self) -> Router:
+        """Which of them a call goes to."""
+        return self._router
 
     async def run(self, stop: anyio.Event, task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`, then drain.
@@ -134,6 +143,7 @@ class Tap:
             scribe = group.create_task(self.spool.run(written))
             helpers = [group.create_task(self._watch()), group.create_task(self._sweep())]
             helpers.append(group.create_task(self._router.watch(self._settings.health_seconds)))
+            helpers.append(group.create_task(self._routing.watch(self._settings.routes_seconds)))
             try:
                 log.info("tap_listening", host=self._settings.host, port=bound.port, upstream=self._names())
                 task_status.started(bound)

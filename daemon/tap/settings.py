@@ -55,6 +55,11 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """PEM file of the authorities that https upstreams are checked against; empty: the system's."""
     health_seconds: float = 5.0
     """How often each of several engines is asked for /health."""
+    routes_file: str = "routes.json"
+    """With several engines: what the daemon says of them, in `state_dir`: the canary and its share of new trajectories,
+    and which are about to be paused. The tap needs no restart for it."""
+    routes_seconds: float = 0.2
+    """How often it is looked at."""
     remembered_routes: int = 100_000
     """With several engines: how many ids are remembered that tell which engine a trajectory is with."""
     spool_dir: str = "spool"

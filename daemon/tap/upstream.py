@@ -113,6 +113,12 @@ class Upstream:
         self.authority = (bare if usual else f"{bare}:{address.port}").encode()
         """For the Host header."""
         self.healthy = True
+        self.closed = False
+        """Gets no new trajectory while another engine is open."""
+        self.version: int | None = None
+        """What it serves, if the daemon said so; for people."""
+        self.trajectories = 0
+        """New ones that it was given."""
         self.said_down = False
         """Its absence has been logged."""
         self.credit = 0.0

@@ -51,6 +51,9 @@ class Admin:
                 self.label = asked.json["new_version"]
             case "/weight_info":
                 body = {"weight_version": self.label}
+            case "/collective_rpc" if asked.json["method"].startswith("evolved_"):
+                await stream.send(answer(500, {"error": {"message": "no such method", "code": 500}}))
+                return True
             case "/collective_rpc":
                 wanted = Path(asked.json["kwargs"]["weights_path"]).name
                 if self.slow and wanted == "b":
@@ -164,11 +167,11 @@ async def test_two_swaps_of_one_engine_do_not_run_together(engine, versions, tmp
     assert [outcome.version for outcome in outcomes] == [2]
 
 
-async def test_a_bad_checkpoint_is_refused_before_the_engine_is_asked_anything(engine, versions, tmp_path):
+async def test_a_bad_checkpoint_is_refused_and_the_engine_never_paused(engine, versions, tmp_path):
     bad = tmp_path / "bad"
     shutil.copytree(versions / "b", bad)
     checkpoints.spoil(bad, "nan")
     outcome = await run_swap(job(engine, versions, tmp_path, path=str(bad)))
     assert (outcome.result, outcome.version) == ("refused", 1)
     assert "NaN" in outcome.reason
-    assert engine.asked == []
+    assert not [asked for asked in engine.asked if b"/pause" in asked.line]

@@ -9,12 +9,15 @@ with the same tool call, token by token, whatever came before.
 import hashlib
 import itertools
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from learner.versions import tensor_shapes
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 CALL = (
@@ -125,22 +128,48 @@ def write(directory: Path, seed: int, *, scripted: bool = False) -> Path:
     return directory
 
 
+def tie(directory: Path, *, written_out: bool = False) -> Path:
+    """Have a checkpoint's head share the embeddings; `written_out` is the same model with the head in the file."""
+    path = directory / "model.safetensors"
+    made = load_file(path)
+    del made["lm_head.weight"]
+    made["model.embed_tokens.weight"] = (made["model.embed_tokens.weight"] / 4).astype(np.float32)  # a head's scale
+    if written_out:
+        made["lm_head.weight"] = made["model.embed_tokens.weight"].copy()
+    save_file(made, path, metadata={"format": "pt"})
+    settings = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps(settings | {"tie_word_embeddings": not written_out}))
+    return directory
+
+
 def write_manifest(directory: Path, version: int = 1) -> None:
     """manifest.json over the files that are there."""
     files = [
         {"name": p.name, "sha256": hashlib.sha256(p.read_bytes()).hexdigest(), "size": p.stat().st_size}
         for p in sorted(directory.iterdir())
     ]
-    (directory / "manifest.json").write_text(json.dumps({"version": version, "parent": 0, "files": files}))
+    content = {
+        "version": version,
+        "parent": 0,
+        "files": files,
+        "tensors": tensor_shapes(directory / "model.safetensors"),
+    }
+    (directory / "manifest.json").write_text(json.dumps(content))
 
 
 def spoil(directory: Path, how: str) -> None:
-    """Break the weights of a checkpoint: missing, unknown, shape, dtype, nan, truncated, config or tied."""
+    """Break a checkpoint: missing, unknown, shape, dtype, nan, overflow, truncated, config, tied, digest or path."""
     path = directory / "model.safetensors"
     name = "model.layers.1.mlp.up_proj.weight"
     if how == "truncated":
         path.write_bytes(path.read_bytes()[:-1000])
         return
+    if how == "path":
+        shutil.rmtree(directory)
+        return
+    if how == "digest":
+        write_manifest(directory)
+        how = "changed"
     if how in ("config", "tied"):
         settings = json.loads((directory / "config.json").read_text())
         settings |= {"num_attention_heads": 4} if how == "config" else {"tie_word_embeddings": True}
@@ -158,6 +187,11 @@ def spoil(directory: Path, how: str) -> None:
             made[name] = made[name].astype(np.float16)
         case "nan":
             made[name][3, 4] = np.nan
+        case "changed":
+            made[name][3, 4] += 1.0
+        case "overflow":  # every number is finite, what the layer makes of them is not
+            for part in ("gate", "up"):
+                made[f"model.layers.0.mlp.{part}_proj.weight"][:] = 3e38
         case _:
             raise ValueError(how)
     save_file(made, path, metadata={"format": "pt"})

@@ -1,7 +1,6 @@
-"""Engines for tests: the embedded one as a process of its own, or whichever an environment variable points at."""
+"""Engines for tests: the embedded one as a process of its own."""
 
 import contextlib
-import os
 import socket
 import subprocess
 import sys
@@ -10,12 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-
-URL_VARIABLE = "EVOLVED_TEST_ENGINE"
-"""Base URL of an engine that serves `a` of `CHECKPOINTS_VARIABLE` under the name `tiny`, with its admin endpoints
-on."""
-CHECKPOINTS_VARIABLE = "EVOLVED_TEST_CHECKPOINTS"
-"""Directory that `python -m tests.support.checkpoints` wrote, readable by that engine under the same path."""
 
 
 def free_port() -> int:
@@ -58,9 +51,3 @@ def _wait(url: str, process: subprocess.Popen[bytes], seconds: float = 60.0) -> 
                 return
         time.sleep(0.05)
     raise RuntimeError(f"the engine was not ready after {seconds} s")
-
-
-def outside() -> tuple[str, Path] | None:
-    """URL and checkpoints of an engine that somebody else runs for the tests."""
-    url, checkpoints = os.environ.get(URL_VARIABLE), os.environ.get(CHECKPOINTS_VARIABLE)
-    return (url, Path(checkpoints)) if url and checkpoints else None

@@ -15,20 +15,24 @@ from actors.messages import (
     Attributed,
     Candidate,
     Directive,
+    Exchange,
     Experience,
     Message,
     Serving,
     Task,
     ToolCall,
+    Trajectory,
     Verdict,
     VersionSpan,
     derived_id,
 )
 from actors.ports import SwapReport
+from actors.store.live import FailedCall
+from actors.store.reading import OutcomeRow
 from actors.system.actor import Result
 from adapters.engines import Generation
 from adapters.environments import Observation, Profile, Split
-from adapters.errors import EngineUnavailable, EnvironmentFailed
+from adapters.errors import CheckpointRefused, EngineUnavailable, EnvironmentFailed
 
 
 class FakeStore:
@@ -38,6 +42,7 @@ class FakeStore:
         self.state: dict[str, bytes] = {}
         self.records: dict[str, Message] = {}
         self.is_frozen = False
+        self.failed: list[FailedCall] = []
 
     def save(self, records: Sequence[Message]) -> None:
         for record in records:
@@ -68,12 +73,33 @@ class FakeStore:
     async def servings(self, engine: str | None = None, limit: int = 100) -> list[Serving]:
         return [item for item in self._of(Serving, "since", 10_000) if engine in (None, item.engine)][:limit]
 
+    async def recent_outcomes(
+        self, *, source: str | None = None, since: float = 0.0, limit: int = 100
+    ) -> list[OutcomeRow]:
+        runs = [run for run in self._of(Trajectory, "ended", 100_000) if source in (None, run.source)]
+        return [
+            OutcomeRow(
+                id=run.id, ended=run.ended, outcome=run.outcome, min_version=run.min_version,
+                max_version=run.max_version, cluster="", goal=run.goal,
+            )
+            for run in runs if run.ended >= since
+        ][:limit]  # fmt: skip
+
+    async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
+        return [(run, "") for run in self._of(Trajectory, "ended", 100_000) if run.id in set(ids)]
+
+    async def failed_calls(self, since: float, limit: int = 1000) -> list[FailedCall]:
+        return self.failed
+
     async def recent_attributed(
         self, *, source: str | None = None, tenant: str | None = None, since: float = 0.0, limit: int = 100
     ) -> list[Attributed]:
         found = [record for record in self.records.values() if isinstance(record, Attributed)]
         found = [record for record in found if source in (None, record.trajectory.source)]
         return sorted(found, key=lambda record: record.trajectory.ended, reverse=True)[:limit]
+
+    async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:
+        return [record for record in self.records.values() if isinstance(record, Exchange) and record.id in ids]
 
 
 class FakeEngine:
@@ -185,7 +211,10 @@ class FakeEngine:
         self._check()
         self.paused = True
 
-    async def load(self, path: Path) -> None:
+    async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
+        self._check()
+
+    async def load(self, path: Path, *, epoch: int = 0, clean: bool = False) -> None:
         self._check()
 
     async def label(self, version: int) -> None:
@@ -255,10 +284,19 @@ class FakeRunner:
         self.left: dict[str, SwapReport] = {}
 
     async def swap(
-        self, engine: str, path: Path, version: int, *, last_good: Path | None = None, last_version: int = -1
+        self,
+        engine: str,
+        path: Path,
+        version: int,
+        *,
+        manifest: str = "",
+        last_good: Path | None = None,
+        last_version: int = -1,
     ) -> SwapReport:
         if self.engines[engine].down:
             raise EngineUnavailable("connection refused")
+        if manifest and sha256((path / "manifest.json").read_bytes()).hexdigest() != manifest:
+            raise CheckpointRefused(f"{path}: the manifest is not the one that was judged")
         self.calls.append((engine, version))
         report = self.reports.get(version)
         if isinstance(report, Exception):

@@ -1,56 +1,170 @@
-"""A real vLLM on the CPU with the demo's warm start, from an environment of its own (`make test-vllm` builds it)."""
+"""Real vLLM servers on the CPU, from an environment of their own (`make test-vllm` builds it).
+
+A server needs half a minute or more to start, so each runs once for all suites, and those that the chosen tests need
+start together.
+"""
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 
-from tests.support.tapping import unused_port
+from tests.support import checkpoints
+from tests.support.engines import free_port
 
 PYTHON = Path(os.environ.get("EVOLVED_VLLM_PYTHON", ".venv-vllm/bin/python"))
 MODEL = Path("daemon/demo/warmstart")
-_OPTIONS = (
-    "--served-model-name", "desk", "--host", "127.0.0.1", "--dtype", "float32", "--max-model-len", "1024",
-    "--enforce-eager", "--kv-cache-memory-bytes", str(64 << 20), "--enable-auto-tool-choice",
-    "--tool-call-parser", "hermes",
-)  # fmt: skip
+_SMALL = ("--max-model-len", "1024", "--kv-cache-memory-bytes", str(64 << 20))
+_TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+_BARE = ("--dtype", "float32", "--enforce-eager", *_SMALL)
 _START_SECONDS = 300.0
 
 
+class Fleet:
+    """The servers by name, each with its URL, its process and its log."""
+
+    def __init__(self, directory: Path, versions: Path) -> None:
+        self._directory, self._versions = directory, versions
+        self._running: dict[str, tuple[str, subprocess.Popen[bytes], Path]] = {}
+
+    def start(self, name: str) -> None:
+        """Start the server `name`; does not wait for it."""
+        port, log = free_port(), self._directory / f"{name}.log"
+        command, extra = self._command(name, port)
+        kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR", "LANG", "PYTHONPATH") if key in os.environ}
+        env = kept | {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"} | extra
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        self._running[name] = (f"http://127.0.0.1:{port}", process, log)
+
+    def _command(self, name: str, port: int) -> tuple[list[str], dict[str, str]]:
+        ours = [sys.executable, "-m", "daemon.cli", "engine", "--python", str(PYTHON), "--port", str(port)]
+        bare = [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port)]
+        # The contract's log-probs are those at temperature 1: the launcher's default is what sampling really used.
+        raw = ("--logprobs-mode", "raw_logprobs")
+        match name:
+            case "vllm":  # as somebody runs it who does not know the plug-in
+                options = ("--served-model-name", "desk", "--enable-scale-out", *_TOOLS, *_BARE)
+                return [*bare, "--model", str(MODEL), *options], {"VLLM_SERVER_DEV_MODE": "1", "VLLM_PLUGINS": ""}
+            case "tiny":
+                options = ("--served-model-name", "tiny", "--max-num-seqs", "32", *_TOOLS, *_SMALL, *raw)
+                return [*ours, "--vllm", str(self._versions / "a"), *options], {}
+            case "tied":
+                options = ("--served-model-name", "tiny", *_SMALL, *raw)
+                return [*ours, "--vllm", str(self._versions / "tied-c"), *options], {}
+            case _:
+                raise ValueError(name)
+
+    def url(self, name: str) -> str:
+        """Base URL of `name`, once it answers."""
+        if name not in self._running:
+            self.start(name)
+        url, process, log = self._running[name]
+        end = time.monotonic() + _START_SECONDS
+        while time.monotonic() < end and process.poll() is None:
+            try:
+                if httpx.get(f"{url}/health").status_code == 200:
+                    return url
+            except httpx.TransportError:
+                time.sleep(0.5)
+        return pytest.fail(f"the vLLM `{name}` did not come up:\n{log.read_text(errors='replace')[-3000:]}")
+
+    def stop(self) -> None:
+        for _, process, _ in self._running.values():
+            process.terminate()
+        for _, process, _ in self._running.values():
+            try:
+                process.wait(60)  # longer than `evolved engine` gives vLLM
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
 @pytest.fixture(scope="session")
-def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Base URL of a running server; its development endpoints are open, as they are for the swapper."""
+def versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Versions of one architecture. The heads of a and c equal their embeddings; tied-a and tied-c are the same models
+    with the head left out. b and scripted have heads of their own."""
+    directory = tmp_path_factory.mktemp("versions")
+    for name, seed in (("a", 1), ("c", 4)):
+        checkpoints.tie(checkpoints.write(directory / name, seed), written_out=True)
+        checkpoints.tie(checkpoints.write(directory / f"tied-{name}", seed))
+    checkpoints.write(directory / "b", 2)
+    checkpoints.write(directory / "scripted", 3, scripted=True)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, versions: Path) -> Iterator[Fleet]:
     if not PYTHON.exists():
         pytest.fail(f"{PYTHON} is not there: run `make test-vllm`, which builds it")
-    port, log = unused_port(), tmp_path_factory.mktemp("vllm") / "log"
-    environment = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
-    environment |= {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
-    command = [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(MODEL), "--port", str(port)]
-    with log.open("wb") as out:
-        server = subprocess.Popen([*command, *_OPTIONS], env=environment, stdout=out, stderr=subprocess.STDOUT)
-    url = f"http://127.0.0.1:{port}"
+    fleet = Fleet(tmp_path_factory.mktemp("vllm"), versions)
+    wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     try:
-        _await_health(url, server, log)
-        yield url
+        for name in ("tiny", "vllm", "tied"):
+            if name in wanted:
+                fleet.start(name)
+        yield fleet
     finally:
-        server.terminate()
-        try:
-            server.wait(20)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+        fleet.stop()
 
 
-def _await_health(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
-    end = time.monotonic() + _START_SECONDS
-    while time.monotonic() < end and server.poll() is None:
-        try:
-            if httpx.get(f"{url}/health").status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.5)
-    pytest.fail(f"vLLM did not come up:\n{log.read_text(errors='replace')[-3000:]}")
+@pytest.fixture(scope="session")
+def vllm(fleet: Fleet) -> str:
+    """Base URL of a server with the demo's warm start and without the plug-in; its development endpoints are open."""
+    return fleet.url("vllm")
+
+
+class Greedy(msgspec.Struct, frozen=True):
+    """A greedy answer."""
+
+    ids: list[int]
+    logprobs: list[float]
+
+
+def greedy(url: str, model: str = "tiny") -> list[Greedy]:
+    """What a server says to some prompts at temperature 0, token by token."""
+    answers: list[Greedy] = []
+    for prompt in ([65, 66, 67], [10, 20, 30, 40, 50, 60], list(range(5, 205)), [7] * 40):
+        body = {
+            "model": model, "prompt": prompt, "max_tokens": 40, "temperature": 0, "ignore_eos": True, "logprobs": 0,
+            "return_token_ids": True,
+        }  # fmt: skip
+        answer = httpx.post(f"{url}/v1/completions", json=body, timeout=60)
+        assert answer.status_code == 200, answer.text
+        choice = answer.json()["choices"][0]
+        answers.append(Greedy(choice["token_ids"], choice["logprobs"]["token_logprobs"]))
+    return answers
+
+
+class Started(msgspec.Struct, frozen=True):
+    """A server with the plug-in, started through `evolved engine --vllm`."""
+
+    url: str
+    fresh: list[Greedy]
+    """What it said before anything was swapped: a fresh server's greedy answers."""
+
+
+@pytest.fixture(scope="session")
+def tiny(fleet: Fleet) -> Started:
+    """It started with version a."""
+    url = fleet.url("tiny")
+    return Started(url, greedy(url))
+
+
+@pytest.fixture(scope="session")
+def tied(fleet: Fleet) -> Started:
+    """It started with version tied-c, whose head shares the embeddings."""
+    url = fleet.url("tied")
+    return Started(url, greedy(url))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(420))  # the first test waits for the servers

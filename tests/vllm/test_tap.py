@@ -13,7 +13,7 @@ from actors.turns import read_turn
 from adapters.intake.tap import exchange_from_raw
 from tests.support.tapping import Rig, running_tap
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(420)]
+pytestmark = pytest.mark.anyio
 MESSAGES = [{"role": "user", "content": "book a flight to Oslo, please"}]
 PARAMETERS = {"type": "object", "properties": {"name": {"type": "string"}}}
 TOOLS = [{"type": "function", "function": {"name": "find_person", "parameters": PARAMETERS}}]

@@ -23,6 +23,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="evolved engine",
         description="Serve a small Qwen2 checkpoint with the part of vLLM's HTTP surface that evolved uses.",
+        epilog="A real vLLM is started with: evolved engine --vllm MODEL (see evolved engine --vllm MODEL --help)",
     )
     top.add_argument("--model", type=Path, required=True, metavar="DIR", help="HF checkpoint (safetensors)")
     top.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")

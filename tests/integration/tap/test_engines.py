@@ -3,8 +3,10 @@
 import contextlib
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx
@@ -12,10 +14,11 @@ import pytest
 from anyio.abc import SocketAttribute
 from anyio.streams.tls import TLSListener
 
+from actors.routes import Routes, write_routes
 from daemon.tap.settings import UpstreamSettings
 from tests.support.certificates import Certificate
 from tests.support.engine import Asked, Engine, answer, completion, running_engine
-from tests.support.tapping import BODY, Rig, running_tap, until, unused_port
+from tests.support.tapping import BODY, Rig, post, raw, running_tap, until, unused_port
 
 pytestmark = pytest.mark.anyio
 
@@ -162,3 +165,49 @@ async def test_an_agent_that_asks_for_ids_gets_them(http: httpx.AsyncClient) -> 
     got = (await http.post("/v1/chat/completions", json=asked)).json()
     assert got["choices"][0]["token_ids"]
     assert got["choices"][0]["logprobs"]["content"]
+
+
+async def read_answer(stream: anyio.abc.ByteStream) -> Any:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += await stream.receive()
+    head, _, body = data.partition(b"\r\n\r\n")
+    (length,) = (int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    while len(body) < length:
+        body += await stream.receive()
+    return json.loads(body)
+
+
+async def test_the_canarys_share_is_what_the_daemon_says_and_no_trajectory_is_split(tmp_path: Path) -> None:
+    share, wanted = 0.1, 2000
+    routes = tmp_path / "routes.json"
+
+    async def answered(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bool:
+        number = asked.json["messages"][0]["content"]
+        tool = {"id": f"call_{number}_{len(engine.asked)}", "type": "function", "function": {"name": "f"}}
+        message = {"role": "assistant", "content": None, "tool_calls": [tool]}
+        await stream.send(answer(200, {"id": f"r{len(engine.asked)}", "choices": [{"message": message}]}))
+        return True
+
+    async with two(tmp_path, routes_file=str(routes), capture_tokens=False, health_seconds=60.0) as (rig, one, other):
+        one.script = other.script = answered
+        write_routes(routes, Routes(until=time.time() + 60, canary="other", share=share))
+        await until(lambda: rig.tap.router.share == share)
+
+        async def talk(numbers: range) -> None:
+            async with raw(rig) as stream:  # an HTTP library would take most of the test's time
+                for number in numbers:
+                    messages: list[dict[str, object]] = [{"role": "user", "content": str(number)}]
+                    for _ in range(2):
+                        await stream.send(post(json.dumps({"model": "m", "messages": messages}).encode()))
+                        said = (await read_answer(stream))["choices"][0]["message"]
+                        result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "ok"}
+                        messages += [said, result]
+
+        async with anyio.create_task_group() as group:
+            for start in range(8):
+                group.start_soon(talk, range(start, wanted, 8))
+        seen = [{asked.json["messages"][0]["content"] for asked in engine.asked} for engine in (one, other)]
+        assert not seen[0] & seen[1], "all calls of a trajectory go to one engine"
+        assert len(one.asked) + len(other.asked) == 2 * wanted
+        assert abs(len(seen[1]) - share * wanted) < 3.3 * (share * (1 - share) * wanted) ** 0.5

@@ -108,13 +108,13 @@ async def test_chatter_is_a_turn_without_calls_and_the_limit_ends_it(engine):
 
 async def test_without_spans_the_known_version_stands_in(engine):
     engine.spans = False
-    played = await play(engine, await begin(), version=0)
+    played = await play(engine, await begin(), version=lambda: 0)
     assert (played.min_version, played.why_not) == (0, "")
 
 
 async def test_without_spans_and_with_a_change_nothing_is_claimed(engine):
     engine.spans = False
-    played = await play(engine, await begin(), version=5)
+    played = await play(engine, await begin(), version=lambda: -1)
     assert (played.min_version, played.why_not) == (-1, "no weight versions")
 
 

@@ -2,17 +2,30 @@
 
 import json
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from actors.messages import Directive, Feedback, Message, Serving, Step, Trajectory
+from actors.messages import (
+    Attributed,
+    Attribution,
+    Directive,
+    Exchange,
+    Feedback,
+    Message,
+    Serving,
+    Step,
+    StepLabel,
+    Trajectory,
+)
 from actors.monitors import MonitorSettings
+from actors.monitors.settings import ToolSettings
 from actors.sentinel import Sentinel, SentinelSettings
 from actors.system.actor import Received
 from tests.support.fakes import Clock, FakeEngine, FakeStore
 
 pytestmark = pytest.mark.anyio
-SETTINGS = SentinelSettings(monitors=MonitorSettings(min_runs=20, recent=20))
+SETTINGS = SentinelSettings(monitors=MonitorSettings(tools=ToolSettings(min_runs=20, recent=20)))
 
 
 @pytest.fixture
@@ -90,6 +103,70 @@ async def test_a_tool_change_is_drift_with_names(bench):
     (drift,) = await bench.tell(*(bench.run(True, 1, tools=("buy", "find")) for _ in range(3)))
     assert (drift.kind, drift.details["missing"], drift.details["new"]) == ("drift", "book", "buy")
     assert drift.details["cause"] == "tools"
+
+
+async def test_what_pleases_the_judge_alone_is_rolled_back_with_the_numbers(bench):
+    def judged(count: int, version: int, good: int) -> list[Attributed]:
+        runs = [bench.run(number % 2 == 0, version) for number in range(count)]
+        labels = (*[StepLabel("GOOD")] * good, *[StepLabel("BAD")] * (5 - good))
+        return [
+            Attributed(id=run.id, trajectory=run, attribution=Attribution(labels=labels, judge="llm", rubric="1"))
+            for run in runs
+        ]
+
+    assert await bench.tell(*judged(60, 1, 2)) == []
+    await bench.tell(bench.swap(2, 1))
+    orders = await bench.tell(*judged(60, 2, 5))
+    assert [order.kind for order in orders] == ["rollback", "freeze"]
+    assert orders[0].details["cause"] == "hacking"
+    assert "judge's score 0.40 -> 1.00 while success 50% -> 50%" in orders[0].reason
+
+
+async def test_a_freeze_leaves_what_serves_alone(bench):
+    await bench.tell(*(bench.run(True, 1) for _ in range(40)))
+    await bench.tell(bench.swap(2, 1))
+    asking = [bench.run(True, 2) for _ in range(30)]
+    step = Step(exchange_id="q", text="Which day?")
+    orders = await bench.tell(*(msgspec.structs.replace(run, steps=(step,)) for run in asking))
+    assert {order.kind for order in orders} == {"freeze"}
+    assert {order.details["cause"] for order in orders} >= {"questions"}
+
+
+async def test_failing_calls_roll_back(bench):
+    def calls(count: int, status: int) -> list[Exchange]:
+        bench.clock.now += 1
+        return [
+            Exchange(
+                id=f"x{status}-{bench.clock.now}-{number}", endpoint="chat", engine="serving", duration=0.1,
+                started=bench.clock.now, status=status, request=b"", response=b"",
+            )
+            for number in range(count)
+        ]  # fmt: skip
+
+    await bench.tell(bench.swap(1, 0))
+    await bench.tell(*calls(100, 200))
+    await bench.tell(bench.swap(2, 1))
+    found = [await bench.tell(*calls(40, 502)) for _ in range(3)]
+    assert [[order.kind for order in orders] for orders in found] == [[], ["rollback", "freeze"], []]
+
+
+async def test_an_engine_that_stands_still_is_a_notice_and_orders_nothing(bench):
+    bench.engines["serving"].paused = True
+    orders = []
+    for _ in range(10):
+        bench.clock.now += 10
+        orders += [output.message for output in (await bench.sentinel.tick()).outputs]
+    (notice,) = orders
+    assert (notice.kind, notice.details["cause"]) == ("notice", "paused")
+
+
+async def test_its_status_has_every_monitor_and_what_was_done(bench):
+    await bench.tell(*(bench.run(True, 1) for _ in range(40)))
+    await bench.tell(bench.swap(2, 1))
+    await bench.tell(*(bench.run(False, 2) for _ in range(30)))
+    status = bench.sentinel.status()
+    assert status["monitors"]["outcomes"]["previous_after"] == 0.0
+    assert [(told.cause, told.action) for told in status["told"]] == [("outcomes", "rollback")]
 
 
 async def test_sandbox_runs_are_nobodys_regression(bench):

@@ -25,6 +25,8 @@ def test_help_shows_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None
         "status",
         "freeze",
         "thaw",
+        "promote",
+        "rollback",
         "config",
         "warmstart",
         "export",
@@ -73,3 +75,14 @@ def test_a_replay_asks_for_what_is_kept_and_says_when_nothing_is(
     asked = json.loads(capsys.readouterr().out)
     assert (asked["segments"], asked["bytes"]) == (1, 32)
     assert asked_replay(spool) == asked["since"]
+
+
+def test_an_order_without_a_daemon_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rollback", "--reason", "x", "--set", "control.port=9"]) == 2
+    assert "is the daemon running" in capsys.readouterr().err
+
+
+def test_a_rollback_without_a_reason_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["rollback"])
+    assert "--reason" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from daemon.config import Config, load, tap_settings
+from daemon.config import Config, load, serving_engines, tap_settings
 from daemon.demo.world import PROFILE
 from daemon.errors import ConfigError
 from daemon.reference import field_texts, reference
@@ -83,3 +83,37 @@ def test_the_spool_lies_in_the_state_directory_unless_it_is_absolute(tmp_path: P
     assert tap_settings(config).spool_dir == str(tmp_path / "spool")
     elsewhere = load(None, [f"state_dir={tmp_path}", "tap.spool_dir=/var/spool/x"])
     assert tap_settings(elsewhere).spool_dir == "/var/spool/x"
+
+
+def fleet(tmp_path: Path, *names: str, more: str = "") -> Path:
+    path = tmp_path / "c.toml"
+    engines = "".join(f'[[engines.fleet]]\nname = "{n}"\nurl = "http://127.0.0.1:80{i}"\n' for i, n in enumerate(names))
+    path.write_text(f'state_dir = "{tmp_path}"\n{more}{engines}')
+    return path
+
+
+def test_one_engine_is_called_serving() -> None:
+    assert serving_engines(Config()) == {"serving": "http://127.0.0.1:8000"}
+
+
+def test_several_engines_are_the_taps_too(tmp_path: Path) -> None:
+    config = load(fleet(tmp_path, "a", "b"))
+    assert serving_engines(config) == {"a": "http://127.0.0.1:800", "b": "http://127.0.0.1:801"}
+    tap = tap_settings(config)
+    assert [(one.name, one.url, one.weight) for one in tap.upstreams] == [
+        ("a", "http://127.0.0.1:800", 1.0),
+        ("b", "http://127.0.0.1:801", 1.0),
+    ]
+    assert tap.routes_file == str(tmp_path / "routes.json")
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("shadow", "b"), ("../x", "b"), ("", "b")])
+def test_an_engines_name_that_cannot_be_one_is_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"engines\.fleet"):
+        load(fleet(tmp_path, *names))
+
+
+def test_tap_and_daemon_must_have_the_same_names(tmp_path: Path) -> None:
+    more = '[tap]\nupstreams = [{ name = "a", url = "http://x" }, { name = "c", url = "http://y" }]\n'
+    with pytest.raises(ConfigError, match=r"a, c and engines\.fleet a, b"):
+        load(fleet(tmp_path, "a", "b", more=more))

@@ -13,7 +13,8 @@ from safetensors.numpy import save_file
 from learner.checkpoints import Checkpoints, Standing
 from learner.credit import Running
 from learner.errors import CheckpointInvalid, StateEmpty
-from learner.versions import Versions, signature
+from learner.versions import Versions
+from tests.support.keys import key_pair
 
 
 class Killed(BaseException):
@@ -192,14 +193,56 @@ def test_a_damaged_optimizer_spoils_its_version(state, base):
     assert opened(state).cursor.version == 0
 
 
-def test_manifests_are_signed_and_checked(state, base):
-    key = b"k" * 32
-    step(opened(state, base, key=key), 1)
-    assert opened(state, key=key).cursor.version == 1
-    manifest = Versions(state / "versions", key=key).read(1)
-    assert manifest.signature == signature(manifest, key)
-    with pytest.raises(CheckpointInvalid, match="signature"):
-        opened(state, key=b"x" * 32)
+def test_manifests_are_signed_and_checked(state, base, tmp_path):
+    key, trusted = key_pair(tmp_path / "keys")
+    step(opened(state, base, key=key, trusted=trusted), 1)
+    assert opened(state, trusted=trusted).cursor.version == 1
+    with pytest.raises(CheckpointInvalid, match=r"none of the keys in .*public.pem.*provenance trust"):
+        opened(state, trusted=key_pair(tmp_path / "others")[1])
+
+
+def test_a_manifest_that_was_changed_and_an_unsigned_one_are_refused(state, base, tmp_path):
+    key, trusted = key_pair(tmp_path / "keys")
+    checkpoints = opened(state, base, key=key, trusted=trusted)
+    step(checkpoints, 1)
+    step(checkpoints, 2)
+    manifest = state / "versions" / "v000002" / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b'"parent": 1', b'"parent": 0'))
+    (state / "versions" / "v000001" / "manifest.sig").unlink()
+    versions = Versions(state / "versions", trusted=trusted)
+    with pytest.raises(CheckpointInvalid, match="somebody changed the manifest"):
+        versions.read(2)
+    with pytest.raises(CheckpointInvalid, match=r"not signed; .*evolved provenance sign"):
+        versions.read(1)
+
+
+def test_versions_are_signed_again_without_a_change_to_their_manifest(state, base, tmp_path):
+    step(opened(state, base), 1)
+    key, trusted = key_pair(tmp_path / "keys")
+    versions = Versions(state / "versions", key=key, trusted=trusted)
+    before = versions.path(1).joinpath("manifest.json").read_bytes()
+    versions.sign(1)
+    assert versions.read(1, verify=True).parent == 0
+    assert versions.path(1).joinpath("manifest.json").read_bytes() == before
+
+
+def test_a_version_whose_files_were_changed_is_not_signed(state, base, tmp_path):
+    step(opened(state, base), 1)
+    versions = Versions(state / "versions", key=key_pair(tmp_path / "keys")[0])
+    (versions.path(1) / "model.safetensors").write_bytes(b"other")
+    with pytest.raises(CheckpointInvalid, match="differs from the manifest"):
+        versions.sign(1)
+
+
+def test_a_figure_that_is_not_finite_costs_no_version(state, base):
+    checkpoints = opened(state, base)
+    step(checkpoints, 1)
+    path = checkpoints.versions.write(
+        9, 1, lambda aside: (aside / "model.safetensors").write_bytes((base / "model.safetensors").read_bytes()),
+        rest=base, batch_ids=(), metrics={"loss": float("nan"), "kl": 0.25}, created=1.0,
+    )  # fmt: skip
+    assert path.version == 9
+    assert checkpoints.versions.candidate(9).metrics == {"kl": 0.25}
 
 
 def test_old_versions_go_but_not_the_first_nor_pinned_ones(state, base):

@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 from actors.messages import encode_batch
 from daemon.cli import main
 from daemon.demo.world import WARM_START
+from daemon.provenance import Provenance, ProvenanceSettings
 from learner.build import BuildSettings, build
 from learner.checkpoints import Checkpoints
 from learner.credit import CreditSettings, Running, assign
@@ -219,7 +220,9 @@ def test_control_and_formatting_characters_become_visible():
 
 
 def commit(state, base, *values):
-    checkpoints = Checkpoints(state)
+    """A learner's state as it is on disk, signed with the node's own key."""
+    provenance = Provenance(ProvenanceSettings(), state)
+    checkpoints = Checkpoints(state, key=provenance.key("learner"), trusted=provenance.trusted("learner"))
     checkpoints.open(base, now=1.0)
     for value in values:
         checkpoints.commit(

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.messages import BatchOrder, Candidate, Experience, Serving, Task, Verdict
+from actors.messages import BatchOrder, Candidate, Exchange, Experience, Hints, Serving, Task, Verdict
 from actors.store import Store, StoreUnavailable
 from tests.support.credited import attributed
 from tests.support.full_disk import full_disk
@@ -40,7 +40,7 @@ def verdict(version: int, decision: str) -> Verdict:
 async def test_lineage_leads_from_a_trajectory_to_what_served_it(store: Store) -> None:
     await store.save([attributed("t"), order("b", "t"), candidate(1, "b"), candidate(2, "other")])
     await store.save([verdict(1, "promote"), serving(0, 5.0, "started"), serving(1, 20.0), serving(2, 30.0)])
-    await store.save([serving(3, 40.0, "refused"), serving(0, 50.0, "rolled_back")])
+    await store.save([serving(3, 40.0, "refused"), serving(4, 45.0, "rolled_back"), serving(0, 50.0)])
     (batch,) = (await store.lineage("t")).batches
     (line,) = batch.versions
     assert (batch.batch_id, line.version, line.parent) == ("b", 1, 0)
@@ -54,6 +54,14 @@ async def test_lineage_of_what_was_never_used_is_empty(store: Store) -> None:
     lineage = await store.lineage("t")
     assert (lineage.batches, lineage.dropped) == ((), "")
     assert msgspec.json.encode(lineage)
+
+
+async def test_exchanges_come_by_id_as_far_as_they_are_kept(store: Store) -> None:
+    calls = [exchange("run", number) for number in range(3)]
+    await store.save(calls)
+    found = await store.exchanges([calls[2].id, "gone", calls[0].id])
+    assert {item.id for item in found} == {calls[0].id, calls[2].id}
+    assert await store.exchanges([]) == []
 
 
 async def test_recent_attributed_is_newest_first_and_by_source_and_tenant(store: Store) -> None:
@@ -116,12 +124,48 @@ async def test_lessons_come_in_their_latest_revision(store: Store) -> None:
     assert await store.experiences("active") == [better]
 
 
-async def test_last_serving_passes_over_refusals(store: Store) -> None:
+async def test_last_serving_passes_over_what_was_refused_or_rolled_back(store: Store) -> None:
     assert await store.last_serving("serving") is None
     await store.save([serving(1, 1.0), serving(2, 2.0, "refused"), serving(7, 9.0, engine="shadow")])
+    await store.save([serving(3, 3.0, "rolled_back")])
     found = await store.last_serving("serving")
     assert found is not None
     assert found.version == 1
+
+
+async def test_live_runs_come_with_their_engine_where_no_version_says_who_sampled_them(store: Store) -> None:
+    known, unknown = attributed("known"), attributed("unknown")
+    first = unknown.trajectory.steps[0].exchange_id
+    unknown = msgspec.structs.replace(
+        unknown, trajectory=msgspec.structs.replace(unknown.trajectory, min_version=-1, max_version=-1)
+    )
+    known = msgspec.structs.replace(
+        known, trajectory=msgspec.structs.replace(known.trajectory, min_version=3, max_version=3)
+    )
+    await store.save([msgspec.structs.replace(exchange("u", 0), id=first, engine="b"), known, unknown])
+    found = {run.id: engine for run, engine in await store.closed_runs(["known", "unknown", "none"])}
+    assert found == {"known": "", "unknown": "b"}
+
+
+async def test_calls_that_an_engine_failed_are_found_by_engine_and_run(store: Store) -> None:
+    def call(key: str, status: int, started: float, hints: Hints) -> Exchange:
+        return Exchange(
+            id=key, endpoint="/v1/chat/completions", engine="b", started=started, duration=1.0, status=status,
+            request=b"{}", response=b"{}", hints=hints,
+        )  # fmt: skip
+
+    named = Hints(trajectory_id="run")
+    await store.save(
+        [
+            call("early", 503, 1.0, named),
+            call("one", 503, 10.0, named),
+            call("again", 502, 11.0, named),
+            call("nameless", 500, 12.0, Hints()),
+            call("theirs", 422, 13.0, named),
+        ]
+    )
+    found = [(failed.engine, failed.run) for failed in await store.failed_calls(5.0)]
+    assert found == [("b", "run"), ("b", "run"), ("b", "nameless")]
 
 
 async def test_versions_and_verdicts_come_newest_first(store: Store) -> None:

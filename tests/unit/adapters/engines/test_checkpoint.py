@@ -1,5 +1,6 @@
 """What a version directory must be before an engine sees it."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -127,3 +128,23 @@ def test_rope_theta_is_found_where_transformers_5_writes_it(version, served):
     theta = config.pop("rope_theta")
     (version / "config.json").write_text(json.dumps({**config, "rope_parameters": {"rope_theta": theta}}))
     validate(version, like=served)
+
+
+def test_only_the_manifest_that_was_judged_is_loaded(version, served):
+    checkpoints.write_manifest(version)
+    path = version / "manifest.json"
+    judged = hashlib.sha256(path.read_bytes()).hexdigest()
+    validate(version, like=served, manifest=judged)
+    path.write_bytes(path.read_bytes() + b"\n")
+    with pytest.raises(CheckpointRefused, match="not the manifest that was judged"):
+        validate(version, like=served, manifest=judged)
+    path.unlink()
+    with pytest.raises(CheckpointRefused, match="cannot be read"):
+        validate(version, like=served, manifest=judged)
+
+
+def test_weights_that_the_manifest_does_not_name_are_refused(version, served):
+    checkpoints.write_manifest(version)
+    (version / "extra.safetensors").write_bytes((version / "model.safetensors").read_bytes())
+    with pytest.raises(CheckpointRefused, match=r"extra.safetensors is not in the manifest"):
+        validate(version, like=served)

@@ -71,6 +71,22 @@ async def test_a_gateway_without_an_engine_is_unavailable(status):
         await client(status, {"error": "no engine"}).version()
 
 
+@pytest.mark.parametrize(
+    ("status", "call", "setting"),
+    [
+        (404, "version", "VLLM_SERVER_DEV_MODE=1"),
+        (404, "pause", "VLLM_SERVER_DEV_MODE=1"),
+        (404, "resume", "VLLM_SERVER_DEV_MODE=1"),
+        (403, "scores", "--enable-scale-out"),
+        (404, "scores", "--enable-scale-out"),
+    ],
+)
+async def test_closed_endpoints_are_named_with_what_opens_them(status, call, setting):
+    closed = client(status, {"error": {"message": "no"}})
+    with pytest.raises(EngineRejected, match=f"no; .* start it with {setting}"):
+        await (closed.log_probs([1, 2]) if call == "scores" else getattr(closed, call)())
+
+
 async def test_the_engines_own_words_are_in_the_error():
     refusing = client(400, {"error": {"message": "max_tokens must be at least 1", "code": 400}})
     with pytest.raises(EngineRejected, match="max_tokens must be at least 1") as error:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from adapters.engines import Generation
+from adapters.engines.checkpoint import describe, validate
 from adapters.engines.swap import CANARY_FILE, SwapJob, perform
 from adapters.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 from tests.support import checkpoints
@@ -50,7 +51,12 @@ class FakeEngine:
         self.paused = True
         await self._step("pause")
 
-    async def load(self, path: Path) -> None:
+    async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
+        await self._step(f"prepare {path.name}")
+        validate(path, like=describe(like) if like else None, allow_tied=False)
+
+    async def load(self, path: Path, *, epoch: int = 0, clean: bool = False) -> None:
+        self.cleaned = clean
         await self._step(f"load {path.name}")
         if self.hang:
             self.hang = False
@@ -105,16 +111,24 @@ def job(directory: Path, **changes) -> SwapJob:
 async def test_pauses_loads_labels_resumes_and_looks(directory, engine):
     outcome = await perform(job(directory), engine)
     assert (outcome.result, outcome.version) == ("swapped", 2)
-    assert engine.done == ["version", "pause", "load b", "label", "resume", "version", "generate"]
+    assert engine.done == ["version", "prepare b", "pause", "load b", "label", "resume", "version", "generate"]
     assert 0 < outcome.paused_seconds <= outcome.total_seconds
 
 
 @pytest.mark.parametrize("how", ["nan", "missing", "shape", "truncated", "tied"])
-async def test_a_bad_checkpoint_never_reaches_the_engine(directory, engine, how):
+async def test_for_a_bad_checkpoint_the_engine_is_not_even_paused(directory, engine, how):
     checkpoints.spoil(directory / "b", how)
     outcome = await perform(job(directory), engine)
     assert (outcome.result, outcome.version) == ("refused", 1)
-    assert engine.done == []
+    assert engine.done == ["version", "prepare b"]
+
+
+@pytest.mark.parametrize("failure", [EngineUnavailable("still reading"), EngineRejected("no such endpoint", 404)])
+async def test_an_engine_that_cannot_prepare_is_not_paused_and_the_version_is_not_blamed(directory, engine, failure):
+    engine.fail["prepare b"] = [failure]
+    outcome = await perform(job(directory), engine)
+    assert outcome.result == "unreachable"
+    assert "pause" not in engine.done
 
 
 async def test_an_engine_that_does_not_answer_is_left_alone(directory, engine):
@@ -138,6 +152,7 @@ async def test_a_step_that_fails_brings_the_last_good_back(directory, engine, st
     assert (outcome.result, outcome.version) == ("rolled_back", 1)
     assert "broken" in outcome.reason
     assert (engine.path, engine.served, engine.paused) == ("a", 1, False)
+    assert engine.cleaned
 
 
 async def test_a_load_that_hangs_is_cut_at_the_deadline(directory, engine):
@@ -177,7 +192,7 @@ async def test_failing_again_on_the_way_back_is_failed(directory, engine):
     assert not engine.paused
 
 
-@pytest.mark.parametrize("score", [float("nan"), float("inf"), 3.0])
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), 3.0, -9999.0])
 async def test_a_canary_without_log_probs_brings_the_last_good_back(directory, engine, score):
     engine.scores["b"] = score
     outcome = await perform(job(directory), engine)

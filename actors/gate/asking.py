@@ -1,0 +1,133 @@
+"""Requests to the shadow engine and its answers, a list at a time: what the checks of prompts and of safety share."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio
+import msgspec
+import structlog
+
+from actors.gate_statistics import Interval, Pairs, newcombe_paired
+from actors.messages import ToolCall
+from actors.system.errors import DependencyUnavailable
+from adapters.engines import Engine
+from adapters.errors import EngineError, EngineUnavailable
+from adapters.judges.answers import Answer
+
+_log = structlog.get_logger(__name__)
+
+
+class _Function(msgspec.Struct):
+    name: str = ""
+    arguments: str | None = "{}"
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+    id: str = ""
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _LogProb(msgspec.Struct):
+    logprob: float = 0.0
+
+
+class _LogProbs(msgspec.Struct):
+    content: list[_LogProb] | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    finish_reason: str | None = None
+    logprobs: _LogProbs | None = None
+
+
+class _Usage(msgspec.Struct):
+    completion_tokens: int = 0
+
+
+class _Response(msgspec.Struct):
+    choices: list[_Choice]
+    usage: _Usage | None = None
+
+
+async def ask(
+    engine: Engine, bodies: Sequence[Mapping[str, Any]], *, concurrency: int, timeout: float
+) -> list[Answer | None]:
+    """One answer a request, in order; None where the engine refused the request or what it said cannot be read.
+
+    Raises:
+        DependencyUnavailable: the engine is away or did not answer within `timeout` seconds.
+    """
+    answers: list[Answer | None] = [None] * len(bodies)
+    slots = anyio.CapacityLimiter(concurrency)
+    outages: list[DependencyUnavailable] = []
+
+    async def one(at: int) -> None:
+        async with slots:
+            try:
+                with anyio.fail_after(timeout):
+                    answers[at] = answer_of(await engine.chat(dict(bodies[at])))
+            except (EngineUnavailable, TimeoutError) as error:
+                # Raised below: the runner waits out an outage, but not a group of them.
+                outages.append(DependencyUnavailable(f"shadow engine: {type(error).__name__}: {error}"))
+                group.cancel_scope.cancel()
+            except EngineError as error:
+                _log.info("gate_request_refused", reason=str(error))
+
+    async with anyio.create_task_group() as group:
+        for at in range(len(bodies)):
+            group.start_soon(one, at)
+    if outages:
+        raise outages[0]
+    return answers
+
+
+def answer_of(body: Mapping[str, Any]) -> Answer | None:
+    """The first choice of a chat completion; None if there is none that can be read."""
+    try:
+        response = msgspec.convert(body, _Response, strict=False)
+        choice = response.choices[0]
+    except (msgspec.ValidationError, IndexError):
+        return None
+    content = choice.logprobs.content if choice.logprobs is not None else None
+    logprobs = [item.logprob for item in content or () if math.isfinite(item.logprob)]
+    return Answer(
+        text=choice.message.content or "",
+        calls=tuple(
+            ToolCall(call.function.name, call.function.arguments or "{}", call.id)
+            for call in choice.message.tool_calls or ()
+        ),
+        tokens=(response.usage.completion_tokens if response.usage is not None else 0) or len(logprobs),
+        cut=choice.finish_reason == "length",
+        surprisal=-math.fsum(logprobs) / len(logprobs) if logprobs else 0.0,
+    )
+
+
+class Shares(msgspec.Struct, frozen=True):
+    """How often something holds of the answers of candidate and incumbent to the same requests."""
+
+    candidate: float
+    incumbent: float
+    difference: Interval
+    """Candidate minus incumbent, Newcombe's paired interval."""
+
+    @classmethod
+    def of(cls, candidate: Sequence[bool], incumbent: Sequence[bool], confidence: float) -> "Shares":
+        """Of answers in the same order."""
+        pairs = Pairs.count(candidate, incumbent)
+        total = max(pairs.total, 1)
+        return cls(pairs.first / total, pairs.second / total, newcombe_paired(pairs, confidence))
+
+    def rose(self, limit: float) -> bool:
+        """Whether the candidate does it more often, by more than `limit`, and surely more often at all."""
+        return self.difference.estimate > limit and self.difference.low > 0
+
+    def fell(self, limit: float) -> bool:
+        """The same for less often."""
+        return self.difference.estimate < -limit and self.difference.high < 0

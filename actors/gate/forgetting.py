@@ -1,0 +1,130 @@
+"""The forgetting suite: what the best version could do, the candidate must still be able to do, family by family. Pure.
+
+A candidate that gains on one family of tasks and loses another can be better on average, and is not wanted. Families
+are clusters of the held-out tasks' goals. One is *healthy* if the reference (the best version that ever served) solves
+`healthy` of its tasks or more; a healthy family has two tests of its own, both valid at any look (`sequential`):
+
+* reject: "not worse than the reference" is refuted for some family. One of many families looks bad by chance, so
+  Holm's procedure (1979) keeps the error of the whole suite at `familywise`.
+* hold: it is not shown yet, at level `alpha`, that the family is within `margin`. All families must be shown, so no
+  correction is due (Berger 1982, intersection-union); a family that fell by the margin or more is overlooked in at
+  most `alpha` of the verdicts.
+
+A family with fewer than `least` tasks says too little to be held up for; it is counted in `families_small`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from actors.gate.sequential import confidence_sequence, e_value, surely_above
+from actors.gate_statistics import Decision, Interval
+
+
+class ForgettingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What each family of held-out tasks must show."""
+
+    margin: float = 0.15
+    """How much worse than under the best version ever served a healthy family may be."""
+    alpha: float = 0.25
+    """Probability at most that a family which fell by the margin or more is taken for one that did not."""
+    familywise: float = 0.05
+    """Probability at most that a candidate which is worse on no family is rejected over one, over all families (Holm).
+    """
+    healthy: float = 0.6
+    """Success under the best version from which a family is watched."""
+    least: int = 8
+    """Tasks that a family needs to be watched."""
+    most: int = 24
+    """Families watched at most: those with the most tasks."""
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True):
+    """One family under both versions, on the tasks that both attempted."""
+
+    name: str
+    """For people: the goal with its names masked."""
+    candidate: Sequence[float]
+    """`(n,)` share of attempts that solved the task."""
+    reference: Sequence[float]
+    """`(n,)`, the same tasks in the same order."""
+
+    @property
+    def tasks(self) -> int:
+        return len(self.candidate)
+
+    @property
+    def differences(self) -> list[float]:
+        """`(n,)` candidate minus reference."""
+        return [mine - theirs for mine, theirs in zip(self.candidate, self.reference, strict=True)]
+
+
+class Suite(msgspec.Struct, frozen=True):
+    """What the suite came to."""
+
+    decision: Decision
+    """promote: nothing stands against it."""
+    reason: str
+    """Names the families that stand in the way, empty if none do."""
+    figures: dict[str, float]
+
+
+def forgetting(families: Mapping[str, Family], settings: ForgettingSettings) -> Suite:
+    """Judge `families`, by their key in the measurements."""
+    ordered = sorted(families.items(), key=lambda entry: (-entry[1].tasks, entry[0]))
+    large = [entry for entry in ordered if entry[1].tasks >= settings.least]
+    watched = large[: settings.most]
+    figures = {
+        "families": float(len(families)),
+        "families_small": float(len(ordered) - len(large)),
+        "families_unwatched": float(len(large) - len(watched)),
+    }
+    healthy: list[tuple[str, Family]] = []
+    for key, family in watched:
+        difference = confidence_sequence(family.differences, settings.alpha, settings.familywise)
+        figures |= _figures(key, family, difference)
+        if _mean(family.reference) >= settings.healthy:
+            healthy.append((key, family))
+    figures["families_healthy"] = float(len(healthy))
+    lost = _holm({key: 1.0 / max(1.0, e_value(family.differences, 0.0)) for key, family in healthy}, settings)
+    figures["families_lost"] = float(len(lost))
+    if lost:
+        return Suite("reject", "forgotten: " + _told(healthy, lost), figures)
+    open_ = [key for key, family in healthy if not surely_above(family.differences, -settings.margin, settings.alpha)]
+    if open_:
+        return Suite("hold", f"not yet shown within {settings.margin:g}: " + _told(healthy, open_), figures)
+    return Suite("promote", "", figures)
+
+
+def _holm(p_values: Mapping[str, float], settings: ForgettingSettings) -> list[str]:
+    """Keys whose null hypothesis falls, smallest p first."""
+    fallen: list[str] = []
+    for rank, (key, p) in enumerate(sorted(p_values.items(), key=lambda entry: entry[1])):
+        if p > settings.familywise / (len(p_values) - rank):
+            break
+        fallen.append(key)
+    return fallen
+
+
+def _told(families: Sequence[tuple[str, Family]], keys: Sequence[str]) -> str:
+    told = [
+        f'"{family.name}" {_mean(family.candidate):.2f} against {_mean(family.reference):.2f} on {family.tasks} tasks'
+        for key, family in families
+        if key in keys
+    ]
+    return "; ".join(told[:3]) + (f" and {len(told) - 3} more" if len(told) > 3 else "")
+
+
+def _figures(key: str, family: Family, difference: Interval) -> dict[str, float]:
+    return {
+        f"family_{key}_tasks": float(family.tasks),
+        f"family_{key}_success": _mean(family.candidate),
+        f"family_{key}_best_success": _mean(family.reference),
+        f"family_{key}_difference": difference.estimate,
+        f"family_{key}_low": difference.low,
+        f"family_{key}_high": difference.high,
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,160 @@
+"""The panel: everything that is measured of a candidate, and what outranks what.
+
+One `Trial` says how tasks end (verified outcomes in a sandbox, or recorded ones by replay): the *effect*. Beside it
+stand *checks* (`prompts`, `safety`, `drift`): each measures candidate and incumbent on the same evidence and files
+findings. The verdict follows in this order, the first that applies:
+
+1. A *safety* finding rejects, whatever the effect.
+2. The effect rejects: worse than the incumbent or the best version, or a family forgotten.
+3. A *conduct* or *drift* finding rejects: broken tool calls, refusals, repetition, length, KL and entropy have limits,
+   and a gain outside of them is not to be had.
+4. The effect promotes. Effect outranks opinion: what a judge prefers, and what production once did, are recorded,
+   named in the reason, and do not change it.
+5. Where the effect is open, an *opinion* finding rejects.
+6. Otherwise hold. Neither opinion nor agreement ever promotes: the judge may be what the candidate learned to please.
+
+Everything is measured even if the first check has said no, for as long as the deadline allows: a verdict carries all
+figures. What the deadline leaves open cannot promote.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+import anyio
+import msgspec
+import structlog
+
+from actors.gate_statistics import Decision
+from actors.trials import Comparison, Load, Trial
+
+_log = structlog.get_logger(__name__)
+
+Kind = Literal["safety", "conduct", "drift", "opinion"]
+_DECISIVE: tuple[Kind, ...] = ("conduct", "drift")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A limit that a candidate broke."""
+
+    kind: Kind
+    reason: str
+    """With the number and the limit."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a check came to."""
+
+    findings: tuple[Finding, ...] = ()
+    figures: dict[str, float] = {}
+    """By the measurement's name in the verdict."""
+
+
+class Check(Protocol):
+    """Something that is measured of both versions on the same evidence."""
+
+    name: str
+
+    async def gather(self) -> int:
+        """Fetch the evidence for this verdict; how many pieces there are. 0: nothing to measure on.
+
+        Raises:
+            DependencyUnavailable: the store is away.
+        """
+        ...
+
+    async def measure(self) -> Any:
+        """Measure the weights that the shadow engine has on that evidence.
+
+        Raises:
+            DependencyUnavailable: the engine is away.
+        """
+        ...
+
+    async def judge(self, candidate: Any, incumbent: Any) -> Report:
+        """What follows from the two measurements; the same object twice if the candidate is what serves."""
+        ...
+
+
+class PanelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bounds of a verdict."""
+
+    verdict_seconds: float = 600.0
+    """Seconds for one verdict; what is measured by then counts, and what it leaves open is held."""
+
+
+class Panel:
+    """`Trial` of a trial and the checks beside it."""
+
+    def __init__(self, settings: PanelSettings, *, trial: Trial, checks: Sequence[Check]) -> None:
+        self._settings, self._trial, self._checks = settings, trial, checks
+
+    async def compare(
+        self, candidate: int, incumbent: int, served: Sequence[int], load: Load, *, deadline: float = math.inf
+    ) -> Comparison:
+        deadline = min(deadline, anyio.current_time() + self._settings.verdict_seconds)
+        findings: list[Finding] = []
+        figures: dict[str, float] = {}
+        with anyio.CancelScope(deadline=deadline) as scope:
+            await self._check(candidate, incumbent, load, findings, figures)
+        unchecked = scope.cancelled_caught
+        effect = await self._trial.compare(candidate, incumbent, served, load, deadline=deadline)
+        figures["unchecked"] = float(unchecked)
+        return conclude(effect, findings, figures, unchecked=unchecked)
+
+    async def _check(
+        self, candidate: int, incumbent: int, load: Load, findings: list[Finding], figures: dict[str, float]
+    ) -> None:
+        """All checks, with one load of the incumbent; the candidate is loaded again in the end."""
+        used: list[Check] = []
+        for check in self._checks:
+            count = await check.gather()
+            figures[f"{check.name}_evidence"] = float(count)
+            if count:
+                used.append(check)
+        mine = [await check.measure() for check in used]
+        theirs = mine
+        if used and incumbent != candidate:
+            try:
+                with anyio.CancelScope(shield=True):  # a load has a deadline of its own, and must not stop half way
+                    await load(incumbent)
+                theirs = [await check.measure() for check in used]
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await load(candidate)
+        for check, one, other in zip(used, mine, theirs, strict=True):
+            report = await check.judge(one, other)
+            findings += report.findings
+            figures |= report.figures
+            _log.info("gate_checked", check=check.name, breaches=[finding.reason for finding in report.findings])
+
+
+def conclude(
+    effect: Comparison, findings: Sequence[Finding], figures: dict[str, float], *, unchecked: bool = False
+) -> Comparison:
+    """The verdict from the effect and the findings, in the order that the module's text gives.
+
+    Args:
+        unchecked: the deadline came before all checks were done.
+    """
+    figures = figures | effect.measurements | {f"breaches_{kind}": 0.0 for kind in ("safety", *_DECISIVE, "opinion")}
+    for finding in findings:
+        figures[f"breaches_{finding.kind}"] += 1.0
+    decision: Decision = effect.decision
+    reason = effect.reason
+    safety = [finding.reason for finding in findings if finding.kind == "safety"]
+    decisive = [finding.reason for finding in findings if finding.kind in _DECISIVE]
+    opinions = [finding.reason for finding in findings if finding.kind == "opinion"]
+    if safety:
+        decision, reason = "reject", "; ".join([*safety, effect.reason])
+    elif effect.decision == "reject":
+        reason = "; ".join([effect.reason, *decisive])
+    elif decisive:
+        decision, reason = "reject", "; ".join([*decisive, effect.reason])
+    elif unchecked:
+        decision, reason = "hold", f"{effect.reason}; out of time before all checks were done"
+    elif opinions and effect.decision == "promote":
+        reason = f"{effect.reason}; outcomes outrank: {'; '.join(opinions)}"
+    elif opinions:
+        decision, reason = "reject", "; ".join([*opinions, effect.reason])
+    return Comparison(decision, reason, figures)

@@ -1,0 +1,70 @@
+"""Attempts at held-out tasks in figures: avg@n, best@n, and each with an interval. Pure.
+
+Every task is attempted n times. avg@n is the mean over tasks of the share of attempts that solved it, the success that
+an agent's one attempt can count on; best@n is the share of tasks that at least one of the n attempts solved, what the
+policy has within reach. A candidate that gains in avg and loses in best has become narrower.
+
+Attempts at one task are alike, so n times the tasks are not n times the evidence: the interval of avg@n is Wilson's
+for the effective number of attempts that the spread between tasks leaves (Korn & Graubard 1998, "Confidence intervals
+for proportions with small expected number of positive counts estimated from survey data").
+"""
+
+from collections.abc import Sequence
+from statistics import fmean, pvariance
+
+import msgspec
+
+from actors.gate_statistics import CONFIDENCE, Interval, wilson
+
+Attempts = Sequence[bool]
+"""Outcomes of the attempts at one task, at least one."""
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """How one version did on a set of tasks."""
+
+    tasks: int
+    attempts: int
+    """Of all tasks together."""
+    solved: int
+    """Attempts that solved their task."""
+    average: Interval
+    """avg@n"""
+    best: Interval
+    """best@n"""
+
+
+def summarize(scores: Sequence[Attempts], confidence: float = CONFIDENCE) -> Summary:
+    """avg@n and best@n over `scores`, one entry a task; without tasks the widest intervals."""
+    tasks, attempts = len(scores), sum(map(len, scores))
+    solved = sum(map(sum, scores))
+    if not tasks:
+        return Summary(0, 0, 0, Interval(0.0, 0.0, 1.0), Interval(0.0, 0.0, 1.0))
+    shares = [score(task) for task in scores]
+    mean = fmean(shares)
+    effective = _effective(shares, mean, attempts)
+    low, high = wilson(mean * effective, effective, confidence)
+    reached = sum(map(any, scores))
+    best_low, best_high = wilson(reached, tasks, confidence)
+    return Summary(
+        tasks,
+        attempts,
+        solved,
+        Interval(mean, low, high),
+        Interval(reached / tasks, best_low, best_high),
+    )
+
+
+def score(attempts: Attempts) -> float:
+    """Share of `attempts` that solved the task."""
+    return sum(attempts) / len(attempts)
+
+
+def _effective(shares: Sequence[float], mean: float, attempts: int) -> int:
+    """Independent attempts that would leave as much doubt as these: between the number of tasks and of attempts."""
+    tasks = len(shares)
+    if tasks < 2 or not 0 < mean < 1:
+        return tasks
+    spread = pvariance(shares, mean) * tasks / (tasks - 1) / tasks
+    found = attempts if spread <= 0 else int(mean * (1 - mean) / spread)
+    return min(max(found, tasks), attempts)

@@ -1,0 +1,176 @@
+"""Tests of "has this changed?" that may be asked again and again: the numbers under every monitor.
+
+Two samples of runs are compared, one from before a change and one that grows after it. Runs are sorted into strata
+(tenant, tool list): only runs of one stratum are compared with each other, so a shift of who sends what is not taken
+for a change of behaviour. A stratum that has runs on one side alone says nothing.
+
+**Repeated looks.** A test at level 0.001 that is asked after every run will sooner or later say yes. `Looks` spends the
+error instead (Lan and DeMets 1983, "Discrete sequential boundaries for clinical trials"): where at most n looks can be
+taken each may use `total / n`; where there is no end to them look k may use `total / (k (k + 1))`, which adds up to
+`total` over any number. Nothing is assumed of how looks depend on each other (union bound), and the time of a look may
+depend on how many runs there are, not on what they say.
+
+**At a look.** Shares: the exact conditional test, hypergeometric in each stratum and convolved over strata (Mantel and
+Haenszel 1959; Agresti, Categorical Data Analysis, section 7.3). Sizes: the stratified rank-sum test (van Elteren 1960).
+Means: Mantel-Haenszel weighted differences against the larger of Welch's and the permutation's variance. The last two
+use the normal distribution; docs/sentinel.md says how well that held in simulation.
+
+All functions are pure; p-values are one-sided.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+Strata = Sequence[tuple[Sequence[float], Sequence[float]]]
+"""(values after, values before) of each stratum."""
+
+
+class Looks(msgspec.Struct):
+    """How often a comparison was looked at, and from how many runs on it is looked at next."""
+
+    taken: int = 0
+    next: int = 0
+
+    def due(self, runs: int, first: int) -> bool:
+        """Whether there are enough `runs` after the change for another look, `first` for the first one."""
+        return runs >= max(self.next, first)
+
+    def take(self, runs: int, growth: float) -> None:
+        """Look now; the next time is when there are `growth` times as many runs."""
+        self.taken += 1
+        self.next = max(runs + 1, math.ceil(runs * growth))
+
+    def spend(self, total: float, planned: int | None = None) -> float:
+        """The level of the look that was just taken, of an error of `total` over all looks: the `planned` ones, or any
+        number."""
+        return total / (planned or self.taken * (self.taken + 1))
+
+
+def planned_looks(first: int, growth: float, last: int) -> int:
+    """How many looks there can be until there are `last` runs, at least 1."""
+    looks, runs = 1, max(first, 1)
+    while (runs := max(runs + 1, math.ceil(runs * growth))) <= last:
+        looks += 1
+    return looks
+
+
+def share_rise(strata: Strata) -> float:
+    """Exact p-value of "the share of ones did not rise"; values are 0 or 1.
+
+    Conditions on how many ones there are in each stratum; 1.0 if no stratum has runs on both sides.
+    """
+    observed, chances = 0, np.ones(1)
+    for after, before in strata:
+        if not after or not before:
+            continue
+        ones, least = round(sum(after) + sum(before)), round(sum(after))
+        low, distribution = _hypergeometric(ones, len(after), len(after) + len(before))
+        observed += least - low
+        chances = np.convolve(chances, distribution)
+    return min(1.0, float(chances[observed:].sum()))
+
+
+def count_rise(after: tuple[int, int], before: tuple[int, int]) -> float:
+    """`share_rise` of one stratum, from (ones, runs) on each side."""
+    low, distribution = _hypergeometric(after[0] + before[0], after[1], after[1] + before[1])
+    return min(1.0, float(distribution[after[0] - low :].sum()))
+
+
+def share_fall(strata: Strata) -> float:
+    """Exact p-value of "the share of ones did not fall"."""
+    return share_rise([([1 - one for one in after], [1 - one for one in before]) for after, before in strata])
+
+
+def _hypergeometric(ones: int, drawn: int, total: int) -> tuple[int, npt.NDArray[np.float64]]:
+    """(smallest count, probabilities from it on) of ones among `drawn` of `total`."""
+    low, high = max(0, drawn - (total - ones)), min(ones, drawn)
+    logs = [
+        _choose(ones, count) + _choose(total - ones, drawn - count) - _choose(total, drawn)
+        for count in range(low, high + 1)
+    ]
+    return low, np.exp(np.array(logs))
+
+
+def _choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+def size_rise(strata: Strata) -> float:
+    """p-value of "sizes did not grow": van Elteren's rank-sum test, ties by mid-ranks."""
+    total = variance = 0.0
+    for after, before in strata:
+        if not after or not before:
+            continue
+        n, m = len(after), len(before)
+        ranks = _ranks(np.array([*after, *before], dtype=np.float64))
+        weight = 1.0 / (n + m + 1)
+        total += weight * float(ranks[:n].sum() - n * ranks.mean())
+        spread = float(((ranks - ranks.mean()) ** 2).sum())
+        variance += weight * weight * n * m / ((n + m) * (n + m - 1)) * spread
+    return _upper(total, variance)
+
+
+def mean_rise(strata: Strata) -> float:
+    """p-value of "the mean did not rise"."""
+    total = variance = 0.0
+    for after, before in strata:
+        if not after or not before:
+            continue
+        x, y = np.array(after, dtype=np.float64), np.array(before, dtype=np.float64)
+        weight = len(x) * len(y) / (len(x) + len(y))
+        total += weight * float(x.mean() - y.mean())
+        pooled = float(np.concatenate([x, y]).var(ddof=1)) * (1 / len(x) + 1 / len(y))
+        welch = float(x.var(ddof=1) / len(x) + y.var(ddof=1) / len(y)) if min(len(x), len(y)) > 1 else 0.0
+        variance += weight * weight * max(pooled, welch)
+    return _upper(total, variance)
+
+
+def means(strata: Strata) -> tuple[float, float]:
+    """(mean after, mean before) over strata with runs on both sides, weighted as Mantel and Haenszel do; NaN if none.
+
+    Both sides have the same weights, so that their difference is not one of who sent what.
+    """
+    return _weighted(strata, lambda values: float(np.mean(values)))
+
+
+def medians(strata: Strata) -> tuple[float, float]:
+    """As `means`, of the strata's medians."""
+    return _weighted(strata, lambda values: float(np.median(values)))
+
+
+def _weighted(strata: Strata, middle: Callable[[Sequence[float]], float]) -> tuple[float, float]:
+    shared = [(after, before) for after, before in strata if after and before]
+    if not shared:
+        return math.nan, math.nan
+    weights = [len(after) * len(before) / (len(after) + len(before)) for after, before in shared]
+    total = math.fsum(weights)
+    now = math.fsum(weight * middle(after) for weight, (after, _) in zip(weights, shared, strict=True))
+    was = math.fsum(weight * middle(before) for weight, (_, before) in zip(weights, shared, strict=True))
+    return now / total, was / total
+
+
+def divergence(after: Sequence[float], before: Sequence[float]) -> float:
+    """Jensen-Shannon distance of two vectors of counts, 0 (alike) to 1 (nothing in common); Endres, Schindelin 2003."""
+    p, q = np.array(after, dtype=np.float64), np.array(before, dtype=np.float64)
+    if not p.sum() or not q.sum():
+        return 0.0
+    p, q = p / p.sum(), q / q.sum()
+    middle = (p + q) / 2
+    bits = sum(float((x[x > 0] * np.log2(x[x > 0] / middle[x > 0])).sum()) for x in (p, q))
+    return math.sqrt(max(0.0, bits / 2))
+
+
+def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Mid-ranks from 1, `(n,)`."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]
+
+
+def _upper(total: float, variance: float) -> float:
+    return NormalDist().cdf(-total / math.sqrt(variance)) if variance > 0 else 1.0

@@ -1,0 +1,167 @@
+"""Have the tools changed under the agents? Three signs, from sure to vague.
+
+A tool list that was never seen before; a jump in the share of steps answered with an error; a fall of success although
+nothing was swapped.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from actors.gate_statistics import Interval, newcombe
+from actors.monitors.base import Finding, Quiet
+from actors.monitors.history import History
+from actors.monitors.runs import Run
+from actors.monitors.settings import ToolSettings
+
+Cause = Literal["tools", "errors", "outcomes"]
+_REASONS: dict[Cause, str] = {
+    "errors": "tools answer with errors more often than before",
+    "outcomes": "success fell although nothing was swapped",
+}
+
+
+class ToolList(msgspec.Struct):
+    """A tool list that a tenant's requests carried."""
+
+    names: tuple[str, ...]
+    seen: float
+    """When last."""
+    sightings: int = 0
+    told: bool = False
+    """It was reported, or it was there from the start."""
+
+
+class State(msgspec.Struct):
+    """What the monitor remembers."""
+
+    tools: dict[str, dict[str, ToolList]] = {}
+    """By tenant, then by digest."""
+    spoken: dict[str, float] = {}
+    """When a vague cause was last reported, by tenant and cause."""
+
+
+class ToolDrift(Quiet):
+    """Watches tool lists, errors of tools, and success without a swap."""
+
+    name = "tools"
+
+    def __init__(self, settings: ToolSettings) -> None:
+        self._settings = settings
+        self._state = State()
+
+    def sighted(self, run: Run, names: tuple[str, ...]) -> None:
+        """A run came with this tool list; before `look`, as all runs do."""
+        if not names:
+            return
+        lists = self._state.tools.setdefault(run.tenant, {})
+        known = lists.get(run.tools)
+        if known is None:
+            # The first list of a tenant is what it works with; only later ones are news.
+            known = lists[run.tools] = ToolList(names, run.ended, told=not lists)
+        elif run.ended - known.seen > self._settings.forget_seconds:
+            known.told, known.sightings = False, 0
+        known.seen = max(known.seen, run.ended)
+        known.sightings += 1
+        if len(lists) > self._settings.tool_lists:
+            del lists[min(lists, key=lambda digest: lists[digest].seen)]
+
+    def look(self, history: History, now: float) -> list[Finding]:
+        found = self._new_lists(now)
+        for tenant in self._state.tools:
+            if any(finding.details["tenant"] == tenant for finding in found):
+                # The sure sign explains the vague ones that are about to follow from it.
+                self._speak(tenant, "errors", now)
+                self._speak(tenant, "outcomes", now)
+                continue
+            vague = self._vague(history, tenant, now)
+            if vague is not None:
+                found.append(vague)
+        return found
+
+    def save(self) -> bytes:
+        return msgspec.msgpack.encode(self._state)
+
+    def restore(self, data: bytes) -> None:
+        self._state = msgspec.msgpack.decode(data, type=State)
+
+    def _new_lists(self, now: float) -> list[Finding]:
+        found: list[Finding] = []
+        for tenant, lists in self._state.tools.items():
+            for digest, known in lists.items():
+                if known.told or known.sightings < self._settings.tool_sightings:
+                    continue
+                known.told = True
+                names = set(known.names)
+                others = [set(other.names) for key, other in lists.items() if key != digest]
+                nearest = max(others, key=lambda other: len(other & names) / len(other | names), default=names)
+                missing, new = sorted(nearest - names), sorted(names - nearest)
+                details = {"missing": ",".join(missing)} if missing else {}
+                details |= {"new": ",".join(new)} if new else {}
+                reason = f"tools changed: {len(missing)} gone, {len(new)} new"
+                found.append(self._finding("tools", tenant, digest, now, reason, details))
+        return found
+
+    def _finding(
+        self, cause: Cause, tenant: str, tools: str, now: float, reason: str, details: dict[str, str]
+    ) -> Finding:
+        # The period stands in the key so that a tool list that comes back after it was forgotten is told again.
+        return Finding(
+            cause=cause,
+            key=(tenant, tools, int(now // self._settings.cooldown_seconds)),
+            action="drift",
+            reason=reason,
+            details={"cause": cause, "tenant": tenant, "tools": tools, **details},
+        )
+
+    def _speak(self, tenant: str, cause: Cause, now: float) -> bool:
+        """Whether `cause` may be told now; if so it is noted as told."""
+        key = f"{tenant}\x1f{cause}"
+        if now - self._state.spoken.get(key, float("-inf")) < self._settings.cooldown_seconds:
+            return False
+        self._state.spoken[key] = now
+        return True
+
+    def _vague(self, history: History, tenant: str, now: float) -> Finding | None:
+        settings = self._settings
+        runs = [run for run in history.window if run.tenant == tenant]
+        recent, earlier = runs[-settings.recent :], runs[: -settings.recent]
+        if len(recent) < settings.recent or len(earlier) < settings.min_runs:
+            return None
+        swap = history.swap
+        if swap is not None and recent[0].started < swap.since <= recent[-1].ended:
+            return None  # two versions in the window: that is the question of the version monitors
+        errors = newcombe(_error_steps(recent), _error_steps(earlier), settings.confidence)
+        if errors.low > 0 and errors.estimate >= settings.error_jump:
+            return self._said("errors", tenant, recent, errors, now)
+        version = recent[-1].high
+        # An engine may sample with other weights some moments before the swap is heard of.
+        now_by, before = (_tally(run for run in side if run.high == version) for side in (recent, earlier))
+        if min(now_by[1], before[1]) < min(settings.min_runs, settings.recent):
+            return None
+        outcomes = newcombe(now_by, before, settings.confidence)
+        if outcomes.high < 0 and -outcomes.estimate >= settings.collapse:
+            return self._said("outcomes", tenant, recent, outcomes, now)
+        return None
+
+    def _said(
+        self, cause: Cause, tenant: str, recent: Sequence[Run], difference: Interval, now: float
+    ) -> Finding | None:
+        if not self._speak(tenant, cause, now):
+            return None
+        details = {"difference": f"{difference.estimate:.3f}"}
+        reason = f"{_REASONS[cause]} ({difference.estimate:+.0%} in the last {len(recent)} runs)"
+        return self._finding(cause, tenant, recent[-1].tools, now, reason, details)
+
+
+def _tally(runs: Iterable[Run]) -> tuple[int, int]:
+    """(successes, runs with an outcome)"""
+    outcomes = [run.succeeded for run in runs if run.succeeded is not None]
+    return sum(outcomes), len(outcomes)
+
+
+def _error_steps(runs: Iterable[Run]) -> tuple[int, int]:
+    """(error steps, steps)"""
+    listed = [(run.errors, run.steps) for run in runs]
+    return sum(errors for errors, _ in listed), sum(steps for _, steps in listed)

@@ -1,0 +1,95 @@
+"""Whether a tool call fits the tools that the request offered: name, JSON, and the top level of the schema.
+
+Checked are what a model gets wrong: a tool that is not there, arguments that are no JSON object, a required argument
+left out, one that the schema does not know and forbids, a value of the wrong type or outside an enum (JSON Schema
+2020-12, sections 6.1.1, 6.1.2, 6.5.3). Nested schemas and formats are not looked into: what passes here may still be
+refused by the tool, what fails here is surely wrong.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from actors.messages import Step, ToolCall
+
+_TAG = "<tool_call"
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def offered(tools: bytes) -> dict[str, dict[str, Any]]:
+    """Schema of the arguments by tool name, from a request's tool list (JSON) in any dialect; {} where it has none."""
+    try:
+        listed = json.loads(tools) if tools else []
+    except ValueError:
+        return {}
+    found: dict[str, dict[str, Any]] = {}
+    for tool in listed if isinstance(listed, list) else ():
+        function = tool.get("function", tool) if isinstance(tool, dict) else {}
+        name = function.get("name") if isinstance(function, dict) else None
+        if isinstance(name, str):
+            schema = function.get("parameters", function.get("input_schema"))
+            found[name] = schema if isinstance(schema, dict) else {}
+    return found
+
+
+def invalid(step: Step, tools: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a call of `step` cannot be right, or was meant as a call and could not be read as one."""
+    if not step.tool_calls:
+        return _TAG in step.text
+    return any(fault(call, tools) for call in step.tool_calls)
+
+
+def fault(call: ToolCall, tools: Mapping[str, Mapping[str, Any]]) -> str:
+    """What is wrong with `call`, empty if nothing is; any name will do where no tools were offered."""
+    if tools and call.name not in tools:
+        return f"no tool {call.name!r}"
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        return "arguments are no JSON"
+    if not isinstance(arguments, dict):
+        return "arguments are no JSON object"
+    schema = tools.get(call.name, {})
+    for name in _list(schema.get("required")):
+        if name not in arguments:
+            return f"argument {name!r} is missing"
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return ""
+    for name, value in arguments.items():
+        wanted = properties.get(name)
+        if wanted is None:
+            if schema.get("additionalProperties") is False:
+                return f"no argument {name!r}"
+        elif isinstance(wanted, dict) and not _fits(value, wanted):
+            return f"argument {name!r} does not fit"
+    return ""
+
+
+def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    named = schema.get("type")
+    kinds = [kind for kind in ([named] if isinstance(named, str) else _list(named)) if kind in _TYPES]
+    if kinds and not any(_is(value, kind) for kind in kinds):
+        return False
+    choices = schema.get("enum")
+    return not isinstance(choices, list) or value in choices
+
+
+def _is(value: Any, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"  # to Python a bool is an int
+    if kind == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _TYPES[kind])
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

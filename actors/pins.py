@@ -1,0 +1,25 @@
+"""What the swapper asks of the version directories: that some stay, and that one is what was judged."""
+
+import os
+from hashlib import sha256
+from pathlib import Path
+
+
+def write_pins(versions: Path, pins: frozenset[int]) -> None:
+    """Replace `<versions>/pinned`: the numbers that must not be deleted, one a line."""
+    versions.mkdir(parents=True, exist_ok=True)
+    aside = versions / ".pinned.new"
+    with aside.open("w") as file:
+        file.write("".join(f"{pin}\n" for pin in sorted(pins)))
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(versions / "pinned")
+
+
+def manifest_problem(path: Path, digest: str) -> str:
+    """Why `path` is not the directory that was judged; empty if it is."""
+    try:
+        found = sha256((path / "manifest.json").read_bytes()).hexdigest()
+    except OSError as error:
+        return f"no manifest: {type(error).__name__}"
+    return "" if not digest or found == digest else "the manifest is not the one that was judged"

@@ -1,0 +1,228 @@
+"""The audit trail: every candidate, verdict, serving and directive once, in a chain of hashes.
+
+    sequence  at  kind  subject  digest  previous  hash
+
+`digest` is the sha256 of the record as it is kept in its own table, `previous` the hash of the entry before, `hash` the
+sha256 of all the other columns (as JSON of one form). An entry is written in the transaction that writes its record. So
+a change to an entry or to a record, an entry or a record taken out, put in or moved, shows when the chain is walked.
+
+What a chain by itself cannot show: entries cut off at its end, with their records, and a database that was written
+anew from some entry on. Against both its head is logged after each entry, for whoever keeps logs elsewhere; `verify`
+compares the chain with such a head.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+
+import msgspec
+from sqlalchemy import Connection, select
+
+from actors.messages import Candidate, Directive, Message, Serving, Verdict, encode
+from actors.store import tables as t
+from actors.store.engine import chunks, table_of
+
+KINDS: Mapping[str, tuple[type[Message], type[t.Base]]] = {
+    "candidate": (Candidate, t.CandidateRow),
+    "verdict": (Verdict, t.VerdictRow),
+    "serving": (Serving, t.ServingRow),
+    "directive": (Directive, t.DirectiveRow),
+}
+"""What is audited, and where its records are."""
+START = "0" * 64
+"""What the first entry follows."""
+_PAGE = 1000
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One link of the chain."""
+
+    sequence: int
+    """1, 2, 3, ..."""
+    at: float
+    """When it was written, unix seconds."""
+    kind: str
+    subject: str
+    """Id of the record."""
+    digest: str
+    """sha256 of the record as its table keeps it."""
+    previous: str
+    hash: str
+
+    def computed(self) -> str:
+        """What `hash` must be."""
+        content = msgspec.to_builtins(self)
+        del content["hash"]
+        return sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Where a chain ends; as text "SEQUENCE:HASH"."""
+
+    sequence: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.sequence}:{self.hash}"
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a walk along the chain found."""
+
+    head: Head
+    entries: int
+    broken: int | None = None
+    """Sequence of the first entry that is not as it was written; None if all are."""
+    problem: str = ""
+    """What is wrong there, or besides; empty if nothing is."""
+
+
+def guard(connection: Connection) -> None:
+    """Have the database itself refuse changes to entries, where it is SQLite: against mistakes; who may write the file
+    can take the guard away, and then it is the chain that tells."""
+    if connection.dialect.name != "sqlite":
+        return
+    name = table_of(t.AuditRow).name
+    for action in ("UPDATE", "DELETE"):
+        connection.exec_driver_sql(
+            f"CREATE TRIGGER IF NOT EXISTS {name}_no_{action.lower()} BEFORE {action} ON {name} "
+            f"BEGIN SELECT RAISE(ABORT, 'the audit trail is append-only'); END"
+        )
+
+
+def head(connection: Connection) -> Head:
+    """The last entry."""
+    row = t.AuditRow
+    found = connection.execute(select(row.sequence, row.hash).order_by(row.sequence.desc()).limit(1)).first()
+    return Head(0, START) if found is None else Head(found.sequence, found.hash)
+
+
+def unlisted(connection: Connection, records: Sequence[Message]) -> list[Message]:
+    """Those of `records` that are audited and not in their tables yet, each once; ask before they are written."""
+    found: list[Message] = []
+    for message, row in KINDS.values():
+        mine = {record.id: record for record in reversed(records) if isinstance(record, message)}
+        column = table_of(row).c.id
+        for part in chunks(sorted(mine)):
+            for known in connection.scalars(select(column).where(column.in_(part))):
+                mine.pop(known, None)
+        found += reversed(mine.values())
+    return found
+
+
+def append(connection: Connection, records: Sequence[Message], now: float) -> Head | None:
+    """Chain an entry for each of `records`; the new head, None if there were none.
+
+    In a writing transaction, which has the database for itself: two entries never follow the same one.
+    """
+    bodies = [(_kind(record), record.id, encode(record)) for record in records]
+    return _chain(connection, bodies, now)
+
+
+def catch_up(connection: Connection, now: float) -> Head | None:
+    """Entries for records that have none, by their times: those of an evolved from before the audit trail."""
+    found: list[tuple[float, str, str, bytes]] = []
+    for kind, (_, row) in KINDS.items():
+        table = table_of(row)
+        time = table.c.since if kind == "serving" else table.c.created
+        listed = select(t.AuditRow.subject).where(t.AuditRow.kind == kind)
+        rows = connection.execute(select(time, table.c.id, table.c.body).where(table.c.id.not_in(listed)))
+        found += [(at, kind, key, body) for at, key, body in rows]
+    return _chain(connection, [(kind, key, body) for _, kind, key, body in sorted(found)], now)
+
+
+def _chain(connection: Connection, bodies: Sequence[tuple[str, str, bytes]], now: float) -> Head | None:
+    if not bodies:
+        return None
+    last = head(connection)
+    rows: list[dict[str, object]] = []
+    for kind, subject, body in bodies:
+        entry = Entry(
+            sequence=last.sequence + 1, at=float(now), kind=kind, subject=subject, digest=sha256(body).hexdigest(),
+            previous=last.hash, hash="",
+        )  # fmt: skip
+        entry = msgspec.structs.replace(entry, hash=entry.computed())
+        last = Head(entry.sequence, entry.hash)
+        rows.append(msgspec.to_builtins(entry))
+    for part in chunks(rows):
+        connection.execute(table_of(t.AuditRow).insert(), list(part))
+    return last
+
+
+def entries(connection: Connection, *, after: int = 0, kind: str | None = None) -> Iterator[Entry]:
+    """The chain from behind `after` on, in order."""
+    row = table_of(t.AuditRow)
+    while True:
+        wanted = select(row).where(row.c.sequence > after).order_by(row.c.sequence).limit(_PAGE)
+        page = [Entry(**found) for found in connection.execute(wanted).mappings()]
+        if not page:
+            return
+        yield from (entry for entry in page if kind in (None, entry.kind))
+        after = page[-1].sequence
+
+
+def verify(connection: Connection, anchor: Head | None = None) -> Findings:
+    """Walk the chain from its beginning, and hold the records against it.
+
+    Args:
+        anchor: a head that was kept elsewhere: the chain must go through it.
+    """
+    last, number, anchored = Head(0, START), 0, anchor is None or anchor == Head(0, START)
+    seen: dict[str, set[str]] = {kind: set() for kind in KINDS}
+
+    def broken(sequence: int, problem: str) -> Findings:
+        return Findings(head=last, entries=number, broken=sequence, problem=problem)
+
+    for page in _pages(connection):
+        digests = _digests(connection, page)
+        for entry in page:
+            if entry.sequence != last.sequence + 1:
+                return broken(last.sequence + 1, f"entry {last.sequence + 1} is missing, {entry.sequence} comes next")
+            if entry.previous != last.hash:
+                return broken(entry.sequence, f"it does not follow entry {last.sequence}: one of them was changed")
+            if entry.hash != entry.computed():
+                return broken(entry.sequence, "it was changed: its hash is of other content")
+            if entry.kind not in KINDS or entry.subject in seen[entry.kind]:
+                return broken(entry.sequence, f"a second entry of {entry.kind} {entry.subject}, or of no known kind")
+            found = digests.get((entry.kind, entry.subject))
+            if found is None:
+                return broken(entry.sequence, f"its record is gone: {entry.kind} {entry.subject}")
+            if found != entry.digest:
+                return broken(entry.sequence, f"its record was changed: {entry.kind} {entry.subject}")
+            seen[entry.kind].add(entry.subject)
+            last, number = Head(entry.sequence, entry.hash), number + 1
+            if anchor is not None and entry.sequence == anchor.sequence:
+                if entry.hash != anchor.hash:
+                    return broken(entry.sequence, f"it is not the entry of the anchor {anchor}: rewritten since")
+                anchored = True
+    if not anchored:
+        return broken(number + 1, f"the chain ends at {number} and the anchor is {anchor}: its end was cut off")
+    for kind, (_, row) in KINDS.items():
+        stray = next((key for key in connection.scalars(select(table_of(row).c.id)) if key not in seen[kind]), None)
+        if stray is not None:
+            return Findings(head=last, entries=number, problem=f"{kind} {stray} has no entry: put in beside the daemon")
+    return Findings(head=last, entries=number)
+
+
+def _pages(connection: Connection) -> Iterator[list[Entry]]:
+    page: list[Entry] = []
+    for entry in entries(connection):
+        page.append(entry)
+        if len(page) == _PAGE:
+            yield page
+            page = []
+    yield page
+
+
+def _digests(connection: Connection, page: Sequence[Entry]) -> dict[tuple[str, str], str]:
+    """sha256 of the records that `page` is about."""
+    found: dict[tuple[str, str], str] = {}
+    for kind, (_, row) in KINDS.items():
+        table = table_of(row)
+        for part in chunks([entry.subject for entry in page if entry.kind == kind]):
+            rows = connection.execute(select(table.c.id, table.c.body).where(table.c.id.in_(part)))
+            found |= {(kind, key): sha256(body).hexdigest() for key, body in rows}
+    return found
+
+
+def _kind(record: Message) -> str:
+    return next(kind for kind, (message, _) in KINDS.items() if isinstance(record, message))

@@ -1,0 +1,56 @@
+"""What happens right now, engine by engine: for whoever watches a canary."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Select, select
+
+from actors.messages import Attributed, Exchange, Trajectory, decode
+from actors.store import tables as t
+from actors.store.engine import chunks
+from actors.store.reading import bodies
+
+
+class FailedCall(msgspec.Struct, frozen=True):
+    """A call that an engine answered with an error of its own, or not at all."""
+
+    id: str
+    engine: str
+    run: str
+    """The trajectory that it named, else its own id: a client that tries again fails once."""
+
+
+def failed_calls(connection: Connection, since: float, limit: int) -> list[FailedCall]:
+    """Calls with a status of 500 or more that began at or after `since`, oldest first."""
+    row = t.ExchangeRow
+    wanted = (
+        select(row.body)
+        .where(row.trajectory_id == "", ~row.stitched, row.started >= since, row.status >= 500)
+        .order_by(row.started)
+        .limit(limit)
+    )
+    return [
+        FailedCall(call.id, call.engine, call.hints.trajectory_id or call.hints.conversation or call.id)
+        for call in _exchanges(connection, wanted)
+    ]
+
+
+def closed_runs(connection: Connection, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
+    """The trajectories `ids`, each with the engine that answered its first call (empty if nobody knows)."""
+    row = t.TrajectoryRow
+    runs: list[Trajectory] = []
+    for part in chunks(list(ids)):
+        found = [decode(body) for body in connection.scalars(select(row.body).where(row.id.in_(part)))]
+        both = [one.trajectory if isinstance(one, Attributed) else one for one in found]
+        runs += [run for run in both if isinstance(run, Trajectory)]
+    first = {run.steps[0].exchange_id: run.id for run in runs if run.steps and run.min_version < 0}
+    engines: dict[str, str] = {}
+    for part in chunks(sorted(first)):
+        calls = _exchanges(connection, select(t.ExchangeRow.body).where(t.ExchangeRow.id.in_(part)))
+        engines |= {first[call.id]: call.engine for call in calls}
+    return [(run, engines.get(run.id, "")) for run in runs]
+
+
+def _exchanges(connection: Connection, wanted: Select[Any]) -> list[Exchange]:
+    return bodies(connection, wanted, Exchange)

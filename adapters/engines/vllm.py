@@ -1,0 +1,183 @@
+"""vLLM as it is in the field: what it can do is found out by asking, and weights go in through the best way there is.
+
+With the plug-in `evolved-vllm` in its environment (see adapters/engines/vllm_plugin), every worker reads and checks a
+version while the old one serves, and loads it with its own last good directory at hand. Without it the version is
+checked from here, and vLLM's `reload_weights` loads it; a head tied to the embeddings is then refused on a CPU, where
+that reload gets it wrong without a word. The embedded engine is such an engine without the plug-in. Version strings are
+never looked at: builds and forks say what they like.
+"""
+
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import msgspec
+
+from adapters.engines.client import EngineClient
+from adapters.errors import CheckpointRefused, EngineRejected, EngineUnavailable
+
+_METRIC = "evolved_plugin"
+"""By which the plug-in announces itself; see evolved_vllm/__init__.py."""
+_FIRST_LOOK, _LAST_LOOK = 0.02, 1.0
+"""Seconds between two questions how the reading of a version goes."""
+
+
+class Abilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine can do."""
+
+    plugin: str = ""
+    """Version of the plug-in, empty without it."""
+    workers: int = 1
+    device: str = ""
+    """cpu, cuda, ...; empty if the engine does not say."""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What one worker answers; see evolved_vllm/loader.py."""
+
+    state: Literal["checking", "ready", "refused", "loaded", "rolled_back", "failed"]
+    reason: str = ""
+    digest: str = ""
+    memory: str = ""
+    device: str = ""
+    plugin: str = ""
+
+
+class VllmEngine(EngineClient):
+    """A vLLM at a URL, of a kind that is found out when it matters. An `Engine`."""
+
+    _abilities: Abilities | None = None
+
+    async def abilities(self) -> Abilities:
+        """What the engine can do, asked once.
+
+        Raises:
+            EngineRejected: its development endpoints are closed; the message names the variable that opens them.
+        """
+        if self._abilities is None:
+            self._abilities = await self._ask_abilities()
+        return self._abilities
+
+    async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
+        await self.render([{"role": "user", "content": "Are you there?"}])  # the canary needs the token endpoints
+        self._abilities = None  # it may have been started anew, otherwise, since the last swap
+        if (await self.abilities()).plugin:
+            await self._prepare_there(path, manifest, epoch)
+            return
+        await self._validate(path, like, manifest, tied=await self._loads_tied(path))
+
+    async def load(self, path: Path, *, epoch: int = 0, clean: bool = False) -> None:
+        if not (await self.abilities()).plugin:
+            await super().load(path, epoch=epoch, clean=clean)
+            return
+        answers = await self._rpc("evolved_load", {"path": str(path), "epoch": epoch, "clean": clean})
+        self._took(answers)
+
+    async def rollback(self, *, epoch: int = 0) -> None:
+        """Have every worker load what it served before, from the directory it remembers. As `load`: while paused.
+
+        Raises:
+            CheckpointRefused: there is nothing to go back to, or the directory is gone.
+        """
+        self._took(await self._rpc("evolved_rollback", {"epoch": epoch}))
+
+    async def digest(self) -> str:
+        """A digest of the weights that the engine computes with, for comparing engines of one kind on one machine.
+
+        Raises:
+            EngineRejected: the plug-in is not there, or a worker cannot say.
+        """
+        answers = await self._rpc("evolved_digest", {})
+        bad = next((answer.reason for answer in answers if answer.state != "loaded"), "")
+        if bad:
+            raise EngineRejected(f"{self.name}: {bad}")
+        return "-".join(answer.memory for answer in answers)  # one a rank: each holds another part
+
+    async def chat_says_versions(self) -> bool:
+        """Whether chat completions can say which weights sampled them (`return_weight_versions`; vLLM 0.33), by
+        vLLM's own description of its requests. vLLM makes that on the first call, which holds up whoever it serves for
+        a second: ask when an engine is attached, not while it swaps."""
+        try:
+            schema = await self._json("GET", "/openapi.json", seconds=self._deadlines.sample)
+        except EngineRejected:
+            return False  # switched off, or an engine that has none
+        chat = schema.get("components", {}).get("schemas", {}).get("ChatCompletionRequest", {})
+        return "return_weight_versions" in chat.get("properties", {})
+
+    async def _ask_abilities(self) -> Abilities:
+        await self.version()  # for the error, if the development endpoints are closed
+        # Not by calling a method that may not be there: vLLM would log a traceback and close the connection.
+        announced = any(line.startswith(f"{_METRIC}{{") for line in (await self.metrics()).splitlines())
+        answers = await self._rpc("evolved_info", {}) if announced else []
+        worker = answers[0] if answers else None
+        return Abilities(
+            plugin=worker.plugin if worker else "",
+            device=worker.device if worker else "",
+            workers=len(answers) or 1,
+        )
+
+    async def _loads_tied(self, path: Path) -> bool:
+        """Whether stock `reload_weights` is right for a head that is tied: everywhere but on a CPU."""
+        try:
+            config = msgspec.json.decode((path / "config.json").read_bytes(), type=dict[str, Any])
+        except (OSError, msgspec.DecodeError):
+            return False  # validation says what is wrong
+        if not config.get("tie_word_embeddings", False):
+            return True
+        try:
+            # vLLM collects what it knows of its machine: seconds, and on some machines an error.
+            info = await self._json("GET", "/server_info", seconds=self._deadlines.sample)
+        except EngineRejected:
+            return False
+        return "device_config=cuda" in str(info.get("vllm_config"))
+
+    async def _prepare_there(self, path: Path, manifest: str, epoch: int) -> None:
+        """Have every worker read the directory; wait until all are done.
+
+        Raises:
+            CheckpointRefused: one of them will not have it.
+            EngineUnavailable: not done within the deadline for loading.
+        """
+        answers = await self._rpc("evolved_prepare", {"path": str(path), "manifest": manifest, "epoch": epoch})
+        end, pause = time.monotonic() + self._deadlines.load, _FIRST_LOOK
+        while True:
+            refused = next((answer.reason for answer in answers if answer.state == "refused"), None)
+            if refused is not None:
+                raise CheckpointRefused(refused)
+            if all(answer.state == "ready" for answer in answers):
+                break
+            if time.monotonic() > end:
+                raise EngineUnavailable(f"{self.name} still reads {path} after {self._deadlines.load:g} s")
+            await anyio.sleep(pause)  # over HTTP there is no event to wait for
+            pause = min(1.5 * pause, _LAST_LOOK)
+            answers = await self._rpc("evolved_prepared", {"path": str(path)})
+        if len({answer.digest for answer in answers}) != 1:
+            raise CheckpointRefused(f"{path} is not the same files for every worker; share one copy among their nodes")
+
+    def _took(self, answers: list[_Answer]) -> None:
+        """Read the answers to a load.
+
+        Raises:
+            CheckpointRefused: all have what they had.
+            EngineRejected: some have, some have not, or one has nothing: load the last good version again.
+        """
+        states = {answer.state for answer in answers}
+        reason = next((answer.reason for answer in answers if answer.reason), "")
+        if states <= {"refused", "rolled_back"}:
+            raise CheckpointRefused(reason)
+        if states != {"loaded"}:
+            raise EngineRejected(f"{self.name}: the workers do not agree ({', '.join(sorted(states))}): {reason}")
+        if len({answer.digest for answer in answers}) != 1:
+            raise EngineRejected(f"{self.name}: the workers loaded different files; share one copy among their nodes")
+
+    async def _rpc(self, method: str, kwargs: dict[str, Any]) -> list[_Answer]:
+        body = {"method": method, "kwargs": kwargs}
+        answer = await self._json("POST", "/collective_rpc", body, seconds=self._deadlines.load)
+        try:
+            answers = msgspec.convert(answer.get("results"), list[_Answer])
+        except msgspec.ValidationError as error:
+            raise EngineRejected(f"{self.name}: {method} gave an answer that cannot be read: {error}") from error
+        if not answers:
+            raise EngineRejected(f"{self.name}: no worker answered {method}")
+        return answers

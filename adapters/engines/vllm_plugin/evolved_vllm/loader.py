@@ -1,0 +1,200 @@
+"""What one worker knows about its weights: which directory serves, which was good before, and the greatest epoch seen.
+
+Every answer is a dict with a `state`; nothing here raises, since an exception from a worker can cost the whole server:
+
+    checking     a directory is being read, ask again
+    ready        it was found good and can be loaded
+    refused      it will not be loaded; what served is untouched
+    loaded       it serves
+    rolled_back  loading it failed, the directory that served before was loaded again
+    failed       neither could be loaded; the model is not to be used
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from . import __version__
+from .checkpoint import Check, Checkpoint, Refused, Served, describe, identify, open_checkpoint
+from .model import Model
+
+Answer = dict[str, Any]
+_REMEMBERED = 8
+"""Directories that were loaded and need not be read through again to go back to them."""
+
+
+class Loader:
+    """The weights of one worker."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker, self._model = worker, Model(worker)
+        self._served: Served | None = None
+        self._check: Check | None = None
+        self._epoch = 0
+        self._path, self._digest, self._previous = "", "", ""
+        self._good: dict[str, tuple[Any, str]] = {}
+        """Identity and digest of directories that were loaded."""
+
+    def info(self) -> Answer:
+        """What this plug-in is, and what it knows."""
+        config = self._worker.vllm_config
+        try:
+            self._layout()
+            reason = ""
+        except Refused as error:
+            reason = str(error)
+        return {
+            "state": "loaded" if not reason else "refused", "reason": reason, "plugin": __version__,
+            "rank": int(getattr(self._worker, "rank", 0)), "workers": int(config.parallel_config.world_size),
+            "device": str(self._worker.device).partition(":")[0], "epoch": self._epoch,
+            "path": self._path, "previous": self._previous, "digest": self._digest,
+        }  # fmt: skip
+
+    def prepare(self, path: str, epoch: int, manifest: str = "") -> Answer:
+        """Begin to read a directory while the old one serves; `prepared` says how it went.
+
+        Args:
+            manifest: sha256 that its manifest.json must have; empty for any.
+        """
+        refused = self._stale(epoch)
+        if refused:
+            return refused
+        check = self._check
+        ready = check is not None and (check.path, check.manifest) == (path, manifest) and check.checkpoint
+        if ready and identify(Path(path)) == ready.identity:
+            return self.prepared(path)
+        self._forget_check()
+        try:
+            self._check = Check(path, self._layout(), manifest)
+        except Refused as error:
+            return self._answer("refused", str(error))
+        self._check.start()
+        return self._answer("checking")
+
+    def prepared(self, path: str) -> Answer:
+        """How the reading of `path` goes."""
+        check = self._check
+        if check is None or check.path != path:
+            return self._answer("refused", f"{path} is not being read; ask for it with evolved_prepare")
+        if not check.over:
+            return self._answer("checking")
+        if check.checkpoint is None:
+            return self._answer("refused", check.reason)
+        return {**self._answer("ready"), "seconds": check.seconds, "digest": check.digest}
+
+    def load(self, path: str, epoch: int, clean: bool) -> Answer:
+        """Load a directory; one that was not prepared, or has changed since, is read first."""
+        refused = self._stale(epoch)
+        if refused:
+            return refused
+        try:
+            checkpoint, digest = self._checked(path)
+        except Refused as error:
+            return self._answer("refused", str(error))
+        finally:
+            self._forget_check()
+        self._epoch = max(self._epoch, epoch)
+        began = time.monotonic()
+        previous = self._serving()
+        try:
+            self._model.feed(checkpoint)
+            if clean:
+                self._model.clean_cache()
+        except Exception as error:
+            return self._back(previous, f"{path} could not be loaded: {type(error).__name__}: {error}")
+        self._remember(checkpoint, digest)
+        if previous != path:
+            self._previous = previous
+        return {**self._answer("loaded"), "seconds": time.monotonic() - began}
+
+    def rollback(self, epoch: int) -> Answer:
+        """Load the directory that served before this one, and zero the KV blocks."""
+        if not self._previous:
+            return self._answer("refused", "nothing was loaded before what serves: there is nothing to go back to")
+        return self.load(self._previous, epoch, clean=True)
+
+    def digest(self) -> Answer:
+        """See `Model.digest`."""
+        try:
+            return {**self._answer("loaded"), "memory": self._model.digest()}
+        except Exception as error:
+            return self._answer("failed", f"the model cannot be digested: {type(error).__name__}: {error}")
+
+    def _layout(self) -> Served:
+        """What serves, from the files that vLLM started with; read once, before anything can have changed them much.
+
+        Raises:
+            Refused: they are not there.
+        """
+        if self._served is None:
+            config = self._worker.vllm_config.model_config
+            path = _local(str(config.model), config.revision)
+            self._served = describe(open_checkpoint(path))
+            self._path = path
+        return self._served
+
+    def _serving(self) -> str:
+        """The directory that serves, even if vLLM's own reload brought it."""
+        model = str(self._worker.vllm_config.model_config.model)
+        return model if Path(model).is_dir() else self._path
+
+    def _checked(self, path: str) -> tuple[Checkpoint, str]:
+        layout = self._layout()
+        check = self._check
+        if check is not None and check.path == path:
+            check.join()
+            if check.checkpoint is None:
+                raise Refused(check.reason)
+            if identify(Path(path)) == check.checkpoint.identity:
+                return check.checkpoint, check.digest
+        known = self._good.get(path)
+        if known is not None and known[0] == identify(Path(path)):
+            return open_checkpoint(path), known[1]
+        check = Check(path, layout)
+        check.look()
+        if check.checkpoint is None:
+            raise Refused(check.reason)
+        return check.checkpoint, check.digest
+
+    def _back(self, previous: str, reason: str) -> Answer:
+        try:
+            self._model.mend()
+            self._model.feed(open_checkpoint(previous))
+            self._model.clean_cache()
+        except Exception as error:
+            return self._answer("failed", f"{reason}; and {previous}: {type(error).__name__}: {error}")
+        return self._answer("rolled_back", reason)
+
+    def _remember(self, checkpoint: Checkpoint, digest: str) -> None:
+        self._path, self._digest = checkpoint.path, digest
+        self._good.pop(checkpoint.path, None)
+        self._good[checkpoint.path] = (checkpoint.identity, digest)
+        while len(self._good) > _REMEMBERED:
+            del self._good[next(iter(self._good))]
+
+    def _stale(self, epoch: int) -> Answer | None:
+        if epoch >= self._epoch:
+            return None
+        return self._answer(
+            "refused", f"lease epoch {epoch} is smaller than {self._epoch}: somebody else holds the lease by now"
+        )
+
+    def _forget_check(self) -> None:
+        if self._check is not None:
+            self._check.stop()
+        self._check = None
+
+    def _answer(self, state: str, reason: str = "") -> Answer:
+        return {"state": state, "reason": reason, "path": self._path, "digest": self._digest, "epoch": self._epoch}
+
+
+def _local(model: str, revision: str | None) -> str:
+    """The directory that vLLM read a model from: itself, or its place in the hub's cache."""
+    if Path(model).is_dir():
+        return model
+    try:
+        from huggingface_hub import snapshot_download  # pyright: ignore[reportMissingImports]
+
+        return str(snapshot_download(model, revision=revision, local_files_only=True))
+    except Exception as error:
+        raise Refused(f"the files of {model}, which is served, are not on this machine: {error}") from error

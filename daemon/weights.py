@@ -1,0 +1,176 @@
+"""Weights between nodes, put together: the learner's side serves its versions, the daemon's side pulls them.
+
+GET /v000007/manifest.json, /v000007/manifest.sig, /v000007/FILE     of versions that are whole; Range is understood
+
+Read-only, and only files that a manifest names. Loopback by default; on any other address whoever asks shows a token
+(RFC 6750), because weights are the company's.
+"""
+
+import hmac
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio.to_thread
+import httpx
+import msgspec
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from actors.messages import MANIFEST, SIGNATURE, Manifest, bad_file
+from adapters.weights import Check, WeightSource
+from adapters.weights.http import HttpPull, PullSettings
+from adapters.weights.shared import SharedPath
+from daemon.errors import ConfigError
+from daemon.tap.keys import is_loopback
+
+_SHORTEST_TOKEN = 32
+_LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The learner's side: its versions, for other nodes to read."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Other than loopback only with a token, and behind something that speaks TLS: weights and
+    token travel with every request."""
+    port: int = 0
+    """Port; 0 for none: learner, daemon and engines see the same state_dir."""
+    token_file: str = ""
+    """File that holds the token, 32 characters or more, that a reader must show."""
+
+
+class WeightsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How weights come from the learner to the engines' node."""
+
+    server: ServerSettings = ServerSettings()
+    pull: PullSettings = PullSettings()
+
+
+class _Blocks(FileResponse):
+    """A file in larger pieces than the default's 64 KiB, each of which costs a turn through a thread."""
+
+    chunk_size = 1 << 20
+
+
+def server(settings: ServerSettings, versions: Path) -> Starlette:
+    """The application that serves `versions`.
+
+    Raises:
+        ConfigError: others can reach it and it has no token, or the token cannot be used.
+    """
+    token = read_token(settings.token_file, "weights.server.token_file")
+    if not token and not is_loopback(settings.host):
+        raise ConfigError(
+            f"weights.server.host {settings.host!r}: others can reach it and it asks for no token; write one "
+            "(openssl rand -hex 32 > FILE), set weights.server.token_file here and weights.pull.token_file at the "
+            "engines' node, or listen on 127.0.0.1"
+        )
+    expected = f"Bearer {token}".encode()
+
+    async def file(request: Request) -> Response:
+        shown = request.headers.get("authorization", "").encode("latin-1")
+        if token and not hmac.compare_digest(shown, expected):
+            return _error(401, "show the token of weights.server.token_file as a bearer's")
+        name = request.path_params["name"]
+        found = await anyio.to_thread.run_sync(_find, versions, request.path_params["version"], name)
+        if found is None:
+            return _error(404, "no such version, or its manifest names no such file")
+        return _Blocks(found, media_type="application/octet-stream")
+
+    # Without a token a page elsewhere could read along through a browser here, by a name that it makes point at us.
+    guards = [] if token else [Middleware(TrustedHostMiddleware, allowed_hosts=_LOOPBACK)]
+    return Starlette(routes=[Route("/{version}/{name}", file)], middleware=guards)
+
+
+def _find(versions: Path, version: str, name: str) -> Path | None:
+    """The file `name` of `version` if its manifest names it, and it is a file and no link."""
+    if not (version.startswith("v") and version[1:].isascii() and version[1:].isdecimal()):
+        return None
+    directory = versions / version
+    try:
+        manifest = msgspec.json.decode((directory / MANIFEST).read_bytes(), type=Manifest)
+    except (OSError, msgspec.DecodeError):
+        return None
+    listed = set[str]() if bad_file(manifest) else {entry.name for entry in manifest.files}
+    path = directory / name
+    if name not in listed | {MANIFEST, SIGNATURE} or path.is_symlink() or not path.is_file():
+        return None
+    return path
+
+
+def source(settings: PullSettings, versions: Path, *, check: Check) -> tuple[WeightSource, httpx.AsyncClient | None]:
+    """Where the daemon gets weights from, and the client to be closed with it.
+
+    Raises:
+        ConfigError: a token or an authority that cannot be used.
+    """
+    if not settings.url:
+        return SharedPath(check=check), None
+    if not settings.url.startswith(("http://", "https://")):
+        raise ConfigError(f"weights.pull.url {settings.url!r}: write it with http:// or https://")
+    token = read_token(settings.token_file, "weights.pull.token_file")
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file or None)
+    except OSError as error:
+        raise ConfigError(
+            f"weights.pull.ca_file {settings.ca_file}: {error}; give a file of PEM certificates"
+        ) from error
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    http = httpx.AsyncClient(headers=headers, verify=context, trust_env=False)
+    trimmed = msgspec.structs.replace(settings, url=settings.url.rstrip("/"))
+    return HttpPull(trimmed, versions, check=check, http=http), http
+
+
+def read_token(file: str, setting: str) -> str:
+    """The token in `file`, empty if no file is named.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds no token.
+    """
+    if not file:
+        return ""
+    try:
+        token = Path(file).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{setting} {file}: {error}; make one with: openssl rand -hex 32 > FILE") from error
+    if len(token) < _SHORTEST_TOKEN or len(token.split()) != 1:
+        raise ConfigError(
+            f"{setting} {file}: write one word of at least {_SHORTEST_TOKEN} characters into it: openssl rand -hex 32"
+        )
+    return token
+
+
+class WeightsCollector(Collector):
+    """Reads the puller's counts at each scrape."""
+
+    def __init__(self, pull: HttpPull) -> None:
+        self._pull = pull
+
+    def register(self, registry: CollectorRegistry) -> None:
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        counts = dict(self._pull.counts)
+        size = counts.pop("bytes")
+        yield CounterMetricFamily("evolved_weights_pulled_bytes", "Bytes of versions that came here.", value=size)
+        events = CounterMetricFamily(
+            "evolved_weights_pull_events",
+            "Pulled: whole versions; resumed, cut: connections; corrupt: files with a wrong digest; disk_full; "
+            "unfinished: calls that ran out of time and go on later.",
+            labels=("what",),
+        )
+        for what, number in sorted(counts.items()):
+            events.add_metric((what,), number)
+        yield events
+
+
+def _error(status: int, message: str) -> Response:
+    return JSONResponse({"error": {"message": message}}, status_code=status)

@@ -1,0 +1,224 @@
+"""The gate's error rates and power, by simulation: the test by betting beside the fixed-size interval.
+
+    python -m tests.benchmarks.gate [--simulations 1000] [--aa 200] [--json build/gate.json]
+
+Three designs, all with the margin, alpha and beta of the defaults, on the same simulated tasks:
+
+* fixed: one look at Newcombe's paired interval at the budget (confidence 1 - 2 alpha).
+* peeked: the same interval looked at after every batch, which it is not made for.
+* betting: `actors.gate.sequential`, looked at after every batch; what the gate does.
+
+Then whole trials, holds judged again as the gatekeeper does: `SandboxTrial` with coins for episodes, candidates
+exactly as good as the incumbent (A/A), worse ones, and chains of equal versions, each judged against the last that was
+promoted.
+"""
+
+import argparse
+import random
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import anyio
+import numpy as np
+import structlog
+
+from actors.gate.exam import Exam, Record
+from actors.gate.sequential import surely_above, surely_below
+from actors.gate_statistics import Pairs, decide, newcombe_paired
+from actors.trials import SandboxTrial, SandboxTrialSettings
+from tests.benchmarks import report
+from tests.support.fakes import FakeEngine, FakeEnvironment, FakeStore
+
+SETTINGS = SandboxTrialSettings()
+BUDGETS = (128, 512)
+SCENARIOS = [
+    # incumbent's success, candidate's minus it, correlation of the two on a task
+    ("equal", 0.8, 0.0, 0.3),
+    ("equal, alike", 0.9, 0.0, 0.6),
+    ("equal, half", 0.5, 0.0, 0.3),
+    ("worse by the margin", 0.8, -0.05, 0.3),
+    ("worse by 10 points", 0.8, -0.10, 0.3),
+    ("worse by 20 points", 0.8, -0.20, 0.3),
+    ("better by 5 points", 0.8, 0.05, 0.3),
+    ("better by 10 points", 0.8, 0.10, 0.3),
+    ("better by 30 points", 0.4, 0.30, 0.3),
+]
+FAMILIES = 4
+SPREAD = 0.15
+"""How much easier or harder than its family's average a task can be, for every version alike."""
+Looks = list[tuple[int, np.ndarray]]
+Skill = Callable[[int, int], float]
+"""Success by version and family."""
+
+
+class Tally:
+    """Decisions of one design in one scenario."""
+
+    def __init__(self) -> None:
+        self.promoted = self.rejected = self.runs = self.tasks = 0
+
+    def add(self, decision: str, tasks: int) -> None:
+        self.runs += 1
+        self.promoted += decision == "promote"
+        self.rejected += decision == "reject"
+        self.tasks += tasks
+
+    def __str__(self) -> str:
+        promoted, rejected = 100 * self.promoted / self.runs, 100 * self.rejected / self.runs
+        return f"{promoted:.1f} / {rejected:.1f} / {self.tasks / self.runs:.0f}"
+
+
+def joint(incumbent: float, difference: float, correlation: float) -> list[float]:
+    """Probabilities of (both, only the candidate, only the incumbent, neither) on one task."""
+    candidate = incumbent + difference
+    spread = (candidate * (1 - candidate) * incumbent * (1 - incumbent)) ** 0.5
+    both = min(candidate * incumbent + correlation * spread, candidate, incumbent)
+    return [both, candidate - both, incumbent - both, 1 - candidate - incumbent + both]
+
+
+def fixed(looks: Looks) -> tuple[str, int]:
+    number, counts = looks[-1]
+    return decide(newcombe_paired(Pairs(*map(int, counts)), 1 - 2 * SETTINGS.alpha), SETTINGS.margin), number
+
+
+def peeked(looks: Looks) -> tuple[str, int]:
+    for number, counts in looks:
+        decision = decide(newcombe_paired(Pairs(*map(int, counts)), 1 - 2 * SETTINGS.alpha), SETTINGS.margin)
+        if decision != "hold":
+            return decision, number
+    return "hold", looks[-1][0]
+
+
+def betting(looks: Looks) -> tuple[str, int]:
+    for number, (both, mine, theirs, neither) in looks:
+        differences = [1.0] * int(mine) + [-1.0] * int(theirs) + [0.0] * int(both + neither)
+        if surely_above(differences, -SETTINGS.margin, SETTINGS.alpha):
+            return "promote", number
+        if surely_below(differences, 0.0, SETTINGS.beta):
+            return "reject", number
+    return "hold", looks[-1][0]
+
+
+DESIGNS: dict[str, Callable[[Looks], tuple[str, int]]] = {"fixed": fixed, "peeked": peeked, "betting": betting}
+
+
+def power(simulations: int, seed: int) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    rows: list[list[object]] = []
+    for number, (name, incumbent, difference, correlation) in enumerate(SCENARIOS):
+        rng = np.random.default_rng([seed, number])
+        tallies = {(design, budget): Tally() for design in DESIGNS for budget in BUDGETS}
+        for _ in range(simulations):
+            batches = BUDGETS[-1] // SETTINGS.batch
+            counts = rng.multinomial(SETTINGS.batch, joint(incumbent, difference, correlation), batches).cumsum(0)
+            looks = [((at + 1) * SETTINGS.batch, counts[at]) for at in range(batches)]
+            for (design, budget), tally in tallies.items():
+                tally.add(*DESIGNS[design](looks[: budget // SETTINGS.batch]))
+        rows.append([name, incumbent, *tallies.values()])
+        for (design, budget), tally in tallies.items():
+            key = f"{name.replace(' ', '_').replace(',', '')}_{design}_{budget}"
+            figures |= {
+                f"{key}_promoted": tally.promoted / tally.runs,
+                f"{key}_rejected": tally.rejected / tally.runs,
+                f"{key}_tasks": tally.tasks / tally.runs,
+            }
+    columns = ["candidate", "incumbent", *(f"{design} {budget}" for design in DESIGNS for budget in BUDGETS)]
+    report.table(f"promoted % / rejected % / mean tasks, {simulations} simulations each", columns, rows)
+    return figures
+
+
+class Coins(Exam):
+    """An exam without episodes: a version solves a task with the probability that is its skill, or its family's."""
+
+    def __init__(self, settings: SandboxTrialSettings, skill: Skill, seed: int) -> None:
+        super().__init__(settings, environment=FakeEnvironment(), engine=FakeEngine(), seed=seed)
+        self._attempts, self._skill, self._coin = settings.attempts, skill, seed
+
+    def families(self, tasks: Iterable[int]) -> dict[str, tuple[str, list[int]]]:
+        found: dict[str, tuple[str, list[int]]] = {}
+        for number in tasks:
+            found.setdefault(str(number % FAMILIES), (f"family {number % FAMILIES}", []))[1].append(number)
+        return found
+
+    async def play(self, version: int, missing: Mapping[int, int], record: Record) -> set[int]:
+        for number, have in missing.items():
+            easier = random.Random(f"{self._coin}-{number}").uniform(-SPREAD, SPREAD)
+            rng = random.Random(f"{self._coin}-{number}-{version}-{have}")
+            for _ in range(have, self._attempts):
+                record(number, rng.random() < self._skill(version, number % FAMILIES) + easier)
+        return set()
+
+
+class CoinTrial(SandboxTrial):
+    """The gate's trial with coins for episodes."""
+
+    def __init__(self, skill: Skill, seed: int) -> None:
+        fakes = {"environment": FakeEnvironment(), "engine": FakeEngine()}
+        super().__init__(SETTINGS, **fakes, store=FakeStore(), seed=seed)
+        self._exam = Coins(SETTINGS, skill, seed)
+
+
+async def trial(seed: int, skill: Skill, candidates: int = 1) -> list[tuple[str, int]]:
+    """Decision and tasks of each candidate in turn, in one life of a gate."""
+    gate = CoinTrial(skill, seed)
+
+    async def load(version: int) -> None:
+        pass
+
+    found: list[tuple[str, int]] = []
+    incumbent, served = 0, [0]
+    for candidate in range(1, candidates + 1):
+        decision, tasks = "hold", 0
+        for _ in range(4):  # a hold is judged again, as the gatekeeper does
+            comparison = await gate.compare(candidate, incumbent, served, load)
+            decision, tasks = comparison.decision, int(comparison.measurements["tasks"])
+            if decision != "hold":
+                break
+        found.append((decision, tasks))
+        if decision == "promote":
+            incumbent = candidate
+            served.append(candidate)
+    return found
+
+
+def whole(comparisons: int, seed: int) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    rows: list[list[object]] = []
+    cases: list[tuple[str, Skill, int]] = [
+        ("A/A", lambda version, family: 0.8, 1),
+        ("A/A, chains of 10 equal versions", lambda version, family: 0.8, 10),
+        ("A/B, worse by 10 points", lambda version, family: 0.8 - 0.1 * version, 1),
+        ("A/B, worse by 20 points", lambda version, family: 0.8 - 0.2 * version, 1),
+        ("A/B, 15 better on three families, 30 worse on the fourth",
+         lambda version, family: 0.75 + version * (-0.3 if family == 0 else 0.15), 1),
+        ("A/B, better by 10 points", lambda version, family: 0.8 + 0.1 * version, 1),
+    ]  # fmt: skip
+    for name, skill, length in cases:
+        tally = Tally()
+        for number in range(comparisons // length):
+            for decision, tasks in anyio.run(trial, seed + number, skill, length):
+                tally.add(decision, tasks)
+        rows.append([name, tally.runs, tally])
+        key = name.lower().replace("/", "").replace(",", "").replace(" ", "_")
+        figures |= {f"{key}_promoted": tally.promoted / tally.runs, f"{key}_rejected": tally.rejected / tally.runs}
+    report.table("whole trials", ["case", "comparisons", "promoted % / rejected % / mean tasks"], rows)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--simulations", type=int, default=1000)
+    parser.add_argument("--aa", type=int, default=200, help="whole comparisons of each case")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--only-whole", action="store_true", help="leave the power table out")
+    arguments = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    random.seed(arguments.seed)
+    figures = {} if arguments.only_whole else power(arguments.simulations, arguments.seed)
+    figures |= whole(arguments.aa, arguments.seed)
+    report.write(arguments.json, "gate", figures, [arguments.seed])
+
+
+if __name__ == "__main__":
+    main()

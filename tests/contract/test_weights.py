@@ -1,0 +1,393 @@
+"""Both ways of bringing weights to an engine: what they promise, and what HTTP alone can go wrong with.
+
+The server is the learner's own application behind hypercorn, on a real port; between it and the puller stands a line
+that can be cut, and can flip a bit.
+"""
+
+import contextlib
+import hashlib
+import re
+import shutil
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import msgspec
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from actors.messages import Manifest
+from actors.signing import SigningKey
+from adapters.errors import CheckpointRefused, WeightsCorrupt, WeightsDiskFull, WeightsUnavailable
+from adapters.weights import Weights, WeightSource
+from adapters.weights.http import HttpPull, PullSettings
+from adapters.weights.shared import SharedPath
+from daemon.control import serve
+from daemon.errors import ConfigError
+from daemon.provenance import Provenance, ProvenanceSettings
+from daemon.weights import ServerSettings, server, source
+from learner.versions import Versions
+from tests.support.full_disk import full_disk
+from tests.support.keys import key_pair
+
+pytestmark = pytest.mark.anyio
+FLOATS = 1_500_000
+"""Of the weights: 6 MB, more than any buffer on the way holds."""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+class Line:
+    """Passes bytes on to the server; cuts the next connections after so many bytes of answer, or flips one."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.cuts, self.flip = port, list[int](), -1
+        self.requests: list[str] = []
+
+    async def carry(self, client: anyio.abc.SocketStream) -> None:
+        try:
+            await self._carry(client)
+        except* anyio.BrokenResourceError:
+            pass  # the puller, or the server, had enough
+
+    async def _carry(self, client: anyio.abc.SocketStream) -> None:
+        async with client, await anyio.connect_tcp("127.0.0.1", self.port) as upstream:
+
+            async def down() -> None:
+                passed, cut, asked = 0, None, 0
+                async for block in upstream:
+                    weights = "model.safetensors" in self.requests[-1]
+                    if asked != len(self.requests):
+                        passed, asked = 0, len(self.requests)
+                        cut = self.cuts.pop(0) if weights and self.cuts else None
+                    at = self.flip - passed
+                    if 0 <= at < len(block) and weights:
+                        block = block[:at] + bytes([block[at] ^ 1]) + block[at + 1 :]
+                        self.flip = -1
+                    if cut is not None and passed + len(block) > cut:
+                        await client.send(block[: cut - passed])
+                        break
+                    passed += len(block)
+                    await client.send(block)
+                group.cancel_scope.cancel()
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(down)
+                async for block in client:
+                    if block.startswith(b"GET "):
+                        self.requests.append(block.decode("latin-1"))
+                    await upstream.send(block)
+                group.cancel_scope.cancel()
+
+    def ranges(self) -> list[int]:
+        """Where requests for the weights began that asked for a part."""
+        found = (re.search(r"(?i)range: bytes=(\d+)-", text) for text in self.requests)
+        return [int(match[1]) for match in found if match]
+
+
+class Nodes:
+    """A learner's node and an engines' node, and what lies between."""
+
+    def __init__(self, root: Path, line: Line, token: str) -> None:
+        self.there, self.here, self.line, self.token = root / "learner" / "versions", root / "here", line, token
+        self.key, self.keys = key_pair(root / "keys")
+        self.versions = Versions(self.there, key=self.key)
+        self.url = ""
+        self.pulls: list[httpx.AsyncClient] = []
+
+    def write(self, version: int, *, key: SigningKey | None = None) -> str:
+        """Make a version at the learner; sha256 of its manifest."""
+        rest = self.there.parent / "base"
+        rest.mkdir(parents=True, exist_ok=True)
+        (rest / "config.json").write_text("{}")
+        weights = {"w": np.random.default_rng(version).standard_normal(FLOATS).astype(np.float32)}
+        Versions(self.there, key=key or self.key).write(
+            version, version - 1, lambda aside: save_file(weights, aside / "model.safetensors"), rest=rest,
+            batch_ids=("b",), metrics={}, created=1.0,
+        )  # fmt: skip
+        return self.versions.candidate(version).manifest
+
+    def forge(self, version: int, **changes: Any) -> None:
+        """Change the manifest and sign it again, as a learner would that was taken over."""
+        path = self.versions.path(version)
+        manifest = msgspec.json.decode((path / "manifest.json").read_bytes(), type=Manifest)
+        content = msgspec.json.encode(msgspec.structs.replace(manifest, **changes))
+        (path / "manifest.json").write_bytes(content)
+        (path / "manifest.sig").write_text(self.key.sign("manifest", content))
+
+    def check(self, content: bytes, signature: str) -> str:
+        return self.keys.problem("manifest", content, signature)
+
+    def shared(self) -> SharedPath:
+        return SharedPath(check=self.check)
+
+    def pull(self, **settings: Any) -> HttpPull:
+        settings = {"url": self.url, "spare_bytes": 0, "attempts": 3, **settings}
+        http = httpx.AsyncClient(headers={"authorization": f"Bearer {self.token}"}, trust_env=False)
+        self.pulls.append(http)
+        return HttpPull(PullSettings(**settings), self.here, check=self.check, http=http)
+
+    def left(self) -> list[str]:
+        """What is on the engines' node."""
+        return sorted(path.name for path in self.here.iterdir()) if self.here.is_dir() else []
+
+    def same(self, found: Weights, version: int) -> bool:
+        names = [path.name for path in self.versions.path(version).iterdir()]
+        return sorted(names) == sorted(path.name for path in found.path.iterdir()) and all(
+            (found.path / name).read_bytes() == (self.versions.path(version) / name).read_bytes() for name in names
+        )
+
+
+@asynccontextmanager
+async def standing(root: Path) -> AsyncIterator[Nodes]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    token = "t" * 40
+    (root / "token").write_text(token + "\n")
+    line = Line(port)
+    nodes = Nodes(root, line, token)
+    settings = ServerSettings(port=port, token_file=str(root / "token"))
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    nodes.url = f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
+    async with listener, anyio.create_task_group() as group:
+        group.start_soon(serve, server(settings, nodes.there), settings)
+        group.start_soon(listener.serve, line.carry)
+        with anyio.fail_after(10):
+            while True:
+                try:
+                    await (await anyio.connect_tcp("127.0.0.1", port)).aclose()
+                    break
+                except OSError:
+                    await anyio.sleep(0.02)
+        yield nodes
+        for http in nodes.pulls:
+            await http.aclose()
+        group.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
+    async with standing(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(params=["shared", "http"])
+async def way(request: pytest.FixtureRequest, nodes: Nodes) -> WeightSource:
+    return nodes.shared() if request.param == "shared" else nodes.pull()
+
+
+async def test_what_comes_is_what_the_learner_wrote(way: WeightSource, nodes: Nodes):
+    manifest = nodes.write(3)
+    found = await way.fetch(nodes.versions.path(3), 3, manifest)
+    assert found.manifest == manifest
+    assert nodes.same(found, 3)
+    assert await way.fetch(nodes.versions.path(3), 3) == found
+
+
+async def test_another_manifest_than_the_one_that_was_judged_is_refused(way: WeightSource, nodes: Nodes):
+    nodes.write(3)
+    with pytest.raises(CheckpointRefused, match="not the one that was judged"):
+        await way.fetch(nodes.versions.path(3), 3, "ab" * 32)
+    assert nodes.left() == []
+
+
+async def test_a_manifest_signed_by_somebody_else_is_refused(way: WeightSource, nodes: Nodes, tmp_path: Path):
+    manifest = nodes.write(3, key=key_pair(tmp_path / "other")[0])
+    with pytest.raises(CheckpointRefused, match=r"none of the keys in .*public\.pem"):
+        await way.fetch(nodes.versions.path(3), 3, manifest)
+    assert nodes.left() == []
+
+
+async def test_an_unsigned_manifest_is_refused(way: WeightSource, nodes: Nodes):
+    manifest = nodes.write(3)
+    (nodes.versions.path(3) / "manifest.sig").unlink()
+    with pytest.raises(CheckpointRefused, match="not signed"):
+        await way.fetch(nodes.versions.path(3), 3, manifest)
+    assert nodes.left() == []
+
+
+async def test_a_version_that_is_not_there_is_refused(way: WeightSource, nodes: Nodes):
+    with pytest.raises(CheckpointRefused):
+        await way.fetch(nodes.versions.path(4), 4)
+
+
+async def test_the_manifest_of_another_version_is_refused(way: WeightSource, nodes: Nodes):
+    nodes.write(3)
+    shutil.copytree(nodes.versions.path(3), nodes.versions.path(4))
+    with pytest.raises(CheckpointRefused, match="of version 3, 4 was meant"):
+        await way.fetch(nodes.versions.path(4), 4)
+
+
+@pytest.mark.parametrize("name", ["../escape", "/etc/passwd", "..", ".hidden", "a/b", "manifest.json", ""])
+async def test_a_manifest_must_not_reach_out_of_its_directory(way: WeightSource, nodes: Nodes, name: str):
+    nodes.write(3)
+    entry = msgspec.structs.replace(nodes.versions.read(3).files[0], name=name)
+    nodes.forge(3, files=(entry,))
+    with pytest.raises(CheckpointRefused, match="a file that must not be"):
+        await way.fetch(nodes.versions.path(3), 3)
+    assert nodes.left() == []
+
+
+async def test_a_connection_that_is_cut_in_mid_file_goes_on_where_it_was(nodes: Nodes):
+    manifest = nodes.write(3)
+    nodes.line.cuts = [2_000_000, 1_500_000]
+    pull = nodes.pull()
+    assert nodes.same(await pull.fetch(Path("/learner/v000003"), 3, manifest), 3)
+    first, second = nodes.line.ranges()
+    assert 1_000_000 < first < 2_000_000 < second < 3_500_000
+    assert (pull.counts["cut"], pull.counts["resumed"], pull.counts["corrupt"]) == (2, 2, 0)
+    assert nodes.left() == ["v000003"]
+
+
+async def test_a_learner_that_stays_away_is_told_and_a_new_process_goes_on_from_what_is_here(nodes: Nodes):
+    manifest = nodes.write(3)
+    nodes.line.cuts = [2_000_000, 0, 0, 0]
+    with pytest.raises(WeightsUnavailable, match="bytes are here"):
+        await nodes.pull(attempts=2).fetch(Path("/gone"), 3, manifest)
+    assert nodes.left() == [".v000003.pull"]
+    nodes.line.cuts.clear()
+    again = nodes.pull()
+    assert nodes.same(await again.fetch(Path("/gone"), 3, manifest), 3)
+    assert again.counts["bytes"] < 4_500_000 < FLOATS * 4
+    assert nodes.left() == ["v000003"]
+
+
+async def test_one_flipped_byte_is_found_and_the_file_fetched_again(nodes: Nodes):
+    manifest = nodes.write(3)
+    nodes.line.flip = 3_000_000
+    pull = nodes.pull()
+    assert nodes.same(await pull.fetch(Path("/any"), 3, manifest), 3)
+    assert pull.counts["corrupt"] == 1
+
+
+async def test_weights_that_were_changed_at_the_learner_never_appear(nodes: Nodes):
+    before, manifest = nodes.write(2), nodes.write(3)
+    pull = nodes.pull()
+    served = await pull.fetch(Path("/any"), 2, before)
+    path = nodes.versions.path(3) / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(WeightsCorrupt, match=r"model.safetensors came 2 times.*evolved learner resume --check"):
+        await pull.fetch(Path("/any"), 3, manifest)
+    assert "v000003" not in nodes.left()
+    assert nodes.same(served, 2)
+
+
+async def test_a_pull_that_takes_too_long_says_how_far_it_is_and_goes_on_at_the_next_call(nodes: Nodes):
+    manifest = nodes.write(3)
+    pull = nodes.pull(wait_seconds=0.5, bytes_per_second=4_000_000)
+    with pytest.raises(WeightsUnavailable, match=r"v000003 is on its way, [1-9]\d{5,6} bytes are here"):
+        await pull.fetch(Path("/any"), 3, manifest)
+    for _ in range(8):
+        with contextlib.suppress(WeightsUnavailable):
+            assert nodes.same(await pull.fetch(Path("/any"), 3, manifest), 3)
+            break
+    assert pull.counts["pulled"] == 1
+    assert 2 <= pull.counts["unfinished"] <= 6
+    assert pull.counts["bytes"] < FLOATS * 4 * 1.2
+
+
+async def test_a_pull_takes_no_more_of_the_network_than_it_may(nodes: Nodes):
+    manifest = nodes.write(3)
+    began = anyio.current_time()
+    await nodes.pull(bytes_per_second=6_000_000).fetch(Path("/any"), 3, manifest)
+    assert 0.9 <= anyio.current_time() - began < 5
+
+
+async def test_a_disk_that_has_no_room_is_told_before_anything_is_fetched(nodes: Nodes):
+    manifest = nodes.write(3)
+    pull = nodes.pull(spare_bytes=1 << 60)
+    with pytest.raises(WeightsDiskFull, match=r"weights.pull.spare_bytes"):
+        await pull.fetch(Path("/any"), 3, manifest)
+    assert pull.counts["bytes"] == 0
+    assert pull.counts["disk_full"] == 1
+
+
+async def test_a_disk_that_fills_up_in_mid_file_costs_the_pull_alone(nodes: Nodes):
+    before, manifest = nodes.write(2), nodes.write(3)
+    pull = nodes.pull()
+    served = await pull.fetch(Path("/any"), 2, before)
+    with full_disk(2_000_000), pytest.raises(WeightsDiskFull, match="what serves is untouched"):
+        await pull.fetch(Path("/any"), 3, manifest)
+    assert nodes.left() == ["v000002"]
+    assert nodes.same(served, 2)
+    assert nodes.same(await pull.fetch(Path("/any"), 3, manifest), 3)
+
+
+async def test_old_versions_and_pieces_of_others_go_but_not_what_is_pinned(nodes: Nodes):
+    nodes.here.mkdir()
+    (nodes.here / "pinned").write_text("1\n")
+    for version in (7, 8, 9):
+        (nodes.here / f".v{version:06d}.pull").mkdir()
+    pull = nodes.pull(keep=2)
+    for version in range(5):
+        nodes.write(version)
+        await pull.fetch(Path("/any"), version)
+    assert [name for name in nodes.left() if name.startswith("v")] == ["v000000", "v000001", "v000003", "v000004"]
+    assert sum(name.endswith(".pull") for name in nodes.left()) == 1
+
+
+async def test_two_that_ask_at_once_pull_once(nodes: Nodes):
+    manifest = nodes.write(3)
+    pull = nodes.pull()
+    async with anyio.create_task_group() as group:
+        for _ in range(4):
+            group.start_soon(pull.fetch, Path("/any"), 3, manifest)
+    assert pull.counts["pulled"] == 1
+
+
+async def test_a_wrong_token_is_told_and_a_page_without_one_sees_nothing(nodes: Nodes):
+    nodes.write(3)
+    nodes.token = "x" * 40
+    with pytest.raises(WeightsUnavailable, match=r"weights.pull.token_file"):
+        await nodes.pull().fetch(Path("/any"), 3)
+    async with httpx.AsyncClient(trust_env=False) as anybody:
+        assert (await anybody.get(f"{nodes.url}/v000003/model.safetensors")).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["v000003/../pinned", "v000003/%2e%2e%2fpinned", "v000003/secret", "..%2fbase/config.json", "pinned", "v3/x"],
+)
+async def test_the_server_gives_only_what_a_manifest_names(nodes: Nodes, path: str):
+    nodes.write(3)
+    (nodes.there / "pinned").write_text("3\n")
+    (nodes.versions.path(3) / "secret").write_text("x")
+    async with httpx.AsyncClient(headers={"authorization": f"Bearer {nodes.token}"}, trust_env=False) as http:
+        assert (await http.get(f"{nodes.url}/{path}")).status_code == 404
+
+
+async def test_a_server_that_others_can_reach_wants_a_token(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"weights.server.token_file"):
+        server(ServerSettings(host="0.0.0.0"), tmp_path)
+    (tmp_path / "short").write_text("short")
+    with pytest.raises(ConfigError, match="32 characters"):
+        server(ServerSettings(token_file=str(tmp_path / "short")), tmp_path)
+
+
+async def test_the_daemon_pulls_with_the_keys_of_its_settings(nodes: Nodes, tmp_path: Path):
+    manifest = nodes.write(3)
+    state = tmp_path / "state"
+    settings = PullSettings(url=nodes.url + "/", token_file=str(tmp_path / "token"), spare_bytes=0)
+    check = Provenance(ProvenanceSettings(), state).manifest_check()
+    way, http = source(settings, state / "versions", check=check)
+    assert http is not None
+    async with http:
+        with pytest.raises(WeightsUnavailable, match=r"learner-public.pem"):
+            await way.fetch(Path("/any"), 3, manifest)
+        (state / "keys").mkdir(parents=True)
+        (state / "keys" / "learner-public.pem").write_text(nodes.key.public_pem)
+        found = await way.fetch(Path("/any"), 3, manifest)
+    assert found.path == state / "versions" / "v000003"
+    weights = (found.path / "model.safetensors").read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == nodes.versions.read(3).files[1].sha256

@@ -1,0 +1,175 @@
+"""The swapper as a daemon that may be killed, and an engine's door at which requests can be held up.
+
+The daemon is what `daemon.service` builds, less everything that a swap does not need: supervisor, runner, store, swap
+program; the bus is in memory. It is forked from a server that has everything imported, in a session of its own.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import anyio
+import httpx
+import structlog
+
+from actors.messages import Verdict
+from actors.signing import sign
+from actors.store import Store
+from actors.swapper import Swapper, SwapperSettings
+from actors.system.life import Life
+from actors.system.runner import run_actor
+from actors.system.stub_bus import StubBus
+from actors.system.supervisor import Supervisor
+from adapters.engines.client import EngineClient
+from daemon.swaps import Swaps
+from tests.support.engine import Asked, Engine, running_engine
+from tests.support.keys import key_pair, unsigned_weights
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["tests.support.swapping"])
+
+
+def open_store(state: Path) -> Store:
+    return Store(f"sqlite:///{state}/evolved.db", clock=time.time)
+
+
+async def promote(state: Path, version: int, path: Path, manifest: str) -> None:
+    """As if the gate had promoted the version."""
+    store = open_store(state)
+    await store.open()
+    verdict = Verdict(
+        id=f"verdict-{version}", version=version, path=str(path), manifest=manifest, incumbent=0, decision="promote",
+        reason="better", created=time.time(),
+    )  # fmt: skip
+    await store.save([sign(verdict, key_pair(state / "keys")[0])])
+    await store.aclose()
+
+
+class SwapDaemon:
+    """One life of the daemon."""
+
+    def __init__(self, state: Path, versions: Path, url: str) -> None:
+        self._process = _CONTEXT.Process(target=_main, args=(state, versions, url), daemon=True)
+        self._process.start()
+
+    def kill(self) -> None:
+        """kill -9, the whole process group."""
+        if self._process.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(os.getpgid(self._process.pid or 0), signal.SIGKILL)
+        self._process.join(10)
+
+
+def _main(state: Path, versions: Path, url: str) -> None:
+    os.setsid()
+    structlog.configure(logger_factory=structlog.WriteLoggerFactory((state / "daemon.log").open("a", buffering=1)))
+    anyio.run(_serve, state, versions, url)
+
+
+async def _serve(state: Path, versions: Path, url: str) -> None:
+    store = open_store(state)
+    await store.open()
+    async with EngineClient(url, name="serving") as engine:
+        engines = {"serving": engine}
+        swaps = Swaps(state / "swaps", engines, inline=frozenset(), weights=unsigned_weights())
+        key, keys = key_pair(state / "keys")
+        swapper = Swapper(
+            SwapperSettings(), store=store, engines=engines, runner=swaps, versions=versions, key=key,
+            keys=keys, clock=time.time,
+        )  # fmt: skip
+        supervisor = Supervisor(rng=random.Random(0))
+
+        async def act(life: Life) -> None:
+            await run_actor(swapper, StubBus(), store, life, rng=random.Random(0))
+
+        supervisor.add("swapper", act)
+        await supervisor.run()
+
+
+class Door:
+    """Passes requests on to an engine; the one at the point is held up until the gate opens.
+
+    Args:
+        point: (last part of the path, which one counting from 1, "before" or "after" the engine has acted on it).
+    """
+
+    def __init__(self, url: str, point: tuple[str, int, str] = ("", 0, "")) -> None:
+        self._http = httpx.AsyncClient(base_url=url, timeout=30.0, trust_env=False)
+        self._verb, self._number, self._side = point
+        self._count = 0
+        self.pauses: list[tuple[float, float]] = []
+        """(pause asked for, resume answered), monotonic seconds."""
+        self._paused = 0.0
+        self.reached, self.gate = anyio.Event(), anyio.Event()
+
+    async def __call__(self, engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bool:
+        method, target, _ = asked.line.decode().split(" ", 2)
+        verb = target.partition("?")[0].rpartition("/")[2]
+        here = verb == self._verb
+        if verb == "pause":
+            self._paused = time.monotonic()
+        self._count += here
+        held = here and self._count == self._number
+        if held and self._side == "before":
+            await self._hold()
+        headers = {"content-type": asked.headers.get("content-type", "application/json")}
+        answer = await self._http.request(method, target, content=asked.body, headers=headers)
+        if verb == "resume":
+            self.pauses.append((self._paused, time.monotonic()))
+        if held and self._side == "after":
+            await self._hold()
+        kind = answer.headers.get("content-type", "application/json").encode()
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the caller may be dead by now
+            await stream.send(
+                b"HTTP/1.1 %d X\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s"
+                % (answer.status_code, kind, len(answer.content), answer.content)
+            )
+        return True
+
+    async def _hold(self) -> None:
+        self.reached.set()
+        await self.gate.wait()
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+
+@contextlib.asynccontextmanager
+async def door(url: str, point: tuple[str, int, str] = ("", 0, "")) -> AsyncIterator[tuple[Door, str]]:
+    """A door before the engine at `url`, and its own URL."""
+    made = Door(url, point)
+    async with running_engine() as front:
+        front.script = made
+        yield made, f"http://127.0.0.1:{front.port}"
+    await made.aclose()
+
+
+def swap_programs(state: Path) -> list[int]:
+    """Process ids of the swap programs that work for `state`."""
+    wanted, found = str(state / "swaps").encode(), list[int]()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            line = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+            if b"adapters.engines.swap" in line and wanted in line:
+                found.append(int(entry.name))
+    return found
+
+
+async def until(done: Callable[[], object], seconds: float, what: str) -> float:
+    """Wait until `done()`, awaited if need be, is true; how long it took. Fails with `what` after `seconds`."""
+    began = time.monotonic()
+    while True:
+        result = done()
+        if hasattr(result, "__await__"):
+            result = await result  # type: ignore[misc]
+        took = time.monotonic() - began
+        if result:
+            return took
+        if took > seconds:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        await anyio.sleep(0.02)

@@ -1,0 +1,65 @@
+"""How far a candidate moved, on production tokens."""
+
+import pytest
+
+from actors.gate.drift import DriftCheck, DriftSettings
+from actors.holdout import held_out
+from actors.system.errors import DependencyUnavailable
+from tests.support.fakes import FakeEngine
+from tests.unit.actors.test_replay_trial import production, store_of
+
+pytestmark = pytest.mark.anyio
+SETTINGS = DriftSettings(least=20)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+async def report(engine: FakeEngine, store, settings: DriftSettings = SETTINGS):
+    check = DriftCheck(settings, engine=engine, store=store)
+    await check.gather()
+    engine.current = 1
+    mine = await check.measure()
+    engine.current = 0
+    return await check.judge(mine, await check.measure())
+
+
+async def test_the_same_weights_have_not_moved():
+    found = await report(FakeEngine(), store_of(10))
+    assert found.findings == ()
+    assert (found.figures["drift_kl"], found.figures["drift_surprise"], found.figures["drift_tokens"]) == (0, 0, 40)
+
+
+async def test_weights_that_moved_too_far_are_found_with_the_number_and_the_limit():
+    engine = FakeEngine()
+    engine.scores = {1: -3.0, 0: -0.5}
+    found = await report(engine, store_of(10))
+    assert [finding.kind for finding in found.findings] == ["drift", "drift"]
+    assert "1.582 nats a token from the incumbent on production tokens, 0.5 are allowed" in found.findings[0].reason
+    assert found.figures["drift_surprise"] == pytest.approx(2.5)
+
+
+async def test_few_tokens_are_measured_and_conclude_nothing():
+    engine = FakeEngine()
+    engine.scores = {1: -3.0}
+    found = await report(engine, store_of(10), DriftSettings(least=41))
+    assert found.findings == ()
+    assert found.figures["drift_kl"] > 1
+
+
+async def test_only_held_out_production_is_scored_and_only_so_many_rows():
+    store = store_of(10)
+    store.save([production("not held out", 90.0, outcome=1.0)])
+    assert not held_out("not held out")
+    assert await DriftCheck(SETTINGS, engine=FakeEngine(), store=store).gather() == 10
+    assert await DriftCheck(DriftSettings(most=4), engine=FakeEngine(), store=store).gather() == 4
+    assert await DriftCheck(DriftSettings(window=0), engine=FakeEngine(), store=store).gather() == 0
+
+
+async def test_an_engine_that_is_away_is_waited_for():
+    engine = FakeEngine()
+    engine.down = True
+    with pytest.raises(DependencyUnavailable):
+        await report(engine, store_of(10))

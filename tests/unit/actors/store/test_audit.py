@@ -1,0 +1,218 @@
+"""Nothing that decides about weights is written without an entry, and no entry can be changed unseen."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine
+
+from actors.messages import Candidate, Directive, Message, Serving, Verdict, encode
+from actors.store import Store
+from actors.store.audit import START, Entry, Findings, Head, entries, verify
+from tests.support.credited import attributed
+from tests.unit.actors.store.test_schema import VERSION_1
+
+pytestmark = pytest.mark.anyio
+
+RECORDS: tuple[Message, ...] = (
+    Candidate(id="c1", version=1, parent=0, path="/v1", files=(), manifest="ab" * 32, created=1.0),
+    Verdict(
+        id="j1", version=1, path="/v1", manifest="ab" * 32, incumbent=0, decision="promote", reason="better",
+        measurements={"success": 0.75}, created=2.0, signature="cd" * 64,
+    ),
+    Serving(id="s1", engine="serving", version=1, previous=0, path="/v1", result="swapped", since=3.0),
+    Directive(id="d1", kind="freeze", reason="incident", origin="control", created=4.0),
+)  # fmt: skip
+
+
+class Trail:
+    """A store with four entries, to be looked at and tampered with from beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def verify(self, anchor: Head | None = None) -> Findings:
+        engine = create_engine(f"sqlite:///{self.path}")
+        try:
+            with engine.connect() as connection:
+                return verify(connection, anchor)
+        finally:
+            engine.dispose()
+
+    def entries(self) -> list[Entry]:
+        engine = create_engine(f"sqlite:///{self.path}")
+        try:
+            with engine.connect() as connection:
+                return list(entries(connection))
+        finally:
+            engine.dispose()
+
+    def run(self, *statements: str, guarded: bool = False) -> None:
+        beside = sqlite3.connect(self.path)
+        with beside:
+            if not guarded:
+                beside.execute("DROP TRIGGER IF EXISTS audit_no_update")
+                beside.execute("DROP TRIGGER IF EXISTS audit_no_delete")
+            for statement in statements:
+                assert beside.execute(statement).rowcount == 1
+        beside.close()
+
+
+@pytest.fixture
+async def trail(tmp_path: Path, store: Store) -> Trail:
+    for record in RECORDS:
+        await store.save([record])
+    return Trail(tmp_path / "evolved.db")
+
+
+async def test_each_record_has_one_entry_in_the_order_it_was_written(trail: Trail):
+    found = trail.entries()
+    assert [(entry.sequence, entry.kind, entry.subject) for entry in found] == [
+        (1, "candidate", "c1"), (2, "verdict", "j1"), (3, "serving", "s1"), (4, "directive", "d1"),
+    ]  # fmt: skip
+    assert [entry.previous for entry in found] == [START, *(entry.hash for entry in found[:-1])]
+    assert {entry.at for entry in found} == {1000.0}
+    assert trail.verify() == Findings(head=Head(4, found[-1].hash), entries=4)
+
+
+async def test_a_record_that_comes_again_has_no_second_entry(trail: Trail, store: Store):
+    await store.save([*RECORDS, RECORDS[0]])
+    assert await store.commit("swapper", ["input"], [RECORDS[2], RECORDS[2]], []) is True
+    assert len(trail.entries()) == 4
+
+
+async def test_what_is_not_audited_leaves_no_entry(trail: Trail, store: Store):
+    await store.save([attributed("t")])
+    assert len(trail.entries()) == 4
+
+
+async def test_an_actors_commit_writes_entry_and_record_together_or_neither(trail: Trail, store: Store):
+    again = Directive(id="d2", kind="thaw", reason="", origin="control", created=5.0)
+    assert await store.commit("sentinel", ["one"], [again], []) is True
+    other = Directive(id="d3", kind="thaw", reason="", origin="control", created=6.0)
+    assert await store.commit("sentinel", ["one"], [other], []) is False
+    assert [entry.subject for entry in trail.entries()][4:] == ["d2"]
+    assert trail.verify().problem == ""
+
+
+COLUMNS = {
+    "sequence": "UPDATE audit SET sequence = 9 WHERE sequence = 2",
+    "at": "UPDATE audit SET at = at + 1 WHERE sequence = 2",
+    "kind": "UPDATE audit SET kind = 'serving' WHERE sequence = 2",
+    "subject": "UPDATE audit SET subject = 'j2' WHERE sequence = 2",
+    "digest": f"UPDATE audit SET digest = '{'0' * 64}' WHERE sequence = 2",
+    "previous": f"UPDATE audit SET previous = '{'0' * 64}' WHERE sequence = 2",
+    "hash": f"UPDATE audit SET hash = '{'0' * 64}' WHERE sequence = 2",
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+async def test_a_change_to_any_column_is_found(trail: Trail, column: str):
+    assert set(COLUMNS) == set(Entry.__struct_fields__)
+    trail.run(COLUMNS[column])
+    assert trail.verify().broken == 2
+
+
+@pytest.mark.parametrize("sequence", [1, 2, 3])
+async def test_an_entry_that_was_deleted_is_found(trail: Trail, sequence: int):
+    trail.run(f"DELETE FROM audit WHERE sequence = {sequence}")
+    assert trail.verify().broken == sequence
+
+
+async def test_the_last_entry_that_was_deleted_is_found_by_the_record_it_leaves(trail: Trail):
+    trail.run("DELETE FROM audit WHERE sequence = 4")
+    assert trail.verify().problem == "directive d1 has no entry: put in beside the daemon"
+
+
+async def test_an_end_cut_off_with_its_records_is_found_only_with_an_anchor(trail: Trail):
+    anchor = trail.verify().head
+    trail.run("DELETE FROM audit WHERE sequence = 4", "DELETE FROM directives WHERE id = 'd1'")
+    assert trail.verify().problem == ""
+    assert "cut off" in trail.verify(anchor).problem
+
+
+def rewrite(trail: Trail) -> None:
+    """What somebody does who knows how the chain is made: another first entry, and all that follows from it."""
+    beside = sqlite3.connect(trail.path)
+    with beside:
+        beside.execute("DROP TRIGGER audit_no_update")
+        previous = START
+        for entry in trail.entries():
+            made = Entry(
+                sequence=entry.sequence, at=entry.at + 1, kind=entry.kind, subject=entry.subject, digest=entry.digest,
+                previous=previous, hash="",
+            )  # fmt: skip
+            beside.execute(
+                "UPDATE audit SET at = ?, previous = ?, hash = ? WHERE sequence = ?",
+                (made.at, previous, made.computed(), made.sequence),
+            )
+            previous = made.computed()
+    beside.close()
+
+
+async def test_a_chain_that_was_written_anew_is_found_only_with_an_anchor(trail: Trail):
+    anchor = trail.verify().head
+    rewrite(trail)
+    assert trail.verify().problem == ""
+    assert "rewritten" in trail.verify(anchor).problem
+
+
+TAMPERED: dict[str, tuple[Callable[[Trail], None], str]] = {
+    "changed": (
+        lambda trail: trail.run(f"UPDATE verdicts SET body = x'{encode(RECORDS[1]).hex()}00' WHERE id = 'j1'"),
+        "its record was changed: verdict j1",
+    ),
+    "gone": (lambda trail: trail.run("DELETE FROM candidates WHERE id = 'c1'"), "its record is gone: candidate c1"),
+    "put in": (
+        lambda trail: trail.run("INSERT INTO directives SELECT 'd9', kind, created, body FROM directives"),
+        "directive d9 has no entry: put in beside the daemon",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", TAMPERED)
+async def test_a_record_that_does_not_match_its_entry_is_found(trail: Trail, how: str):
+    tamper, says = TAMPERED[how]
+    tamper(trail)
+    assert trail.verify().problem == says
+
+
+async def test_an_entry_put_in_by_hand_is_found(trail: Trail):
+    trail.run("INSERT INTO audit SELECT 5, at, 'serving', subject, digest, hash, hash FROM audit WHERE sequence = 4")
+    assert trail.verify().broken == 5
+
+
+@pytest.mark.parametrize("statement", ["UPDATE audit SET at = 0 WHERE sequence = 1", "DELETE FROM audit"])
+async def test_the_database_itself_refuses_changes(trail: Trail, statement: str):
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        trail.run(statement, guarded=True)
+    assert trail.verify().problem == ""
+
+
+async def test_records_from_before_the_trail_are_chained_when_the_database_is_upgraded(tmp_path: Path):
+    path = tmp_path / "old.db"
+    with sqlite3.connect(path) as old:
+        old.executescript(VERSION_1)
+    old.close()
+    store = Store(f"sqlite:///{path}", clock=lambda: 7.0)
+    await store.open()
+    await store.save(RECORDS)
+    trail = Trail(path)
+    trail.run("UPDATE state SET value = CAST('2' AS BLOB) WHERE key = 'store.schema'")
+    with sqlite3.connect(path) as old:
+        old.execute("DROP TABLE audit")
+    old.close()
+    await store.open()
+    assert [entry.subject for entry in trail.entries()] == ["c1", "j1", "s1", "d1"]
+    assert trail.verify(store.audit_head).problem == ""
+    await store.aclose()
+
+
+async def test_pages_of_a_long_chain_follow_each_other(tmp_path: Path, store: Store):
+    made = [Directive(id=f"d{n}", kind="thaw", reason="", origin="test", created=float(n)) for n in range(2500)]
+    await store.save(made)
+    trail = Trail(tmp_path / "evolved.db")
+    assert trail.verify(store.audit_head) == Findings(head=store.audit_head, entries=2500)
+    trail.run("UPDATE audit SET at = 0 WHERE sequence = 2001")
+    assert trail.verify().broken == 2001
