@@ -1,4 +1,7 @@
-"""Which credit: the choices that `assign` takes, with the paper's values as defaults. Formulas: docs/credit.md."""
+"""Which credit: the choices that `assign` takes. Formulas: docs/credit.md; why these defaults: docs/ablation.md.
+
+AgentEvolver's own values are alpha 0.1, discount 1 and h "none".
+"""
 
 from typing import Annotated, Literal
 
@@ -18,21 +21,23 @@ AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 class CreditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How outcomes and step labels become advantages."""
 
-    alpha: NotNegative = 0.1
-    """Weight of the step labels against the outcome; 0 is outcome-only GRPO."""
+    alpha: NotNegative = 1.0
+    """Weight of the step labels against the outcome; 0 is outcome-only GRPO. With `discount = 1` labels add up over the
+    steps, and 0.1 is the paper's."""
     alpha_schedule: Schedule = "constant"
     """`cosine`: from alpha down to alpha_min at alpha_updates. `stop`: alpha for alpha_updates updates, then 0."""
     alpha_min: NotNegative = 0.0
     """Where the cosine ends and stays."""
     alpha_updates: AtLeastOne = 100
     """Length of the schedule, in updates since the warm start."""
-    h: Horizon = "horizon"
-    """`none`: the paper's weight of 1 at any length. `horizon`: min(1, horizon / judged steps), see `adca.horizon`."""
+    h: Horizon = "none"
+    """`none`: weight 1 at any length. `horizon`: min(1, horizon / judged steps), a bound on what adds up with `discount =
+    1`, see `adca.horizon`."""
     horizon: AtLeastOne = 8
     """Judged steps up to which `h="horizon"` leaves the paper's weight alone."""
-    discount: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
-    """Of a label, a step back. 1: a step answers for all that follows it, the paper's sums. 0: each label is its own
-    step's alone; alpha then has to be near 1 to weigh against the outcome."""
+    discount: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    """Of a label, a step back. 0: each label is its own step's alone. 1: a step answers for all that follows it, the
+    paper's sums; alpha then has to be about 0.1, and `h = "horizon"` for long runs."""
     scheme: Scheme = "decouple"
     """What a label is before it is standardised. `decouple`: +1 or -1. `allocation`: its share of a whole that has the
     outcome's sign, see `adca.allocation`."""

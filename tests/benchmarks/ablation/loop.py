@@ -8,6 +8,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -87,13 +88,18 @@ class Stopped(Exception):
     """The time is up; the cell is given up, to be run again."""
 
 
+PAPER: dict[str, Any] = {"alpha": 0.1, "h": "horizon", "discount": 1.0}
+"""The credit that setups differ from: AgentEvolver's sums, with the bound on the horizon."""
+
+
 def settings_of(setup: Setup) -> LearnerSettings:
-    """The demo's profile with what `setup` changes.
+    """The demo's profile with the paper's credit, and what `setup` changes.
 
     Raises:
         msgspec.ValidationError: a setting that does not exist, or a value that it cannot have.
     """
-    return msgspec.convert({**toml.read(PROFILE)["learner"], "device": "cpu", **setup.learner}, LearnerSettings)
+    table = toml.merge({**toml.read(PROFILE)["learner"], "device": "cpu", "credit": PAPER}, setup.learner)
+    return msgspec.convert(table, LearnerSettings)
 
 
 @cache

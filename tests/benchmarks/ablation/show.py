@@ -1,5 +1,6 @@
 """Tables, curves and figures out of finished cells. What has not run is said to be missing, never filled in."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ TARGET = 0.8
 DRIFT_UPDATE = 16
 WITHIN = 0.05
 """After a drift: back to this much below what was before."""
-GRPO, CREDIT, BOTH = "GRPO", "+attributing (oracle)", "both (oracle)"
+GRPO, CREDIT, BOTH, OWN = "GRPO", "+attributing (oracle)", "both (oracle)", "own step (oracle)"
 
 
 def arm_cells(experiment: Experiment, arm: Arm) -> list[Cell]:
@@ -30,31 +31,35 @@ def finished(experiment: Experiment, arm: Arm, done: Mapping[str, Done]) -> dict
     return {cell.seed: done[cell.id] for cell in arm_cells(experiment, arm) if cell.id in done}
 
 
+HEADLINES = (
+    ("", "own step", "own step, drift", OWN, OWN),
+    ("rules_", "own step", "own step, drift", "own step (rules)", "own step (rules)"),
+    ("paper_", "long", "drift", CREDIT, BOTH),
+)
+"""What the figures' names begin with; experiments and arms of the saving on the long desk, and of the gain after a
+drift. Those without a prefix are of the credit that ships, with labels from the answer key."""
+
+
 def figures(experiments: Sequence[Experiment], done: Mapping[str, Done]) -> dict[str, float]:
     """The headline figures, shares of 1; those without two pairs of runs are left out."""
     found: dict[str, float] = {}
     by_name = {experiment.name: experiment for experiment in experiments}
-    pairs = _pairs(by_name["long"], GRPO, CREDIT, done)
-    if len(pairs) >= 2:
-        interval = statistics.saving(*zip(*[(_to_target(a), _to_target(b)) for a, b in pairs], strict=True))
-        found |= {
-            "seeds": float(len(pairs)),
-            "credit_saving_long": interval.value,
-            "credit_saving_long_low": interval.low,
-            "credit_saving_long_high": interval.high,
-            "credit_saving_long_censored_grpo": float(sum(updates_to(a.curve, TARGET)[1] for a, _ in pairs)),
-            "credit_saving_long_censored_credit": float(sum(updates_to(b.curve, TARGET)[1] for _, b in pairs)),
-        }
-    pairs = _pairs(by_name["drift"], GRPO, BOTH, done)
-    if len(pairs) >= 2:
-        interval = statistics.gain(*zip(*[(_after_drift(a), _after_drift(b)) for a, b in pairs], strict=True))
-        found |= {
-            "seeds_drift": float(len(pairs)),
-            "drift_gain_16": interval.value,
-            "drift_gain_16_low": interval.low,
-            "drift_gain_16_high": interval.high,
-        }
+    for prefix, long, drift, saver, gainer in HEADLINES:
+        pairs = _pairs(by_name[long], GRPO, saver, done)
+        if len(pairs) >= 2:
+            interval = statistics.saving(*zip(*[(_to_target(a), _to_target(b)) for a, b in pairs], strict=True))
+            found[f"{prefix}seeds"] = float(len(pairs))
+            found |= _figures(f"{prefix}credit_saving_long", interval)
+        pairs = _pairs(by_name[drift], GRPO, gainer, done)
+        if len(pairs) >= 2:
+            interval = statistics.gain(*zip(*[(_after_drift(a), _after_drift(b)) for a, b in pairs], strict=True))
+            found[f"{prefix}seeds_drift"] = float(len(pairs))
+            found |= _figures(f"{prefix}drift_gain_16", interval)
     return found
+
+
+def _figures(name: str, interval: Interval) -> dict[str, float]:
+    return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def tables(experiments: Sequence[Experiment], done: Mapping[str, Done], console: Console) -> None:
@@ -109,7 +114,7 @@ def curves(experiments: Sequence[Experiment], done: Mapping[str, Done], director
         axes.grid(alpha=0.3)
         axes.legend(fontsize=7, ncols=1 if len(lines) < 9 else 2)
         directory.mkdir(parents=True, exist_ok=True)
-        path = directory / f"ablation-{experiment.name.replace(' ', '-')}.png"
+        path = directory / f"ablation-{re.sub('[^a-z0-9]+', '-', experiment.name)}.png"
         figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
         pyplot.close(figure)
         written.append(path)

@@ -117,6 +117,10 @@ def test_figures_come_from_pairs_and_from_nothing_else(tmp_path: Path) -> None:
     fill(results, "long", show.GRPO, 4, ran(0.0, 0.4, 0.8, 0.9, 0.9))
     assert show.figures(experiments(), results.read()) == {}
     fill(results, "long", show.CREDIT, 3, ran(0.0, 0.8, 0.9, 0.9, 0.9))
+    assert set(show.figures(experiments(), results.read())) == {
+        "paper_seeds", "paper_credit_saving_long", "paper_credit_saving_long_low", "paper_credit_saving_long_high",
+    }  # fmt: skip
+    fill(results, "own step", show.OWN, 3, ran(0.0, 0.8, 0.9, 0.9, 0.9))
     figures = show.figures(experiments(), results.read())
     assert figures["seeds"] == 3
     assert 0 < figures["credit_saving_long_low"] <= figures["credit_saving_long"] < 1
@@ -126,7 +130,7 @@ def test_figures_come_from_pairs_and_from_nothing_else(tmp_path: Path) -> None:
 def test_the_gain_after_a_drift_is_read_at_update_16(tmp_path: Path) -> None:
     results = Results(tmp_path / "ablation.json")
     fill(results, "drift", show.GRPO, 2, ran(0.3, 0.3, 0.35, every=8, before=0.9))
-    fill(results, "drift", show.BOTH, 2, ran(0.3, 0.5, 0.8, every=8, before=0.9))
+    fill(results, "own step, drift", show.OWN, 2, ran(0.3, 0.5, 0.8, every=8, before=0.9))
     figures = show.figures(experiments(), results.read())
     assert figures["drift_gain_16"] == pytest.approx(0.45)
     assert figures["seeds_drift"] == 2

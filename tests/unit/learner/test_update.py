@@ -261,7 +261,7 @@ def test_a_group_of_one_is_measured_against_the_running_baseline(bench):
 
 
 def test_one_bad_member_does_not_keep_the_others_from_training(bench):
-    bad = item(0.0, id="bad", group="g", rows=[row([5, 6], [-1, 0], logprobs=[0.0, NAN])])
+    bad = item(0.0, "-", id="bad", group="g", rows=[row([5, 6], [-1, 0], logprobs=[0.0, NAN])])
     outcome = bench.train("o1", [*group(), bad])
     assert (outcome.result, outcome.dropped) == ("trained", {"bad_logprobs": 1})
     assert all(bool(torch.isfinite(tensor).all()) for tensor in bench.weights(1).values())

@@ -13,10 +13,19 @@ from learner.credit.settings import Estimator, Fusion, Scheme, Single, Skip
 from tests.unit.learner.maker import item
 
 OUTCOME_ONLY = CreditSettings(alpha=0.0)
+PAPER = CreditSettings(alpha=0.1, discount=1.0)
+ALLOCATION = CreditSettings(alpha=0.1, discount=1.0, scheme="allocation")
+
+
+def test_a_label_is_its_own_steps_alone_by_default():
+    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], CreditSettings(), {})
+    unit = 0.5 / 0.75**0.5  # as in the next test
+    assert credits.advantages[0] == pytest.approx([1 + unit, 1 + unit])
+    assert credits.advantages[1] == pytest.approx([-1 + unit, -1 - 3 * unit])
 
 
 def test_adca_on_a_group_by_hand():
-    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], CreditSettings(), {})
+    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], PAPER, {})
     # outcomes -> +-1. Labels: means 1 and 0, mu 0.5, sigma^2 0.75; a = 0.5 / sigma, and (0.5, -1.5) / sigma
     unit = 0.05 / 0.75**0.5
     assert credits.advantages[0] == pytest.approx([1 + 2 * unit, 1 + unit])
@@ -95,7 +104,7 @@ def test_too_few_sandbox_attempts_are_no_baseline():
 
 
 def test_labels_of_the_allocation_scheme_by_hand():
-    credits = assign([item(1.0, "+-", group="g"), item(0.0, "-", group="g")], CreditSettings(scheme="allocation"), {})
+    credits = assign([item(1.0, "+-", group="g"), item(0.0, "-", group="g")], ALLOCATION, {})
     # Shares of +1: 1/1.2 and 0.2/1.2, of -1: all. Means 0.5 and -1, mu -0.25.
     good, bad = 1 / 1.2, 0.2 / 1.2
     sigma = (((good + 0.25) ** 2 + (bad + 0.25) ** 2) / 2 / 2 + 0.75**2 / 2) ** 0.5
@@ -113,7 +122,7 @@ def test_length_weight_by_hand():
 
 def test_alpha_follows_its_schedule_through_the_updates():
     items = [item(1.0, "+", group="g"), item(0.0, "-", group="g")]
-    settings = CreditSettings(alpha_schedule="stop", alpha_updates=3)
+    settings = CreditSettings(alpha=0.1, alpha_schedule="stop", alpha_updates=3)
     assert first(assign(items, settings, {}, 2)) == pytest.approx([1.1, -1.1])
     assert first(assign(items, settings, {}, update=3)) == pytest.approx([1, -1])
 
@@ -139,7 +148,7 @@ def test_labels_are_compared_with_the_others_where_outcomes_are():
     outcome = np.array([1.0, -0.5, -0.5]) / (2**0.5 / 3)
     expected = outcome + 0.1 * np.array([2, -1, -1]) / sigma
     for single in ("leave_one_out", "neighbours"):
-        credits = assign(items, CreditSettings(single=single, min_neighbours=1), {})
+        credits = assign(items, CreditSettings(alpha=0.1, discount=1.0, single=single, min_neighbours=1), {})
         assert first(credits) == pytest.approx(expected)
 
 
@@ -170,7 +179,7 @@ def test_a_group_of_equals_is_skipped_in_both_channels():
 
 
 def test_a_group_of_equals_keeps_its_step_credit_if_asked_to():
-    settings = CreditSettings(skip="none")
+    settings = CreditSettings(alpha=0.1, skip="none")
     credits = assign([item(0.0, "+", group="g"), item(0.0, "-", group="g")], settings, {})
     assert [float(a[0]) for a in credits.advantages] == pytest.approx([0.1, -0.1])
 
@@ -238,7 +247,7 @@ def test_neighbours_that_all_ended_alike_are_skipped():
 
 
 def test_statistics_tell_the_channels_apart():
-    credits = assign([item(1.0, "++", group="g"), item(0.0, "-?", group="g")], CreditSettings(), {})
+    credits = assign([item(1.0, "++", group="g"), item(0.0, "-?", group="g")], PAPER, {})
     assert credits.statistics["steps_good"] == 0.5
     assert credits.statistics["steps_abstained"] == 0.25
     # Labels are +-1 after the z-score: the first has two of them, the second one.

@@ -9,7 +9,7 @@ from learner.credit.schedule import alpha_at
 
 
 def test_alpha_stays_unless_told_otherwise():
-    assert [alpha_at(CreditSettings(), update) for update in (0, 1, 10**9)] == [0.1] * 3
+    assert [alpha_at(CreditSettings(alpha=0.1), update) for update in (0, 1, 10**9)] == [0.1] * 3
 
 
 def test_the_cosine_by_hand():
