@@ -31,8 +31,8 @@ class CreditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     alpha_updates: AtLeastOne = 100
     """Length of the schedule, in updates since the warm start."""
     h: Horizon = "none"
-    """`none`: weight 1 at any length. `horizon`: min(1, horizon / judged steps), a bound on what adds up with `discount =
-    1`, see `adca.horizon`."""
+    """`none`: weight 1 at any length. `horizon`: min(1, horizon / judged steps), a bound on what adds up with
+    `discount = 1`, see `adca.horizon`."""
     horizon: AtLeastOne = 8
     """Judged steps up to which `h="horizon"` leaves the paper's weight alone."""
     discount: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0

@@ -275,37 +275,36 @@ async def test_a_pause_holds_requests_and_resume_finishes_them(bench):
     assert len(made[0].token_ids) == 5
 
 
-async def running(bench: Bench, count: int) -> None:
-    """Until `count` requests run."""
-    with anyio.fail_after(20):
-        while True:
-            lines = (await bench.engine.metrics()).splitlines()
-            values = [float(line.split()[-1]) for line in lines if line.startswith("vllm:num_requests_running{")]
-            if sum(values) >= count:
-                return
-            await anyio.sleep(0.005)
-
-
 async def test_a_swap_under_load_loses_nothing_and_goes_on_with_the_new_weights_alone(bench):
-    prompts = [await bench.prompt(f"Number {i}") for i in range(8)]
+    engine, path = bench.engine, bench.directory / "b"
+    prompts = [await bench.prompt(f"Number {i}") for i in range(3)]
     made: dict[int, Generation] = {}
 
     async def one(i: int) -> None:
-        made[i] = await bench.engine.generate(prompts[i], max_tokens=700, temperature=0.0, ignore_eos=True)
+        made[i] = await engine.generate(prompts[i], max_tokens=700, temperature=0.0, ignore_eos=True)
 
-    await bench.engine.prepare(bench.directory / "b")  # the answers take a second or two, which the look could outlast
-    async with anyio.create_task_group() as group:
-        for i in range(8):
-            group.start_soon(one, i)
-        await running(bench, 1)
-        await bench.serve("b", 2)
-    assert all(len(answer.token_ids) == len(answer.logprobs) == 700 for answer in made.values())
-    both = {i: answer for i, answer in made.items() if len(answer.versions) == 2}
-    assert both, "the swap came when all requests were over"
+    await engine.prepare(path)
+    # How long it takes until tokens are made, and how soon a server that is busy with them hears of a pause, depends on
+    # the machine; with more than three requests a vLLM of so small a model hears of nothing until they are over.
+    for wait in (0.1, 0.3, 0.03, 0.6, 1.2, 0.01):
+        await bench.serve("a", 1)
+        async with anyio.create_task_group() as group:
+            for i in range(len(prompts)):
+                group.start_soon(one, i)
+            await anyio.sleep(wait)
+            await engine.pause()
+            await engine.load(path)
+            await engine.label(2)
+            await engine.resume()
+        assert all(len(answer.token_ids) == len(answer.logprobs) == 700 for answer in made.values())
+        both = {i: answer for i, answer in made.items() if len(answer.versions) == 2}
+        if both:
+            break
+    assert both, "no swap came while answers were made"
     for i, answer in both.items():
         cut = answer.versions[0].end
         assert answer.versions == spans((1, 0, cut), (2, cut, 700))
-        fresh = await bench.engine.generate(
+        fresh = await engine.generate(
             prompts[i] + answer.token_ids[:cut], max_tokens=50, temperature=0.0, ignore_eos=True
         )  # fmt: skip
         n = min(50, 700 - cut)

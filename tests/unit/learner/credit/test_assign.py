@@ -349,7 +349,8 @@ def test_shift_and_scale_of_outcomes_change_nothing_in_groups(rows, shift, scale
 
 @given(rows=trajectories, settings=choices, data=st.data())
 def test_a_step_that_nobody_judged_has_no_influence_on_the_others(rows, settings, data):
-    plain = msgspec.structs.replace(settings, fusion="last_step", length_weight="none", anchor_weight=0.0)
+    # At alpha 1 a label may cancel an outcome to the last bit, and a step that does not would then make the difference.
+    plain = msgspec.structs.replace(settings, alpha=0.3, fusion="last_step", length_weight="none", anchor_weight=0.0)
     places = [data.draw(st.integers(0, len(labels))) for _, labels, _ in rows]
     longer = [labels[:p] + "?" + labels[p:] for (_, labels, _), p in zip(rows, places, strict=True)]
     before = assign([item(o, labels, group=g.strip()) for o, labels, g in rows], plain, {})
