@@ -180,7 +180,7 @@ def _judges() -> Experiment:
     # Labels of their own steps: with the paper's sums there is no gain that a wrong judge could spoil.
     credited = _attributing(_LONG, credit=_OWN_STEP)
     arms = [Arm("GRPO", _grpo(_LONG))]
-    arms += [Arm(f"{wrong} % wrong", _with(credited, wrong=wrong / 100)) for wrong in (0, 10, 20, 30)]
+    arms += [Arm(f"{wrong} % wrong", _with(credited, wrong=wrong / 100)) for wrong in (0, 10, 20, 30, 50)]
     arms += [Arm(f"{silent} % abstaining", _with(credited, silent=silent / 100)) for silent in (30, 70)]
     return Experiment("judges", "How wrong may the judge be?", tuple(arms))
 
