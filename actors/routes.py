@@ -11,9 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-ROUTES_FILE = "routes.json"
-"""In the state directory."""
-
 
 class Routes(msgspec.Struct, frozen=True, kw_only=True):
     """How new trajectories are spread over the engines."""

@@ -15,8 +15,6 @@ from actors.messages import Exchange, ToolCall, pack_array
 
 MAX_TEXT = 100_000
 """Characters kept of a goal or an observation: a trajectory is no archive, the exchange is."""
-_UNKNOWN = b"\xff" * 4
-"""Version -1."""
 _CUTS = ("top_k", "min_p")
 """What processed log-probs account for, beside temperature and nucleus: they only cut or scale the distribution."""
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from actors.swapper import Swapper
 
 
-class FleetCollector:
+class FleetCollector(Collector):
     """Reads the swapper at the moment of a scrape."""
 
     def __init__(self, swapper: Swapper) -> None:
@@ -16,7 +17,7 @@ class FleetCollector:
 
     def register(self, registry: CollectorRegistry) -> None:
         """Make these figures part of `registry`."""
-        registry.register(self)  # type: ignore[arg-type]
+        registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
         fleet = self._swapper.fleet

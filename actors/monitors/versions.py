@@ -15,6 +15,7 @@ version would not undo it.
 | `Loops` | runs that go round in circles | exact |
 """
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal
@@ -54,7 +55,7 @@ class State(msgspec.Struct):
     readings: dict[str, float] = {}
 
 
-class VersionMonitor(Quiet):
+class VersionMonitor(Quiet, ABC):
     """What the seven have in common: when to look, at what level, and what follows."""
 
     name: str
@@ -67,13 +68,13 @@ class VersionMonitor(Quiet):
         self._planned = seq.planned_looks(settings.first_look, settings.growth, settings.sample)
         self._state = State()
 
+    @abstractmethod
     def value(self, run: Run) -> float | None:
         """What is compared; None: the run says nothing, or not yet."""
-        raise NotImplementedError
 
+    @abstractmethod
     def compare(self, after: Sequence[Run], before: Sequence[Run], spend: Spend) -> Comparison:
         """One look; all runs have a value."""
-        raise NotImplementedError
 
     def look(self, history: History, now: float) -> list[Finding]:
         settings, state = self._settings, self._state
@@ -163,9 +164,9 @@ class _Share(VersionMonitor):
 
     text: ClassVar[str]
 
+    @abstractmethod
     def least(self) -> float:
         """Smallest change that counts."""
-        raise NotImplementedError
 
     def compare(self, after: Sequence[Run], before: Sequence[Run], spend: Spend) -> Comparison:
         sorted_runs = strata(after, before, self.value)
@@ -181,9 +182,9 @@ class _Size(VersionMonitor):
     style: ClassVar[bool] = True
     text: ClassVar[str]
 
+    @abstractmethod
     def least(self) -> float:
         """Smallest growth that counts, as a ratio."""
-        raise NotImplementedError
 
     def compare(self, after: Sequence[Run], before: Sequence[Run], spend: Spend) -> Comparison:
         sorted_runs = strata(after, before, self.value)

@@ -94,17 +94,6 @@ class VllmEngine(EngineClient):
             raise EngineRejected(f"{self.name}: {bad}")
         return "-".join(answer.memory for answer in answers)  # one a rank: each holds another part
 
-    async def chat_says_versions(self) -> bool:
-        """Whether chat completions can say which weights sampled them (`return_weight_versions`; vLLM 0.33), by
-        vLLM's own description of its requests. vLLM makes that on the first call, which holds up whoever it serves for
-        a second: ask when an engine is attached, not while it swaps."""
-        try:
-            schema = await self._json("GET", "/openapi.json", seconds=self._deadlines.sample)
-        except EngineRejected:
-            return False  # switched off, or an engine that has none
-        chat = schema.get("components", {}).get("schemas", {}).get("ChatCompletionRequest", {})
-        return "return_weight_versions" in chat.get("properties", {})
-
     async def _ask_abilities(self) -> Abilities:
         await self.version()  # for the error, if the development endpoints are closed
         # Not by calling a method that may not be there: vLLM would log a traceback and close the connection.

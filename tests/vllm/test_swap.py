@@ -54,12 +54,6 @@ async def test_the_plug_in_is_found_by_asking(engine: VllmEngine) -> None:
     assert (abilities.device, abilities.workers) == ("cpu", 1)
 
 
-async def test_whether_chat_says_versions_is_what_chat_does(engine: VllmEngine) -> None:
-    body = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2, "return_weight_versions": True}
-    said = "weight_versions" in (await engine.chat(body))["choices"][0]
-    assert await engine.chat_says_versions() == said
-
-
 async def test_a_swap_serves_what_a_fresh_server_serves_bit_for_bit(
     engine: VllmEngine, versions: Path, tied: Started
 ) -> None:

@@ -233,3 +233,23 @@ async def test_restarts_disorder_and_duplicates_count_every_call_once(bench: Ben
     assert [len(run.steps) for run in closed] == [4] * 6
     assert all(run.outcome is not None for run in closed)
     assert (await bench.store.counts())["exchanges_open"] == 0
+
+
+async def test_where_the_engine_does_not_say_what_it_was_seen_to_serve_stands_in(bench: Bench) -> None:
+    asked: list[tuple[str, float, float]] = []
+
+    def serving(engine: str, started: float, ended: float) -> int:
+        asked.append((engine, started, ended))
+        return 7
+
+    assembler = Assembler(AssemblerSettings(), store=bench.store, clock=lambda: bench.now, serving=serving)
+    bench.driver = Driver(assembler, bench.store)
+    await assembler.start()
+    silent = [msgspec.structs.replace(exchange("a", number), versions=()) for number in range(2)]
+    await bench.see(*silent, feedback("a", 1, 1.0))
+    (run,) = await bench.later(1.0)
+    assert (run.min_version, run.max_version) == (7, 7)
+    assert asked == [(call.engine, call.started, call.started + call.duration) for call in silent]
+    await bench.see(exchange("b", 0), feedback("b", 0, 1.0))
+    (other,) = await bench.later(1.0)
+    assert other.max_version != 7, "this one said it itself"

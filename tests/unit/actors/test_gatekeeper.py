@@ -7,6 +7,7 @@ import pytest
 from actors.gatekeeper import Gatekeeper, GatekeeperSettings
 from actors.messages import Serving, Verdict
 from actors.ports import SwapReport
+from actors.serving_times import ServingTimes
 from actors.signing import record_problem
 from actors.system.actor import Received, Result
 from actors.system.errors import DependencyUnavailable
@@ -31,6 +32,7 @@ class Bench:
         self.runner = FakeRunner(self.engine)
         self.key, self.keys = key_pair(tmp_path / "keys")
         self.heard: list[int] = []
+        self.times = ServingTimes(self.clock)
         self.trial = SandboxTrial(
             SandboxTrialSettings(batch=30, tasks=60, max_tasks=180, attempts=1, margin=0.1, first_seed=0),
             environment=self.environment,
@@ -52,6 +54,7 @@ class Bench:
             versions=self.path,
             key=self.key,
             clock=self.clock,
+            times=self.times,
             loaded=self.heard.append,
         )
 
@@ -275,3 +278,13 @@ async def test_without_version_0_on_disk_it_is_left_as_it_is(tmp_path):
     (tmp_path / "v000000" / "manifest.json").unlink()
     bench.take(await bench.gate.tick())
     assert (await bench.engine.version(), bench.heard) == (-1, [])
+
+
+async def test_what_the_shadow_engine_has_is_known_until_other_weights_come(tmp_path):
+    bench = Bench(tmp_path)
+    await bench.gate.start()
+    bench.take(await bench.gate.tick())
+    held = bench.times.hold("shadow")
+    assert held() == 0
+    await bench.offer(1)
+    assert (held(), bench.times.hold("shadow")()) == (-1, 1)

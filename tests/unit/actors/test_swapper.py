@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from actors.messages import Directive, Message, Serving, Verdict
 from actors.ports import SwapReport
 from actors.serving_plan import FORWARD, plan
+from actors.serving_times import ServingTimes
 from actors.signing import sign
 from actors.swapper import Swapper, SwapperSettings
 from actors.system.actor import Received
@@ -30,6 +31,7 @@ class Bench:
         self.engines = {name: FakeEngine(name) for name in names or ("serving",)}
         self.runner = FakeRunner(*self.engines.values())
         self.key, self.keys = key_pair(tmp_path / "keys")
+        self.times = ServingTimes(self.clock)
         self.swapper = self.make()
         candidate(0, tmp_path / "v000000")
 
@@ -43,6 +45,7 @@ class Bench:
             key=self.key,
             keys=self.keys,
             clock=self.clock,
+            times=self.times,
         )
 
     async def restart(self) -> None:
@@ -274,3 +277,19 @@ async def test_versions_that_may_be_needed_again_are_pinned_on_disk(bench):
     for version in (3, 4):
         await bench.tell(bench.promote(version))
     assert (bench.path / "pinned").read_text().split() == ["2", "3", "4"]
+
+
+async def test_what_an_engine_served_when_follows_from_looks_and_swaps(tmp_path):
+    bench = Bench(tmp_path)
+    await bench.swapper.start()
+    await bench.tick()
+    first = bench.clock.now
+    await bench.tick()
+    assert bench.times.version("serving", first, first + 0.5) == 0
+    await bench.tell(bench.promote(1))
+    after = bench.clock.now
+    assert bench.times.version("serving", first, after) == -1, "it spans the swap"
+    assert bench.times.version("serving", after, after + 5) == 1
+    bench.engines["serving"].down = True
+    await bench.tick()
+    assert bench.times.version("serving", after, after + 50) == -1, "it fell silent"
