@@ -8,14 +8,12 @@ is about, in groups of the same task. A lesson that unguided rollouts no longer 
 """
 
 from collections.abc import Iterable
-from typing import Literal
 
 import msgspec
 
 from actors.calls import mentions
-from actors.messages import Experience, Trajectory
+from actors.messages import Experience, ExperienceState, Trajectory
 
-State = Literal["candidate", "active", "retired"]
 _SUCCESS = 0.5
 
 
@@ -92,7 +90,7 @@ def tally(lesson: Experience, newest_first: Iterable[Trial], window: int) -> Tal
     return Tally(*((len(side[:window]), sum(side[:window])) for side in (guided, unguided)))
 
 
-def next_state(lesson: Experience, found: Tally, settings: TrialSettings) -> State:
+def next_state(lesson: Experience, found: Tally, settings: TrialSettings) -> ExperienceState:
     """The state that `lesson` should have after the trials in `found`."""
     if lesson.state == "candidate":
         if found.trials >= settings.min_trials and found.gain >= settings.min_gain:

@@ -12,7 +12,7 @@ from actors.messages.base import (
 )
 from actors.messages.codec import AnyMessage, decode, decode_batch, encode, encode_batch
 from actors.messages.errors import MalformedMessage, MessageError, UnsupportedSchema
-from actors.messages.experience import Experience, Task
+from actors.messages.experience import Experience, ExperienceKind, ExperienceState, Task
 from actors.messages.manifest import MANIFEST, SIGNATURE, Manifest, bad_file
 from actors.messages.policy import (
     BatchItem,
@@ -49,6 +49,8 @@ __all__ = [
     "Directive",
     "Exchange",
     "Experience",
+    "ExperienceKind",
+    "ExperienceState",
     "Feedback",
     "FileDigest",
     "Hints",

@@ -98,6 +98,10 @@ class Attribution(msgspec.Struct, frozen=True, kw_only=True):
     prompt_hash: str = ""
     tokens: int = 0
     """LLM tokens that the judgement cost."""
+    cost: float = 0.0
+    """Money that it cost, in the currency of the judge's price list."""
+    weight: float = 1.0
+    """How far the judge could be trusted when it judged, 0 to 1: scales the process channel."""
 
 
 class Attributed(Message, frozen=True, kw_only=True, tag="attributed"):
