@@ -134,7 +134,12 @@ class Measured:
         self.outcomes: list[SwapOutcome] = []
         self.bare: list[float] = []
         self.worst: list[float] = []
+        """Longest silence of any client around each swap."""
+        self.quiet: list[float] = []
+        """The same in stretches as long, without a swap."""
         self.answers = self.failed = self.truncated = 0
+        self.complaint = ""
+        """The first answer that failed."""
 
 
 async def bare_reload(engine: VllmEngine, path: Path) -> float:
@@ -158,6 +163,7 @@ async def measure(url: str, paths: tuple[Path, Path], options, directory: Path) 
         tasks = [asyncio.create_task(client.run(stop)) for client in (*streams, *plain)]
         await asyncio.sleep(3.0)
         windows: list[tuple[float, float]] = []
+        quiet: list[tuple[float, float]] = []
         for number in range(1, options.swaps + 1):
             job = SwapJob(
                 engine=url, path=str(paths[number % 2]), version=number, result=str(directory / "swap.json"),
@@ -170,17 +176,28 @@ async def measure(url: str, paths: tuple[Path, Path], options, directory: Path) 
             if number % options.bare_every == 0:
                 measured.bare.append(await bare_reload(engine, paths[number % 2]))
             await asyncio.sleep(options.every)
+            began = time.perf_counter()
+            await asyncio.sleep(windows[-1][1] - windows[-1][0])
+            quiet.append((began, time.perf_counter()))
             if sys.stderr.isatty() or number % 10 == 0:
                 print(f"{number} swaps", file=sys.stderr, flush=True)
         stop.set()
         await asyncio.gather(*tasks)
     gaps = [gap for client in streams for gap in client.gaps]
-    measured.worst = [max((length for at, length in gaps if a <= at <= b), default=0.0) for a, b in windows]
+    measured.worst, measured.quiet = _longest(gaps, windows), _longest(gaps, quiet)
     verdicts = [judged(answer, options.tokens) for client in streams for answer in client.answers]
+    if "failed" in verdicts:
+        answers = [answer for client in streams for answer in client.answers]
+        measured.complaint = answers[verdicts.index("failed")][-300:].decode(errors="replace")
     measured.answers = len(verdicts) + sum(client.answers for client in plain)
     measured.failed = verdicts.count("failed") + sum(c.broken for c in streams) + sum(c.failed for c in plain)
     measured.truncated = verdicts.count("truncated") + sum(client.truncated for client in plain)
     return measured
+
+
+def _longest(gaps: list[tuple[float, float]], windows: list[tuple[float, float]]) -> list[float]:
+    """The longest silence that ended within each window, of any client."""
+    return [max((length for at, length in gaps if a <= at <= b), default=0.0) for a, b in windows]
 
 
 def read_seconds(path: Path) -> float:
@@ -220,7 +237,7 @@ def show(measured: Measured, read: float, size: int, options) -> None:
     """Print the table and write the figures."""
     swapped = [outcome for outcome in measured.outcomes if outcome.result == "swapped"]
     total = sorted(outcome.paused_seconds for outcome in swapped)
-    bare, worst = sorted(measured.bare), sorted(measured.worst)
+    bare, worst, quiet = sorted(measured.bare), sorted(measured.worst), sorted(measured.quiet)
 
     def at(values: list[float], share: float) -> float:
         return 1e3 * values[round(share * (len(values) - 1))]
@@ -238,6 +255,8 @@ def show(measured: Measured, read: float, size: int, options) -> None:
         "read_ms": 1e3 * read,
         "gap_p50_ms": at(worst, 0.5),
         "gap_p99_ms": at(worst, 0.99),
+        "quiet_gap_p50_ms": at(quiet, 0.5),
+        "quiet_gap_p99_ms": at(quiet, 0.99),
         "file_mb": size / 1e6,
     }
     rows = [
@@ -245,6 +264,7 @@ def show(measured: Measured, read: float, size: int, options) -> None:
         ("bare reload_weights", at(bare, 0.5), at(bare, 0.99)),
         ("reading the file", 1e3 * read, ""),
         ("longest silence of a swap", at(worst, 0.5), at(worst, 0.99)),
+        ("as long a stretch without", at(quiet, 0.5), at(quiet, 0.99)),
     ]
     title = (
         f"{len(swapped)} swaps of {size / 1e6:.0f} MB under {options.streams} streams and {options.plain} others, ms"
@@ -254,6 +274,8 @@ def show(measured: Measured, read: float, size: int, options) -> None:
         f"{measured.answers} answers, {measured.failed} failed, {measured.truncated} truncated; "
         f"pause to resume is {figures['total_vs_reload']:.2f} of the bare reload"
     )
+    if measured.complaint:
+        print(f"the first that failed ends in: {measured.complaint}", file=sys.stderr)
     report.write(options.json, "swap", figures, [options.seed])
 
 

@@ -84,7 +84,10 @@ class Client:
                 "return_weight_versions": True,
             }
         ).encode()  # fmt: skip
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: engine\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = (
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: engine\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
         self._port, self._request = port, head.encode() + body
         self.gaps: list[tuple[float, float]] = []
         """When a silence ended, and how long it was."""
