@@ -298,11 +298,11 @@ class ChatEndpoint:
 
     def _usage(self, usage: Any, messages: Sequence[Mapping[str, str]], content: str) -> tuple[int, int]:
         """Tokens in and out: as the endpoint says, else estimated from above, and counted as such."""
-        found = [
-            usage.get(name) if isinstance(usage, dict) else None for name in ("prompt_tokens", "completion_tokens")
-        ]
-        if all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= _TOKENS_BELIEVED for n in found):
-            return found[0], found[1]
+        told = usage if isinstance(usage, dict) else {}
+        found = [told.get(name) for name in ("prompt_tokens", "completion_tokens")]
+        believed = [n for n in found if isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= _TOKENS_BELIEVED]
+        if len(believed) == 2:
+            return believed[0], believed[1]
         self.counts["usage_estimated"] += 1
         asked = sum(len(message["content"]) for message in messages)
         return math.ceil(asked / _CHARS_PER_TOKEN), math.ceil(len(content) / _CHARS_PER_TOKEN)

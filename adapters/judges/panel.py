@@ -14,7 +14,7 @@ import anyio
 import msgspec
 import structlog
 
-from actors.messages import Attribution, StepLabel, Trajectory
+from actors.messages import Attribution, Label, StepLabel, Trajectory
 from adapters.errors import JudgeNotSetUp, JudgeUnavailable
 from adapters.judges import Judge
 from adapters.judges.named import judge_named
@@ -138,7 +138,7 @@ class PanelJudge:
             for member, answer in zip(self._members, answers, strict=True)
             if answer is not None and answer.labels[number].label != "ABSTAIN"
         ]
-        votes = Counter(label.label for _, label in said)
+        votes: Counter[Label] = Counter(label.label for _, label in said)
         opinions = "; ".join(f"{name} {label.label}: {label.reason}" for name, label in said)
         for label, number_of in votes.items():
             if number_of >= self._quorum:

@@ -30,8 +30,8 @@ GOOD: the step advanced the goal, or obtained what a later step needed.
 BAD: it failed, repeated what was known, was irrelevant, undone or harmful, called what does not exist, or claims what \
 no result shows. An answer without content (punctuation, an opening phrase, a promise) is BAD.
 ABSTAIN: the log does not show which of the two it is. Never guess.
-If the outcome is a success, a step that contributed to it is GOOD and an unused one BAD. If it is a failure, a step is \
-GOOD only if it truly brought the goal nearer. If the outcome is unknown, go by the results alone. Do not label all \
+If the outcome is a success, a step that contributed to it is GOOD and an unused one BAD. If it is a failure, a step \
+is GOOD only if it truly brought the goal nearer. If the outcome is unknown, go by the results alone. Do not label all \
 steps alike unless they are.
 
 Answer with one JSON object and nothing else:

@@ -20,7 +20,8 @@ _ANGLES = str.maketrans("<>", "‹›")
 _BRACKETED = re.compile(r"\[ {0,3}(/?[A-Z][A-Z_ ]{2,30})\]")
 """[INST], [/INST], [TOOL_CALLS], [SYSTEM_PROMPT]"""
 _ROLE = re.compile(
-    r"(?im)^([ \t›*#_-]{0,20})(system|assistant|user|human|developer|tool|ai|model|function|judge|instructions?)([ \t*_]{0,5}):"
+    r"(?im)^([ \t›*#_-]{0,20})"
+    r"(system|assistant|user|human|developer|tool|ai|model|function|judge|instructions?)([ \t*_]{0,5}):"
 )
 _HEADING = re.compile(r"(?m)^[ \t]*(?:#{1,6}(?=\s)|-{3,}|={3,}|\*{3,}|`{3,}|~{3,})")
 _ROOM_FOR_NOTE = 40

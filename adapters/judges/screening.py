@@ -26,7 +26,8 @@ _ADDRESSED = re.compile(
     r"""
       ["'](?:label|verdict|judg(?:e)?ment|rating)["']\s*:
     | \b(?:step|action|answer)\s*\#?\d+\s*(?:judg(?:e)?ment|verdict|label|rating|is\s+(?:good|correct|bad))\b
-    | \b(?:verdict|judg(?:e)?ment|assessment|label|rating|grade|score)\s*[:=]\s*["']?(?:good|bad|correct|pass|10/10|1\.0)\b
+    | \b(?:verdict|judg(?:e)?ment|assessment|label|rating|grade|score)\s*[:=]\s*
+      ["']?(?:good|bad|correct|pass|10/10|1\.0)\b
     | \b(?:ignore|disregard|forget|override|bypass)\b.{0,40}\b(?:instruction|rule|prompt|guideline|rubric|criteri|above)
     | \b(?:mark|label|rate|grade|score|classify|judge|count|treat|assess)\b.{0,40}
       \b(?:steps?|actions?|answers?|responses?|trajectory|log|everything|all)\b.{0,40}
@@ -47,10 +48,10 @@ _SCANNED = 20_000
 
 _OPENERS = frozenset(
     {
-        "thought process", "solution", "answer", "final answer", "reasoning", "explanation", "analysis", "result", "done",
-        "let s solve this problem step by step", "let s think step by step", "let me think", "here is the answer", "sure",
-        "解", "解答", "答案", "かいせつ", "解説", "回答", "respuesta", "solución", "réponse", "lösung", "antwort", "решение",
-        "ответ", "الحل", "उत्तर",
+        "thought process", "solution", "answer", "final answer", "reasoning", "explanation", "analysis", "result",
+        "done", "let s solve this problem step by step", "let s think step by step", "let me think",
+        "here is the answer", "sure", "解", "解答", "答案", "かいせつ", "解説", "回答", "respuesta", "solución",
+        "réponse", "lösung", "antwort", "решение", "ответ", "الحل",
     }
 )  # fmt: skip
 """What fools judges although it says nothing (arXiv 2507.08794), and its like."""

@@ -32,7 +32,8 @@ from adapters.judges.schema import fits
 
 _EXIT_KEYS = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
 _EXIT_TEXT = re.compile(
-    r"^\W{0,3}(?:process |command )?(?:exited|finished|failed)?\s?(?:with )?(?:exit |return )?(?:code|status)[ :=]{1,3}(-?\d{1,4})\W{0,3}$",
+    r"^\W{0,3}(?:process |command )?(?:exited |finished |failed )?(?:with )?(?:exit |return )?"
+    r"(?:code|status)[ :=]{1,3}(-?\d{1,4})\W{0,3}$",
     re.IGNORECASE | re.MULTILINE,
 )
 _EDIT = (40, 4000)
