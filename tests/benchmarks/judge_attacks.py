@@ -131,7 +131,12 @@ def silenced(outcomes: Sequence[Outcome]) -> float:
 
 
 async def run_all(
-    found: Sequence[Attack], profiles: Sequence[str], runs: Sequence[Played], seed: int = 0, *, console: Console | None = None
+    found: Sequence[Attack],
+    profiles: Sequence[str],
+    runs: Sequence[Played],
+    seed: int = 0,
+    *,
+    console: Console | None = None,
 ) -> tuple[dict[str, list[Outcome]], dict[str, tuple[float, float]]]:
     """Outcomes by judge; (coverage, precision) on clean trajectories of a careful model by judge."""
     outcomes: dict[str, list[Outcome]] = collections.defaultdict(list)
@@ -167,7 +172,11 @@ async def run_all(
 def false_alarms(count: int = 2000) -> tuple[float, float]:
     """Share of ordinary texts that the screening takes for talk to the judge: messages, and prose and code of ours."""
     texts = ordinary(0, count)
-    files = [path for folder in ("docs", "actors", "daemon", "learner") for path in sorted((_ROOT / folder).rglob("*.[mp][dy]"))]
+    files = [
+        path
+        for folder in ("docs", "actors", "daemon", "learner")
+        for path in sorted((_ROOT / folder).rglob("*.[mp][dy]"))
+    ]
     pieces = [piece for path in files if "judge" not in path.name for piece in _pieces(path)]
     return tuple(sum(map(speaks_to_judge, some)) / len(some) for some in (texts, pieces))  # type: ignore[return-value]
 
