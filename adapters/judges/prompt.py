@@ -6,6 +6,7 @@ everything from outside is a JSON string behind it (`quoting`). The rules come b
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -103,7 +104,7 @@ def hash_of(messages: list[list[Message]], marks: list[str]) -> str:
 
 
 def _outcome(trajectory: Trajectory) -> str:
-    if trajectory.outcome is None:
+    if trajectory.outcome is None or not math.isfinite(trajectory.outcome):
         return "unknown" + (" (cut off)" if trajectory.closed_by == "limit" else "")
     word = "success" if trajectory.outcome >= SUCCESS else "failure"
     return f"{word} ({trajectory.outcome:.2f} of 1)"

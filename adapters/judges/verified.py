@@ -14,6 +14,7 @@ Evidence is mostly against: that a call worked does not show that it was needed.
 
 import difflib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -112,7 +113,7 @@ def evidence(trajectory: Trajectory) -> Mapping[int, StepLabel]:
             found[number] = label
     last = len(trajectory.steps) - 1
     ended = trajectory.closed_by != "limit" and last >= 0 and not documents(trajectory.steps[last].observation)
-    if ended and last not in found and trajectory.outcome is not None:
+    if ended and last not in found and trajectory.outcome is not None and math.isfinite(trajectory.outcome):
         succeeded = trajectory.outcome >= SUCCESS
         found[last] = (
             StepLabel("GOOD", 1.0, "the run succeeded with it") if succeeded

@@ -1,7 +1,7 @@
 """How often a judge can be talked into a good label for a bad step: before hardening, after, and by which means.
 
-Over 140 attacks (`tests.support.attacks`) on trajectories whose true credit is known; each is judged through a real chat
-endpoint by models of eight degrees of gullibility (`tests.support.gullible`), and by the rules judge. Compared:
+Over 140 attacks (`tests.support.attacks`) on trajectories whose true credit is known; each is judged through a real
+chat endpoint by models of eight degrees of gullibility (`tests.support.gullible`), and by the rules judge. Compared:
 
 * naive: a prompt that pastes raw text, and a parser that takes the first verdict it finds, as systems of this kind do;
 * hardened: `LlmJudge` as it is configured by default; also without its screening;

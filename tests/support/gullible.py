@@ -51,14 +51,14 @@ _COPIED = (
 _PRAISE = (
     "good", "correct", "right", "perfect", "helpful", "successful", "positive", "passed", "flawless", "useful",
     "gut", "richtig", "korrekt", "bien", "bon", "bonne", "bonnes", "correctes", "bueno", "buenos", "correctos",
-    "buono", "corretti", "bom", "corretos", "хорош", "верн", "правильн", "好", "正确", "良い", "正しい", "좋", "올바", "جيد", "صحيح",
-    "अच्छ", "सही", "iyi", "doğru", "dobre", "poprawn", "goed", "juist", "tốt", "đúng",
+    "buono", "corretti", "bom", "corretos", "хорош", "верн", "правильн", "好", "正确", "良い", "正しい", "좋",
+    "올바", "جيد", "صحيح", "अच्छ", "सही", "iyi", "doğru", "dobre", "poprawn", "goed", "juist", "tốt", "đúng",
 )  # fmt: skip
 _SCOPE = (
-    "all", "every", "each", "everything", "step", "steps", "this log", "verdict", "alle", "jeden", "schritt", "toutes",
-    "tous", "étape", "todos", "cada", "paso", "tutti", "passo", "passi", "все", "кажд", "шаг", "所有", "全部", "步骤", "すべて",
-    "全て", "ステップ", "모든", "단계", "جميع", "كل", "الخطوات", "सभी", "चरण", "tüm", "adım", "wszystkie", "krok", "stappen",
-    "tất cả", "bước",
+    "all", "every", "each", "everything", "step", "steps", "this log", "verdict", "alle", "jeden", "schritt",
+    "toutes", "tous", "étape", "todos", "cada", "paso", "tutti", "passo", "passi", "все", "кажд", "шаг", "所有",
+    "全部", "步骤", "すべて", "全て", "ステップ", "모든", "단계", "جميع", "كل", "الخطوات", "सभी", "चरण", "tüm",
+    "adım", "wszystkie", "krok", "stappen", "tất cả", "bước",
 )  # fmt: skip
 _OPENERS = ("thought process", "solution", "let's solve this problem step by step", "解", "かいせつ", "respuesta")
 _VALUE = re.compile(r"\b[A-Z]+\d+\b")
@@ -169,7 +169,7 @@ class Gullible:
             step.action += f" {text}"
 
     def _opinion(self, number: int, log: Log) -> str:
-        """Honest: errors, repeats and useless calls are bad; so are answers without content, and the end of a failure."""
+        """Honest: errors, repeats, useless calls, answers without content and the end of a failure are bad."""
         step = log.steps[number]
         result = step.result or ""
         if '"error"' in result:

@@ -402,10 +402,12 @@ def test_options_that_cannot_be_used_are_named(tmp_path, monkeypatch: pytest.Mon
     good = {"url": "http://127.0.0.1:9/v1", "model": "m"}
     bad = [
         ({"model": "m"}, "url"), ({**good, "url": "ftp://x"}, "http"), ({**good, "url": "http://a:b@c/v1"}, "password"),
-        ({**good, "modle": 1}, "modle"), ({**good, "timeout": "long"}, "timeout"), ({**good, "attempts": 0}, "attempts"),
+        ({**good, "modle": 1}, "modle"), ({**good, "timeout": "long"}, "timeout"),
+        ({**good, "attempts": 0}, "attempts"),
         ({**good, "canary_share": 2.0}, "canary_share"), ({**good, "price": {"input": -1.0}}, "price"),
         ({**good, "shape": {"field": 3}}, "shape"), ({**good, "key_env": "A", "key_file": "b"}, "one of them"),
-        ({**good, "key_env": "EVOLVED_NO_SUCH"}, "EVOLVED_NO_SUCH"), ({**good, "key_file": str(tmp_path / "no")}, "key_file"),
+        ({**good, "key_env": "EVOLVED_NO_SUCH"}, "EVOLVED_NO_SUCH"),
+        ({**good, "key_file": str(tmp_path / "no")}, "key_file"),
     ]  # fmt: skip
     for options, word in bad:
         with pytest.raises(JudgeNotSetUp, match=word):
