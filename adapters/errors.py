@@ -11,7 +11,8 @@ AdapterError
 │   ├── SwapFailed           the pause-to-resume section did not end well
 │   └── EngineNotStarted     `evolved engine` could not bring one up
 ├── EnvironmentFailed        an environment broke down (an agent's wrong call is an observation, not an error)
-├── JudgeUnavailable
+├── JudgeUnavailable         the judge cannot be reached for now
+├── JudgeNotSetUp            a setting of a judge is wrong, or its key is not there
 └── EmbedderUnavailable
 """
 
@@ -69,7 +70,19 @@ class EnvironmentFailed(AdapterError):
 
 
 class JudgeUnavailable(AdapterError):
-    """The judge did not answer; its steps abstain or the actor waits."""
+    """The judge did not answer; the actor waits. A garbage answer is no such thing: its steps abstain.
+
+    Attributes:
+        retry_after: seconds after which it said that asking again is worth it, 0 if it did not say.
+    """
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class JudgeNotSetUp(AdapterError):
+    """An option of a judge cannot be used, or the key that it names is not there."""
 
 
 class EmbedderUnavailable(AdapterError):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from adapters.errors import JudgeNotSetUp
 from daemon.errors import ConfigError
 
 GROUP = "evolved.adapters"
@@ -27,3 +28,5 @@ def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
         return found[name].load()(**options)
     except TypeError as error:
         raise ConfigError(f"{kind} adapter {name!r}: {error}; check its options") from error
+    except JudgeNotSetUp as error:
+        raise ConfigError(f"{kind} adapter {name!r}: {error}") from error

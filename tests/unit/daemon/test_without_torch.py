@@ -23,6 +23,11 @@ def test_importing_it_imports_no_torch(modules: str) -> None:
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
 
 
+def test_a_daemon_without_an_llm_judge_does_not_load_its_client() -> None:
+    program = "import sys; import daemon.service, adapters.judges.rules; sys.exit('openai' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
 def test_a_missing_torch_is_answered_with_the_extra_to_install() -> None:
     program = (
         "import sys; sys.modules['torch'] = None\n"

@@ -1,0 +1,87 @@
+"""Text of strangers made fit for a prompt: what an agent, a tool or a user wrote must stay data.
+
+Every field of a trajectory passes through `quote` on its way to a judge. Afterwards it is one JSON string on one line:
+it cannot begin a line, close its quotes, or hold a token that a chat template gives a meaning to. What remains is what
+the words themselves say; against that stand the judge's instructions, `screening` and verified evidence, not quoting.
+"""
+
+import json
+import re
+import unicodedata
+
+import msgspec
+
+_COMBINING = 2
+"""Combining marks that a letter keeps: more than any script's orthography needs are a way to hide text."""
+_SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
+"""Variation selectors: a mark by category, invisible, and able to carry a message (one byte each)."""
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+_ANGLES = str.maketrans("<>", "‹›")
+_BRACKETED = re.compile(r"\[ {0,3}(/?[A-Z][A-Z_ ]{2,30})\]")
+"""[INST], [/INST], [TOOL_CALLS], [SYSTEM_PROMPT]"""
+_ROLE = re.compile(
+    r"(?im)^([ \t›*#_-]{0,20})"
+    r"(system|assistant|user|human|developer|tool|ai|model|function|judge|instructions?)([ \t*_]{0,5}):"
+)
+_HEADING = re.compile(r"(?m)^[ \t]*(?:#{1,6}(?=\s)|-{3,}|={3,}|\*{3,}|`{3,}|~{3,})")
+_ROOM_FOR_NOTE = 40
+
+
+class Quoted(msgspec.Struct, frozen=True):
+    """A field as a judge sees it."""
+
+    text: str
+    """A JSON string with its quotes."""
+    hidden: int = 0
+    """Invisible characters that were taken out."""
+    cut: int = 0
+    """Characters that were left out of the middle."""
+
+
+def quote(text: str, most: int) -> Quoted:
+    """`text` as one JSON string of at most about `most` characters of content."""
+    seen, cut = cut_middle(text, 4 * most) if len(text) > 4 * most else (text, 0)
+    shown, hidden = visible(seen)
+    shown, more = cut_middle(defused(shown), most)
+    return Quoted(json.dumps(shown, ensure_ascii=False), hidden, cut + more)
+
+
+def visible(text: str) -> tuple[str, int]:
+    """`text` in compatibility form (NFKC) without what nobody sees, and how many characters that were.
+
+    Taken out: control characters but tab and newline, zero-width, bidirectional and tag characters, variation
+    selectors, lone surrogates, private and unassigned code points, and combining marks piled on one letter.
+    """
+    kept: list[str] = []
+    piled = 0
+    # NFKC turns lookalike forms (full-width, mathematical letters) into the plain ones that the rules below know.
+    normal = unicodedata.normalize("NFKC", text.replace("\r\n", "\n"))
+    for letter in normal:
+        kind = "Zs" if letter in "\n\t" else unicodedata.category(letter)
+        piled = piled + 1 if kind in ("Mn", "Me") else 0
+        if kind in ("Zl", "Zp"):
+            kept.append("\n")
+        elif kind not in _HIDDEN and piled <= _COMBINING and not any(ord(letter) in span for span in _SELECTORS):
+            kept.append(letter)
+    return "".join(kept), len(normal) - len(kept)
+
+
+def defused(text: str) -> str:
+    """`text` without what a chat template or a reader of Markdown takes for structure.
+
+    Angle brackets become ‹ ›, so that no special token (`<|im_start|>`, `</s>`, `<think>`) is left; `[INST]` becomes
+    (INST), a role at the start of a line stands in quotes, headings and rules lose their marks.
+    """
+    text = _BRACKETED.sub(r"(\1)", text.translate(_ANGLES))
+    return _HEADING.sub("·", _ROLE.sub(r"\1'\2'\3 -", text))
+
+
+def cut_middle(text: str, most: int) -> tuple[str, int]:
+    """`text` with its middle left out if it is longer than `most` characters, and how many those were."""
+    if len(text) <= most:
+        return text, 0
+    room = max(0, most - _ROOM_FOR_NOTE)
+    head = room * 2 // 3
+    tail = room - head
+    left_out = len(text) - room
+    return f"{text[:head]} (…{left_out} characters left out…) {text[len(text) - tail :]}", left_out

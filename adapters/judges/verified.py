@@ -1,0 +1,188 @@
+"""`VerifiedJudge`: what can be checked outranks what a judge thinks, and the reason says so.
+
+Evidence, the first that applies decides:
+
+1. Schema: arguments that are no JSON object or do not fit the tool's schema, or a tool that was not offered: BAD.
+2. Tool errors: every result of the step is an error: BAD.
+3. Exit codes: every command of the step ended with 2 or more, or by a signal: BAD. 0 shows only that it ran; 1 is how
+   `grep`, `diff` and `test` say no, and a failed test run may be just what the step was to find out.
+4. User edits: the user's next turn is the agent's text with changes: BAD.
+5. Environment's verdict: the last step's answer is GOOD in a success, BAD in a failure, if the run was not cut off.
+
+Evidence is mostly against: that a call worked does not show that it was needed. What nothing shows stays opinion.
+"""
+
+import difflib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from actors.messages import Attribution, Step, StepLabel, Trajectory
+from adapters.errors import JudgeNotSetUp
+from adapters.judges import Judge
+from adapters.judges.answers import offered
+from adapters.judges.evidence import documents, failed, read_call
+from adapters.judges.named import judge_named
+from adapters.judges.rules import SUCCESS
+from adapters.judges.schema import fits
+
+_EXIT_KEYS = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
+_EXIT_TEXT = re.compile(
+    r"^\W{0,3}(?:process |command )?(?:exited |finished |failed )?(?:with )?(?:exit |return )?"
+    r"(?:code|status)[ :=]{1,3}(-?\d{1,4})\W{0,3}$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_EDIT = (40, 4000)
+"""Characters of a text that a user can be said to have edited; below, likeness is chance, above it costs too much."""
+_ALIKE = 0.75
+
+
+class VerifiedOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the judge "verified"."""
+
+    judge: str = "rules"
+    """Whose opinion counts where there is no evidence, as registered."""
+    options: dict[str, Any] = {}
+    """Its options."""
+
+
+class VerifiedJudge:
+    """A `Judge` around another one.
+
+    Args:
+        judge: asked about every trajectory; its opinion stands where there is no evidence.
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.name = f"verified-{judge.name}"
+        self.rubric = f"verified-1({judge.rubric})"
+        self._own: Counter[str] = Counter()
+
+    @property
+    def counts(self) -> Counter[str]:
+        """`confirmed`, `overruled` and `told` (the judge abstained): steps with evidence; and what the judge counts."""
+        inner: Any = getattr(self._judge, "counts", {})
+        return Counter(inner) + self._own
+
+    async def aclose(self) -> None:
+        """Close what the judge holds."""
+        close = getattr(self._judge, "aclose", None)
+        if close is not None:
+            await close()
+
+    async def label(self, trajectory: Trajectory) -> Attribution:
+        """One label a step.
+
+        Raises:
+            JudgeUnavailable: the judge is away; evidence waits for it, so that a trajectory is judged once.
+        """
+        opinion = await self._judge.label(trajectory)
+        self.rubric = f"verified-1({opinion.rubric})"
+        if len(opinion.labels) == len(trajectory.steps):
+            known = evidence(trajectory)
+            labels = tuple(self._weigh(label, known.get(number)) for number, label in enumerate(opinion.labels))
+        else:
+            labels = opinion.labels  # whoever asked sees that something is wrong, and counts it
+        return msgspec.structs.replace(opinion, labels=labels, judge=self.name, rubric=self.rubric)
+
+    def _weigh(self, opinion: StepLabel, known: StepLabel | None) -> StepLabel:
+        if known is None:
+            return opinion
+        if opinion.label == known.label:
+            self._own["confirmed"] += 1
+            reason = f"verified: {known.reason}; {opinion.reason}"
+            return StepLabel(known.label, max(known.confidence, opinion.confidence), reason[:200])
+        self._own["told" if opinion.label == "ABSTAIN" else "overruled"] += 1
+        reason = f"verified: {known.reason}; the judge said {opinion.label}: {opinion.reason}"
+        return StepLabel(known.label, known.confidence, reason[:200])
+
+
+def evidence(trajectory: Trajectory) -> Mapping[int, StepLabel]:
+    """What is known of steps without any judge, by step from 0."""
+    schemas = _schemas(trajectory.tools)
+    found: dict[int, StepLabel] = {}
+    for number, step in enumerate(trajectory.steps):
+        label = _schema_error(step, schemas) or _error(step) or _exit(step) or _edited(step)
+        if label is not None:
+            found[number] = label
+    last = len(trajectory.steps) - 1
+    ended = trajectory.closed_by != "limit" and last >= 0 and not documents(trajectory.steps[last].observation)
+    if ended and last not in found and trajectory.outcome is not None and math.isfinite(trajectory.outcome):
+        succeeded = trajectory.outcome >= SUCCESS
+        found[last] = (
+            StepLabel("GOOD", 1.0, "the run succeeded with it") if succeeded
+            else StepLabel("BAD", 0.8, "the run failed with it")
+        )  # fmt: skip
+    return found
+
+
+def _schemas(tools: bytes) -> dict[str, Any]:
+    try:
+        listed = json.loads(tools) if tools else []
+    except ValueError:
+        return {}
+    return offered([tool for tool in listed if isinstance(tool, dict)]) if isinstance(listed, list) else {}
+
+
+def _schema_error(step: Step, schemas: Mapping[str, Any]) -> StepLabel | None:
+    for call in map(read_call, step.tool_calls):
+        if call.arguments is None:
+            return StepLabel("BAD", 1.0, "arguments are no JSON object")
+        if schemas and call.name not in schemas:
+            return StepLabel("BAD", 1.0, "no such tool")
+        if schemas and not fits(call.arguments, schemas[call.name]):
+            return StepLabel("BAD", 1.0, "arguments do not fit the tool's schema")
+    return None
+
+
+def _error(step: Step) -> StepLabel | None:
+    if not step.tool_calls:
+        return None  # what came back is the user's word, who may quote an error
+    results = documents(step.observation)
+    return StepLabel("BAD", 0.95, "every result is an error") if results and all(map(failed, results)) else None
+
+
+def _exit(step: Step) -> StepLabel | None:
+    if not step.tool_calls:
+        return None
+    codes = [code for document in documents(step.observation) for code in _codes(document)]
+    if not codes or any(code in (0, 1) for code in codes):
+        return None
+    return StepLabel("BAD", 0.8, f"exit code {codes[0]}")
+
+
+def _codes(document: Any) -> list[int]:
+    if isinstance(document, dict):
+        found = [document.get(key) for key in _EXIT_KEYS]
+        return [code for code in found if isinstance(code, int) and not isinstance(code, bool)]
+    return [int(code) for code in _EXIT_TEXT.findall(document)] if isinstance(document, str) else []
+
+
+def _edited(step: Step) -> StepLabel | None:
+    """The user took the agent's text and wrote it anew; quoting it as it is, with words around it, is no edit."""
+    given, back = step.text.strip(), step.observation.strip()
+    if step.tool_calls or given in back or not all(_EDIT[0] <= len(text) <= _EDIT[1] for text in (given, back)):
+        return None
+    matcher = difflib.SequenceMatcher(None, given.split(), back.split(), autojunk=False)
+    if matcher.quick_ratio() < _ALIKE or matcher.ratio() < _ALIKE:
+        return None
+    return StepLabel("BAD", 0.7, "the user rewrote it")
+
+
+def make(**options: Any) -> VerifiedJudge:
+    """The judge that `[judge.options]` describes, under evidence.
+
+    Raises:
+        JudgeNotSetUp: says which option, and what to do.
+    """
+    try:
+        told = msgspec.convert(options, VerifiedOptions)
+    except msgspec.ValidationError as error:
+        raise JudgeNotSetUp(f"options: {error}") from error
+    return VerifiedJudge(judge_named(told.judge, told.options))

@@ -1,0 +1,89 @@
+"""The panel: who agrees counts, who is silent or away does not, and fewer judges never decide for more."""
+
+import anyio
+import pytest
+
+from actors.messages import Attribution, Label, StepLabel, Trajectory
+from adapters.errors import JudgeNotSetUp, JudgeUnavailable
+from adapters.judges.panel import PanelJudge, make
+from tests.support.travelling import call, trajectory
+
+pytestmark = pytest.mark.anyio
+RUN = trajectory([(call("find_person", name="Mia"), '{"pid": "K1"}')] * 3, goal="Find Mia.")
+G, B, A = "GOOD", "BAD", "ABSTAIN"
+
+
+class Says:
+    """A judge of fixed opinions."""
+
+    def __init__(self, name: str, *labels: Label, raises: Exception | None = None, hangs: bool = False) -> None:
+        self.name, self.rubric = name, f"{name}-1"
+        self._labels, self._raises, self._hangs = labels, raises, hangs
+
+    async def label(self, trajectory: Trajectory) -> Attribution:
+        if self._hangs:
+            await anyio.sleep_forever()
+        if self._raises:
+            raise self._raises
+        labels = tuple(StepLabel(label, 0.8, "so") for label in self._labels)
+        return Attribution(labels=labels, judge=self.name, rubric=self.rubric, tokens=10, cost=0.5, prompt_hash="h")
+
+
+async def vote(*members: Says, quorum: int = 0) -> list[str]:
+    found = await PanelJudge(members, quorum=quorum).label(RUN)
+    return [label.label for label in found.labels]
+
+
+async def test_a_label_needs_more_than_half_of_all_members_and_else_the_step_abstains():
+    assert await vote(Says("a", G, G, G), Says("b", G, B, A), Says("c", B, B, A)) == [G, B, A]
+
+
+async def test_unanimity_is_a_quorum_of_all():
+    members = Says("a", G, G, G), Says("b", G, G, A), Says("c", G, B, G)
+    assert await vote(*members, quorum=3) == [G, A, A]
+
+
+async def test_the_reason_says_who_said_what_and_confidence_falls_with_dissent():
+    panel = PanelJudge([Says("a", G, G, G), Says("b", G, G, A), Says("c", B, G, A)])
+    found = await panel.label(RUN)
+    assert found.labels[0].reason == "2 of 3; a GOOD: so; b GOOD: so; c BAD: so"
+    assert found.labels[0].confidence < found.labels[1].confidence == pytest.approx(0.8)
+    assert (found.tokens, found.cost) == (30, 1.5)
+    assert found.rubric == "panel-1(2 of a a-1; b b-1; c c-1)"
+    assert (panel.counts["agreed"], panel.counts["short"], panel.counts["disagreed"]) == (2, 1, 0)
+
+
+async def test_a_member_that_is_away_has_no_vote_and_the_quorum_stays():
+    away = Says("c", raises=JudgeUnavailable("gone"))
+    assert await vote(Says("a", G, G, B), Says("b", G, B, B), away) == [G, A, B]
+
+
+async def test_without_a_quorum_of_members_the_panel_is_away_itself_as_long_as_the_slowest_asks():
+    away = [Says(name, raises=JudgeUnavailable("gone", wait)) for name, wait in (("b", 5.0), ("c", 60.0))]
+    with pytest.raises(JudgeUnavailable, match="gone") as caught:
+        await PanelJudge([Says("a", G, G, G), *away]).label(RUN)
+    assert caught.value.retry_after == 60.0
+
+
+async def test_members_that_break_or_miscount_are_counted_and_take_nobody_along():
+    panel = PanelJudge(
+        [Says("a", G, G, G), Says("b", G, G, B), Says("c", G), Says("d", raises=KeyError("x"))], quorum=3
+    )
+    assert [label.label for label in (await panel.label(RUN)).labels] == [A, A, A]
+    assert (panel.counts["failed_c"], panel.counts["failed_d"]) == (1, 1)
+
+
+async def test_a_member_that_hangs_is_away_after_the_time_limit():
+    panel = PanelJudge([Says("a", G, G, G), Says("b", G, G, G), Says("c", hangs=True)], timeout=0.2)
+    assert [label.label for label in (await panel.label(RUN)).labels] == [G, G, G]
+    assert panel.counts["away_c"] == 1
+
+
+def test_panels_that_cannot_vote_are_refused():
+    a, b = Says("a"), Says("b")
+    for members, quorum in (([a], 0), ([a, a], 0), ([a, b], 1), ([a, b], 3)):
+        with pytest.raises(JudgeNotSetUp):
+            PanelJudge(members, quorum=quorum)
+    for options in ({}, {"members": []}, {"members": [{"judge": "nobody"}]}, {"members": [{"judge": "rules"}] * 2}):
+        with pytest.raises(JudgeNotSetUp):
+            make(**options)
