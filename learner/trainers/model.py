@@ -15,9 +15,11 @@ from torch import Tensor
 from learner.settings import LearnerSettings
 from learner.trainers import packing
 from learner.trainers.files import load_model
-from learner.trainers.head import token_log_probs
+from learner.trainers.head import token_entropies, token_log_probs
 from learner.trainers.micro import Ints, Layout, Micro
 
+SAMPLED = 64
+"""Trained positions of a micro-batch whose whole distribution is looked at: a percent or two of its arithmetic."""
 CPU_BUDGET, GPU_BUDGET = 2048, 32768
 """Tokens of a micro-batch: what stays in a core's cache, and what keeps a GPU busy."""
 
@@ -55,9 +57,16 @@ class Model:
         budget = settings.micro_tokens or (GPU_BUDGET if on_gpu else CPU_BUDGET)
         self.budget = budget if self.packs else 0
         """Tokens of a micro-batch; 0 for rows that go one by one."""
+        self.entropies: list[Tensor] = []
+        """Nats, of sampled positions of each micro-batch that `log_probs` was asked to look into."""
 
-    def log_probs(self, micro: Micro) -> Tensor:
-        """`(r,)`; the vocabulary is projected to at trained positions only."""
+    def log_probs(self, micro: Micro, *, entropy: bool = False) -> Tensor:
+        """`(r,)`; the vocabulary is projected to at trained positions only.
+
+        Args:
+            micro: packed rows.
+            entropy: add the entropies of up to `SAMPLED` of them, evenly spread, to `entropies`.
+        """
         rows = {"lengths": micro.lengths} if self.packs else {}
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             # No attention mask: attention keeps within rows by their lengths, or there is one row.
@@ -71,7 +80,11 @@ class Model:
         if self.device.type == "cuda":
             chosen = chosen.to(torch.bfloat16)  # a norm in fp32 comes last in most models
         heat = self._put(micro.temperature) if np.any(micro.temperature != 1.0) else None
-        return token_log_probs(chosen, self.module.get_output_embeddings(), self._put(micro.target), heat)
+        head = self.module.get_output_embeddings()
+        if entropy and len(chosen):
+            at = torch.linspace(0, len(chosen) - 1, min(SAMPLED, len(chosen)), device=self.device).long()
+            self.entropies.append(token_entropies(chosen.detach()[at], head, None if heat is None else heat[at]))
+        return token_log_probs(chosen, head, self._put(micro.target), heat)
 
     @torch.no_grad()
     def score(self, layout: Layout, rows: Ints) -> Tensor:

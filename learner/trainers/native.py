@@ -70,6 +70,7 @@ class NativeTrainer:
     def update(self, batch: TrajectoryBatch, *, seed: int) -> UpdateReport:
         layout = Layout(batch)
         check(batch, layout, vocabulary=self.vocabulary, max_tokens=self.max_tokens)
+        self.seen()  # what a refused batch left
         report = Update(self._settings, self, batch, layout).run(seed)
         peak = peak_flops(torch.cuda.get_device_name(self.device)) if self.device.type == "cuda" else None
         return (
@@ -135,7 +136,7 @@ class NativeTrainer:
         found = torch.zeros(len(layout.row), device=self.device)
         for micro in layout.micro_batches(rows, self._policy.budget):
             at = torch.from_numpy(micro.columns).to(self.device)
-            log_probs = self._policy.log_probs(micro)
+            log_probs = self._policy.log_probs(micro, entropy=True)
             loss(log_probs, at).backward()
             found[at] = log_probs.detach().float()
         return found
@@ -152,6 +153,10 @@ class NativeTrainer:
 
     def together(self, sums: Sums) -> Sums:
         return sums
+
+    def seen(self) -> dict[str, float]:
+        found, self._policy.entropies = self._policy.entropies, []
+        return {"entropy": float(torch.cat(found).mean())} if found else {}
 
     def follow(self) -> dict[str, float]:
         return self._reference.follow(self._model) if self._reference is not None else {}

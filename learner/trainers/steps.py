@@ -63,6 +63,10 @@ class Arithmetic(Protocol):
         """`sums` put together over the ranks."""
         ...
 
+    def seen(self) -> dict[str, float]:
+        """What the trainer saw of the policy beside log-probs since it was asked last."""
+        ...
+
     def follow(self) -> dict[str, float]:
         """The policy has moved: a moving reference may, too. What is to be told of it."""
         ...
@@ -129,7 +133,7 @@ class Update:
                 break
         if taken:
             metrics |= by.follow()
-        metrics |= figures(by.together(self._sums), settings.kl_coef)
+        metrics |= figures(by.together(self._sums), settings.kl_coef) | by.seen()
         metrics |= {
             "grad_norm": float(np.mean(grad_norms)) if grad_norms else 0.0,
             "steps": float(taken),

@@ -127,6 +127,9 @@ class VerlTrainer:
         whole.ratio_max = self._engine.reduce(sums.ratio_max, dist.ReduceOp.MAX)
         return whole
 
+    def seen(self) -> dict[str, float]:
+        return {}  # verl would compute the entropy of every token, or of none
+
     def follow(self) -> dict[str, float]:
         return self._reference.follow(self._parameters()) if self._reference is not None else {}
 

@@ -10,7 +10,7 @@ from learner.errors import CheckpointUnsupported  # noqa: E402
 from learner.settings import Aggregation  # noqa: E402
 from learner.trainers import packing  # noqa: E402
 from learner.trainers.files import load_model, save_tensors  # noqa: E402
-from learner.trainers.head import token_log_probs  # noqa: E402
+from learner.trainers.head import token_entropies, token_log_probs  # noqa: E402
 from learner.trainers.micro import PROBE_LEAST, Layout  # noqa: E402
 from tests.unit.learner.maker import VOCABULARY, tiny_model  # noqa: E402
 from tests.unit.learner.test_native import distance, random_batch, trainer, weights  # noqa: E402
@@ -146,6 +146,36 @@ def test_log_probs_and_their_gradients_are_those_of_the_plain_formula(kept, chun
     plain = grads(lambda h: torch.log_softmax(head(h) / (temperature or 1.0), -1).gather(1, target[:, None])[:, 0])
     for one, other in zip(ours, plain, strict=True):
         assert torch.allclose(one, other, atol=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [None, 0.7])
+def test_the_entropy_is_that_of_the_plain_formula(temperature):
+    generator = torch.Generator().manual_seed(0)
+    head = torch.nn.Linear(6, 50, dtype=torch.float64)
+    hidden = 100 * torch.randn(11, 6, generator=generator, dtype=torch.float64)
+    heat = None if temperature is None else torch.full((11,), temperature, dtype=torch.float64)
+
+    found = token_entropies(hidden, head, heat)
+
+    plain = torch.distributions.Categorical(logits=head(hidden) / (temperature or 1.0)).entropy()
+    assert torch.allclose(found, plain, atol=1e-12)
+
+
+def test_an_update_tells_the_entropy_of_the_policy_before_it(warm_start):
+    batch = random_batch(rows=4)
+    subject = trainer(warm_start)
+    layout = Layout(batch)
+    (micro,) = layout.micro_batches(np.arange(4), 10_000)
+    with torch.no_grad():
+        subject._policy.log_probs(micro, entropy=True)
+    before = float(torch.cat(subject._policy.entropies).mean())
+    subject._policy.entropies.clear()
+
+    told = subject.update(batch, seed=0).metrics["entropy"]
+
+    assert told == pytest.approx(before, rel=1e-5)
+    assert 0.0 < told < np.log(subject.vocabulary)
+    assert not subject._policy.entropies
 
 
 def test_no_tokens_have_no_log_probs():
