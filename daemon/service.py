@@ -157,7 +157,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
             rng=rng("rollout"), planner=curriculum, times=times,
         )  # fmt: skip
         prober = Prober(config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock)
-    trial = gate_trial(config, store=store, shadow=shadow, environment=environment)
+    trial = gate_trial(config, store=store, shadow=shadow, environment=environment, retriever=navigator)
 
     pressure = Pressure()
 

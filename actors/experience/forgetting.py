@@ -2,8 +2,8 @@
 
 A lesson that stands on forgotten trajectories alone is retired with the reason "forgotten", and its words go with it:
 they may be those of the trajectory. So it goes, too, with the words of a tool memory, which quote results. Any other
-lesson loses the source, and its counters, which may stem from it: its trials begin anew. Earlier revisions say what must
-not be known any more; they are erased in the same transaction.
+lesson loses the source, and its counters, which may stem from it: its trials begin anew. Earlier revisions say what
+must not be known any more; they are erased in the same transaction.
 
 The actors that hold lessons and trajectories in memory read the store again and again, and follow (see
 `ForgettingStore.forgotten`).
@@ -80,11 +80,8 @@ async def forget(store: ForgettingStore, trajectory_ids: Collection[str], clock:
         if left and lesson.kind not in _QUOTING:
             trimmed.append(after)
         else:
-            retired.append(
-                msgspec.structs.replace(
-                    after, when_to_use="", content="", detail={}, sources=(), independent=0, state="retired", reason=REASON
-                )
-            )  # fmt: skip
+            ended = msgspec.structs.replace(after, sources=(), independent=0, state="retired", reason=REASON)
+            retired.append(msgspec.structs.replace(ended, when_to_use="", content="", detail={}))
     await store.forget_experiences([*retired, *trimmed], gone)
     return Forgotten(
         retired=tuple(lesson.id for lesson in retired), trimmed=tuple(lesson.id for lesson in trimmed)
