@@ -57,8 +57,8 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     stall_seconds: float = 60.0
     """Without a new version for so long, another round is played."""
     guidance: Literal["none", "mixed", "all"] = "mixed"
-    """Who sees lessons, if there are any that fit: nobody, a share `eta` of each group, or everybody. Without an unguided
-    part nothing tells what a lesson is worth: neither its trials nor the closed-book probe go on."""
+    """Who sees lessons, if there are any that fit: nobody, a share `eta` of each group, or everybody. Without an
+    unguided part nothing tells what a lesson is worth: neither its trials nor the closed-book probe go on."""
     eta: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.5
     """Share of a group that sees lessons under `mixed`."""
     lessons: int = 2

@@ -12,6 +12,7 @@ AdapterError
 │   └── EngineNotStarted     `evolved engine` could not bring one up
 ├── EnvironmentFailed        an environment broke down (an agent's wrong call is an observation, not an error)
 ├── JudgeUnavailable
+├── ExtractorUnavailable
 └── EmbedderUnavailable
 """
 
@@ -70,6 +71,10 @@ class EnvironmentFailed(AdapterError):
 
 class JudgeUnavailable(AdapterError):
     """The judge did not answer; its steps abstain or the actor waits."""
+
+
+class ExtractorUnavailable(AdapterError):
+    """The extractor did not answer, or its budget is spent; no lesson is drawn until it does."""
 
 
 class EmbedderUnavailable(AdapterError):

@@ -53,8 +53,8 @@ class ExamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_lost: float = 0.1
     """Share of episodes that may break down before the measurement is given up."""
     guidance: Literal["none", "mixed", "all"] = "none"
-    """Which tasks are attempted with lessons in the prompt, by every version alike: none, every other one, or all. Users
-    get none, so `none` measures what they will see."""
+    """Which tasks are attempted with lessons in the prompt, by every version alike: none, every other one, or all.
+    Users get no lessons, so `none` measures what they will see."""
     lessons: int = 2
     """Lessons in a prompt at most."""
     system: str = ""
