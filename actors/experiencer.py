@@ -3,11 +3,11 @@
     trajectory.attributed, policy.directive (drift), policy.serving  ->  experience.lesson, trajectory.closed (probes)
 
 Lessons come from contrast between trajectories (`lessons`) and from experiments in the sandbox (`probing`), both open
-to anybody who watches; and, where that is asked for, from sequences of calls that work, from what tools answer, and from a
-language model. A lesson that a probe has verified is active at once; any other needs independent sources, then trials:
-guided rollouts that do better than unguided ones, and every lesson is retired when they no longer do (`lesson_trials`).
-When tools vanish, so do the lessons about them. What each part does stands in `actors.experience`; more in
-docs/experience.md.
+to anybody who watches; and, where that is asked for, from sequences of calls that work, from what tools answer, and
+from a language model. A lesson that a probe has verified is active at once; any other needs independent sources, then
+trials: guided rollouts that do better than unguided ones, and every lesson is retired when they no longer do
+(`lesson_trials`). When tools vanish, so do the lessons about them. What each part does stands in `actors.experience`;
+more in docs/experience.md.
 
 Counters are not stored: they follow from the newest trajectories, which the store has, so nothing is counted twice.
 Stored beside the lessons are the tool list before the drift, a round of probing that is due again, and which tenants
@@ -239,8 +239,7 @@ class Experiencer:
         return self._result(outputs)
 
     async def tick(self) -> Result:
-        """What is due: another round of probing, a look at what others wrote, a skill's trial, a question to the language
-        model; and revisions that had to wait.
+        """What is due: another round of probing, what others wrote, a skill's trial, a question to the language model.
 
         Raises:
             DependencyUnavailable: the sandbox or its engine are away.

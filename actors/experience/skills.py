@@ -1,8 +1,9 @@
 """Skills: sequences of calls that worked again and again, with where each argument comes from.
 
 Successful trajectories of one kind of goal that make the same calls in the same order, each argument from the same
-place, show a skill: a place is a word of the goal, a field of an earlier result, or the same small value every time. Whatever
-comes from nowhere makes it no skill: it could not be carried out again. Pure; a sandbox tries it (`skill_trials`).
+place, show a skill: a place is a word of the goal, a field of an earlier result, or the same small value every time.
+Whatever comes from nowhere makes it no skill: it could not be carried out again. Pure; a sandbox tries it
+(`skill_trials`).
 """
 
 import json

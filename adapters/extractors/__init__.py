@@ -1,8 +1,8 @@
 """Extractors: trajectories to lessons in free words, where a language model is at hand.
 
 Contrast of tool sequences needs none and is always there; an extractor adds what it cannot see. What it says is an
-opinion: such a lesson is a candidate, never active at once, and one that is drawn from a single agent key's trajectories is
-quarantined until those of another say the same.
+opinion: such a lesson is a candidate, never active at once, and one that is drawn from a single agent key's
+trajectories is quarantined until those of another say the same.
 """
 
 from collections.abc import Sequence
