@@ -2,7 +2,8 @@
 
 A lesson is a revision of a record; here is the newest of each. Every change is noted with what was published before, so
 that one revision says what a batch came to. For a goal's word there is one active practice at most. A tenant has room
-for so many lessons: retired ones leave memory first (the store keeps them), then those that could be of least use.
+for so many lessons: retired ones leave memory first (the store keeps them), then the quarantined, the candidates and
+the active ones go, of each those that could be of least use.
 """
 
 from collections import Counter
@@ -143,10 +144,11 @@ class Pool:
             self._base[tenant] = max(self._base.get(tenant, 0), lesson.revision + 1)
             self.counts["dropped_retired"] += 1
         leaving = sum(lesson.state == "retired" and lesson.id in self._changed for lesson in mine)
+        # The untried may be the best of all; but whoever floods the pool with them must not drive out what is proven.
         rank = {"quarantined": 0, "candidate": 1, "active": 2}
         live = sorted(
             (lesson for lesson in mine if lesson.state != "retired"),
-            key=lambda lesson: (utility_bound(lesson), rank[lesson.state], lesson.updated),
+            key=lambda lesson: (rank[lesson.state], utility_bound(lesson), lesson.updated),
         )
         for lesson in live[: max(0, excess - len(retired) - leaving)]:
             self.retire(lesson, EVICTED)

@@ -89,7 +89,7 @@ class Reviewing:
         after = next_state(lesson, found, settings)
         if after.state == lesson.state == "active" and self.served >= 0:
             now = tally(
-                lesson, self._trials, settings.retire_trials, half_life=settings.half_life_seconds,
+                lesson, self._trials, settings.max_trials, half_life=settings.half_life_seconds,
                 since_version=self.served,
             )  # fmt: skip
             after = closed_book(lesson, now, settings)

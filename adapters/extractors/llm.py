@@ -132,7 +132,7 @@ class LlmExtractor:
                     failure = f"HTTP {error.status_code}"
                 except (openai.OpenAIError, TimeoutError) as error:
                     failure = type(error).__name__
-                except (ValueError, TypeError, AttributeError, KeyError):
+                except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
                     # The body was no JSON, or none that the client knows what to do with.
                     self._spend(_roughly(messages))
                     self.counts["unreadable"] += 1
