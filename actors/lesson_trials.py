@@ -43,7 +43,9 @@ class TrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     harm_trials: _Count = 12
     """Guided rollouts, and unguided ones, before a lesson can be retired because guided rollouts surely do worse."""
     slack: float = 0.0
-    """An active lesson is retired once guided rollouts are better by no more than this."""
+    """An active lesson is retired once guided rollouts are better by no more than this,"""
+    retire_high: float = 0.15
+    """and the upper limit of the gain lies below this: a few dozen coins often hide a gain that is there."""
     confidence: Annotated[float, msgspec.Meta(gt=0.0, lt=1.0)] = 0.95
     """Of the intervals, two-sided."""
     half_life_seconds: Annotated[float, msgspec.Meta(ge=0.0)] = 86_400.0
@@ -179,7 +181,9 @@ def next_state(lesson: Experience, found: Tally, settings: TrialSettings) -> Nex
                 return Next("active", f"useful: {_words(gain)}")
             if found.trials >= settings.max_trials or gain.high < settings.min_gain:
                 return Next("retired", f"no gain: {_words(gain)}")
-    elif found.trials >= settings.retire_trials and gain.estimate <= settings.slack:
+    elif (
+        found.trials >= settings.retire_trials and gain.estimate <= settings.slack and gain.high < settings.retire_high
+    ):
         known = as_good(found, settings)
         return Next("retired", INTERNALISED if known else f"no gain: {_words(gain)}")
     return Next(lesson.state, lesson.reason)

@@ -7,8 +7,7 @@ import msgspec
 import structlog
 
 from actors.calls import read_json
-from actors.clusters import template_of
-from actors.experience.skills import bind, read_skill
+from actors.experience.skills import bind, kind_of, read_skill
 from actors.messages import Experience, Task
 from adapters.environments import Environment
 from adapters.errors import AdapterError
@@ -76,7 +75,7 @@ class SkillReplayer:
             if tried == settings.tasks:
                 break
             task = self._environment.sample(seed, "train", settings.families or None)
-            if template_of(task.goal).startswith(lesson.when_to_use):
+            if kind_of(task.goal) == lesson.when_to_use:
                 tried += 1
                 solved += await self._play(lesson, task)
         return Tried(tried, solved)

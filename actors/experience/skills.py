@@ -95,7 +95,7 @@ def draw_skills(runs: Sequence[Trajectory], settings: SkillSettings) -> list[Ski
             continue
         calls = _trace(run)
         if calls is not None and 2 <= len(calls) <= settings.max_calls:
-            shown[template_of(run.goal)[:_MAX_WHEN], msgspec.msgpack.encode(calls)].append(run)
+            shown[kind_of(run.goal), msgspec.msgpack.encode(calls)].append(run)
     found = [
         Skill(when, msgspec.msgpack.decode(calls, type=tuple[SkillCall, ...]), tuple(who[-settings.sources :]))
         for (when, calls), who in shown.items()
@@ -106,6 +106,11 @@ def draw_skills(runs: Sequence[Trajectory], settings: SkillSettings) -> list[Ski
         key=lambda skill: (-len(shown[skill.when_to_use, msgspec.msgpack.encode(skill.calls)]), len(skill.calls))
     )
     return found[: settings.most]
+
+
+def kind_of(goal: str) -> str:
+    """The kind of `goal`, as skills are filed under it."""
+    return template_of(goal)[:_MAX_WHEN]
 
 
 def bind(calls: Sequence[SkillCall], number: int, goal: str, results: Sequence[Any]) -> ToolCall | None:
