@@ -302,7 +302,9 @@ class Rollout:
         if self._retriever is None or self._settings.guided_share <= 0:
             return ()
         try:
-            return tuple(await self._retriever.lessons(task.goal))[: self._settings.lessons]
+            found = await self._retriever.lessons(task.goal)
+            # Whoever finds lessons may be behind: what is quarantined by now is shown to nobody.
+            return tuple(one for one in found if one.state != "quarantined")[: self._settings.lessons]
         except (DependencyUnavailable, AdapterError) as error:
             # A group without guidance is worth more than none.
             self._count("lessons_unavailable", 1, error)

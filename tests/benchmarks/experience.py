@@ -1,6 +1,6 @@
 """What lessons are worth on the travel desk, and how fast bad ones go.
 
-    python -m tests.benchmarks.experience [--seeds 3] [--json FILE]
+    python -m tests.benchmarks.experience [--seeds 3] [--parts lessons planted coins] [--json FILE]
 
 Guided against unguided: three policies before training on the base desk, and the same three, trained on it, after
 `book` became `buy`. The lessons are the experiencer's own, drawn from unguided rollouts on training tasks and, after
@@ -15,6 +15,7 @@ The checkpoints are those of the ablation (`python -m tests.benchmarks.ablation 
 
 import argparse
 import asyncio
+import logging
 import random
 import statistics
 import sys
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import structlog
 import torch
 from tokenizers import Tokenizer
 
@@ -49,6 +51,7 @@ from tests.benchmarks.ablation.attempts import Attempt
 from tests.benchmarks.ablation.player import Player, Shape, Weights
 
 T = TypeVar("T")
+PARTS = ("lessons", "planted", "coins")
 FAMILIES = "ABC"
 RENAME = Drift(rename={"book": "buy"})
 COLD, HELD_OUT, GROUP = 128, 256, 8
@@ -292,10 +295,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seeds", type=int, default=3, help="policies, 1 to 3 (default 3)")
     parser.add_argument("--coins", type=int, default=200, help="lessons a row of the coins' table (default 200)")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="planted needs lessons (default: all)")
     options = parser.parse_args(arguments)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     figures: dict[str, float] = {}
     seeds = list(bases.WARM_STARTS[: options.seeds])
     found: dict[tuple[str, int], list[Experience]] = {}
+    if {"lessons", "planted"} & set(options.parts):
+        figures |= _lessons(seeds, found)
+    if "planted" in options.parts:
+        figures |= _planted(seeds, found)
+    if "coins" in options.parts:
+        figures |= _coins(options.coins)
+    report.write(options.json, "experience", figures, seeds)
+    return 0
+
+
+def _lessons(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]]) -> dict[str, float]:
+    """Guided against unguided; `found` takes the lessons that were drawn."""
+    figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as work:
         rows: list[list[object]] = []
         for name, checkpoint, drift in (
@@ -323,10 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ["", "unguided %", "guided %", "gain", "lessons"],
         rows,
     )
-    figures |= _planted(seeds, found)
-    figures |= _coins(options.coins)
-    report.write(options.json, "experience", figures, seeds)
-    return 0
+    return figures
 
 
 def _row(name: str, pairs: Pairs, lessons: Sequence[Experience]) -> list[object]:
@@ -383,8 +398,11 @@ def _coins(count: int) -> dict[str, float]:
         low, high = wilson(len(uses), count)
         median, p95 = quantiles(uses) if uses else ("-", "-")
         rows.append(
-            [f"{kind}: {unguided:g} to {guided:g}", f"{100 * len(uses) / count:.0f} [{100 * low:.0f}, {100 * high:.0f}]",
-             median, p95]
+            [
+                f"{kind}: {unguided:g} to {guided:g}",
+                f"{100 * len(uses) / count:.0f} [{100 * low:.0f}, {100 * high:.0f}]",
+                median, p95,
+            ]
         )  # fmt: skip
         figures[f"coin_{kind}_{unguided:g}_{guided:g}_retired"] = len(uses) / count
     report.table(

@@ -263,3 +263,9 @@ async def test_who_sees_lessons_in_a_group(settings: dict[str, object], guided: 
     found = await Bench(LESSON, **settings).run(30)
     assert len(found) == 12
     assert sum(bool(run.experience_ids) for run in found) == guided
+
+
+async def test_a_quarantined_lesson_is_shown_to_nobody():
+    found = await Bench(msgspec.structs.replace(LESSON, state="quarantined")).run(30)
+    assert len(found) == 12
+    assert not any(run.experience_ids for run in found)

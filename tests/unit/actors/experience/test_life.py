@@ -1,4 +1,4 @@
-"""The life of lessons in the experiencer, on the real store and the real desk: who may be a source, what is tried how."""
+"""The life of lessons in the experiencer, on the real store and the real desk: who may be a source, what is tried."""
 
 import json
 import random
