@@ -78,6 +78,7 @@ def _build(closing: Closing, turns: Sequence[Turn], feedback: Sequence[Feedback]
         id=trajectory_id(turns),
         source="production",
         tenant=turns[0].tenant,
+        caller=turns[0].caller,
         goal=turns[0].goal,
         tools=turns[-1].tools,
         steps=steps,

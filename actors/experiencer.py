@@ -1,56 +1,75 @@
 """The experiencer: draws lessons from trajectories, has the tools probed after a drift, and keeps books on lessons.
 
-    trajectory.attributed, policy.directive (drift)  ->  experience.lesson, trajectory.closed (probes)
+    trajectory.attributed, policy.directive (drift), policy.serving  ->  experience.lesson, trajectory.closed (probes)
 
-Two sources of lessons, both open to anybody who watches: contrast between trajectories (`lessons`), and experiments in
-the sandbox (`probing`). A lesson that a probe has verified is active at once; one from contrast is a candidate until
-guided rollouts do better than unguided ones, and every lesson is retired when they no longer do (`lesson_trials`). When
-tools vanish, so do the lessons about them.
+Lessons come from contrast between trajectories (`lessons`) and from experiments in the sandbox (`probing`), both open
+to anybody who watches; and, where that is asked for, from sequences of calls that work, from what tools answer, and
+from a language model. A lesson that a probe has verified is active at once; any other needs independent sources, then
+trials: guided rollouts that do better than unguided ones, and every lesson is retired when they no longer do
+(`lesson_trials`). When tools vanish, so do the lessons about them. What each part does stands in `actors.experience`;
+more in docs/experience.md.
 
 Counters are not stored: they follow from the newest trajectories, which the store has, so nothing is counted twice.
-Stored beside the lessons are the tool list before the drift, and a round of probing that is due again.
+Stored beside the lessons are the tool list before the drift, a round of probing that is due again, and which tenants
+have several agent keys.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-import anyio.to_thread
 import msgspec
 import structlog
 
-from actors.calls import first_word
-from actors.episodes import EpisodeLost
-from actors.lesson_trials import Trial, TrialSettings, next_state, read_trial, tally, window_of
-from actors.lessons import ContrastSettings, Kind, Practice, contrast, lesson_id, read_practice
-from actors.messages import Attributed, Directive, Experience, Trajectory
-from actors.monitors import tool_names
+from actors.experience.drawing import Drawing, DrawingSettings
+from actors.experience.inquiry import Inquiry, ToolProber
+from actors.experience.opinions import Opinions, OpinionSettings
+from actors.experience.origins import Origins
+from actors.experience.pool import Pool, tools_of
+from actors.experience.reviewing import Reviewing
+from actors.experience.skill_trials import SkillTester
+from actors.experience.window import Window
+from actors.holdout import SHARE
+from actors.lesson_trials import TrialSettings
+from actors.messages import Attributed, Directive, Experience, Serving, Trajectory
 from actors.ports import StateStore
-from actors.probing import Finding, Report
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
-from actors.system.streams import EXPERIENCE_LESSON, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
+from actors.system.streams import (
+    EXPERIENCE_LESSON,
+    POLICY_DIRECTIVE,
+    POLICY_SERVING,
+    TRAJECTORY_ATTRIBUTED,
+    TRAJECTORY_CLOSED,
+)
+from adapters.embedders import Embedder
 from adapters.errors import AdapterError
+from adapters.extractors import Extractor
 
 _log = structlog.get_logger(__name__)
-_STATE = "experiencer/state"
-_FORMER = 256
-"""Names of former tools that are remembered."""
+_ORIGINS = "experiencer/origins"
 
 
-class ExperiencerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExperiencerSettings(DrawingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How lessons come and go."""
 
-    contrast: ContrastSettings = ContrastSettings()
-    """How much evidence a contrast needs."""
     trials: TrialSettings = TrialSettings()
     """How lessons prove themselves."""
+    opinions: OpinionSettings = OpinionSettings()
+    """What a language model adds, if there is one."""
     window: int = 256
     """Newest trajectories that are contrasted with each other."""
     trial_window: int = 1024
     """Newest sandbox rollouts that are remembered as trials."""
     contrast_every: int = 16
     """New trajectories after which lessons are drawn again."""
+    first_per_task: int = 0
+    """Rollouts of one training task that feed contrast, the first ones: a few at a cold start; 0: all of them."""
+    holdout_share: float = SHARE
+    """Share of production that is kept for the gate and never a source; must be the gate's."""
+    max_lessons: int = 1024
+    """Lessons of one tenant at most, retired ones included: those leave memory first, then live ones are retired, those
+    whose utility is the least at best."""
     revise_seconds: float = 30.0
     """Between two revisions of one lesson that follow from trials."""
     probe_rounds: int = 3
@@ -59,6 +78,8 @@ class ExperiencerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """Between two rounds."""
     drift_seconds: float = 300.0
     """Within which another report of a drift to the same tools is the same drift."""
+    refresh_seconds: float = 30.0
+    """Between two looks at the store for what others wrote: imports, feedback, what was forgotten."""
     tenant: str = "default"
     """Tenant that lessons from the sandbox belong to."""
     batch: int = 64
@@ -74,56 +95,36 @@ class ExperienceStore(StateStore, Protocol):
         """The latest revision of each lesson."""
         ...
 
+    async def forgotten(self) -> frozenset[str]:
+        """Trajectories that must no longer be a source."""
+        ...
+
     async def recent_attributed(
         self, *, source: str | None = ..., tenant: str | None = ..., since: float = ..., limit: int = ...
     ) -> list[Attributed]:
         """Newest first."""
         ...
 
-
-class ToolProber(Protocol):
-    """Experiments with a sandbox's tools; `probing.Prober` is one."""
-
-    def tools(self) -> tuple[str, ...]:
-        """Names of the tools as they are now."""
+    async def servings(self, engine: str | None = ..., limit: int = ...) -> list[Serving]:
+        """Newest first."""
         ...
-
-    async def probe(self, known: Sequence[str], label: str, former: Sequence[str] = ...) -> Report:
-        """One round of probing; `known` are the tools before the drift, `former` those of earlier times."""
-        ...
-
-
-class _State(msgspec.Struct):
-    """What outlives the process beside the lessons."""
-
-    known: tuple[str, ...] = ()
-    """The sandbox's tools before the drift that was looked into last."""
-    former: tuple[str, ...] = ()
-    """Tools of earlier times."""
-    now: tuple[str, ...] = ()
-    """Its tools after that; empty before the first drift."""
-    directive: str = ""
-    """The drift that was looked into last."""
-    since: float = 0.0
-    """When that drift was first heard of."""
-    rounds: int = 0
-    """Rounds of probing done for it."""
-    due: float = 0.0
-    """When the next round is due, 0 for no more."""
 
 
 class Experiencer:
-    """Actor: attributed trajectories and drift directives in, lessons out.
+    """Actor: attributed trajectories, drift directives and swaps in, lessons out.
 
     Args:
         settings: evidence, trials, rounds.
         store: lessons, trajectories, state.
         prober: experiments in the sandbox; None where there is no sandbox, lessons then come from contrast alone.
         clock: unix seconds.
+        tester: tries skills in the sandbox.
+        extractor: draws lessons in free words; None without a language model.
+        embedder: tells which of those say the same; needed with an extractor.
     """
 
     name = "experiencer"
-    inputs = (TRAJECTORY_ATTRIBUTED, POLICY_DIRECTIVE)
+    inputs = (TRAJECTORY_ATTRIBUTED, POLICY_DIRECTIVE, POLICY_SERVING)
 
     def __init__(
         self,
@@ -132,22 +133,43 @@ class Experiencer:
         store: ExperienceStore,
         prober: ToolProber | None,
         clock: Callable[[], float],
+        tester: SkillTester | None = None,
+        extractor: Extractor | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
         self._settings, self._store, self._prober, self._clock = settings, store, prober, clock
-        self._state = _State()
-        self._lessons: dict[str, Experience] = {}
-        self._changed: dict[str, Experience] = {}
-        """By lesson: its last published revision, or what stands for none, for those that changed since."""
-        self._intents: dict[str, str] = {}
-        self._runs: deque[Trajectory] = deque(maxlen=settings.window)
-        self._trials: deque[Trial] = deque(maxlen=settings.trial_window)
-        """Newest first."""
+        self._tester, self._extractor, self._embedder = tester, extractor, embedder
+        self._begin(Origins())
+
+    def _begin(self, origins: Origins) -> None:
+        """Make the parts, empty."""
+        settings, clock = self._settings, self._clock
+        self._origins = origins
+        self._pool = Pool(settings.max_lessons)
+        self._window = Window(
+            settings.window, max_share=settings.defence.max_share, first_per_task=settings.first_per_task,
+            holdout_share=settings.holdout_share, party=origins.party,
+        )  # fmt: skip
+        self._inquiry = Inquiry(settings, store=self._store, prober=self._prober, clock=clock)
+        self._drawing = Drawing(
+            settings, pool=self._pool, window=self._window, origins=origins, tenant=settings.tenant,
+            sandbox=self._prober is not None, since=lambda: self._inquiry.since,
+        )  # fmt: skip
+        self._reviewing = Reviewing(
+            settings.trials, pool=self._pool, memory=settings.trial_window, between=settings.revise_seconds, clock=clock
+        )
+        self._opinions = None
+        if self._extractor is not None and self._embedder is not None:
+            self._opinions = Opinions(
+                settings.opinions, extractor=self._extractor, embedder=self._embedder, pool=self._pool,
+                drawing=self._drawing, window=self._window, origins=origins, clock=clock,
+            )  # fmt: skip
         self._seen: deque[str] = deque(maxlen=settings.window + settings.trial_window)
-        self._fresh = 0
-        """Trajectories since the last contrast."""
-        self._dirty = False
-        """The state changed and is saved with the next batch or tick, when the lessons that go with it are committed. A
-        crash in between probes once more instead of never."""
+        self._gone: frozenset[str] = frozenset()
+        """Trajectories that were forgotten."""
+        self._untestable: set[str] = set()
+        """Skills that the sandbox has no tasks for."""
+        self._fresh, self._refreshed, self._keys_changed = 0, self._clock(), False
 
     @property
     def batch(self) -> int:
@@ -157,6 +179,19 @@ class Experiencer:
     def tick_seconds(self) -> float | None:
         return self._settings.tick_seconds
 
+    @property
+    def pool(self) -> Mapping[tuple[str, str, str], int]:
+        """Lessons in memory by tenant, kind and state."""
+        return self._pool.figures()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What was counted since the start."""
+        opinions = {
+            f"opinion_{name}": number for name, number in (self._opinions.counts if self._opinions else {}).items()
+        }
+        return {**self._pool.counts, **self._window.counts, **opinions}
+
     async def start(self) -> None:
         """Read lessons, recent trajectories and state.
 
@@ -164,29 +199,20 @@ class Experiencer:
             DependencyUnavailable: the sandbox does not say which tools it has.
         """
         settings = self._settings
-        self._lessons = {lesson.id: lesson for lesson in await self._store.experiences()}
-        self._changed.clear()
-        self._intents.clear()
-        for lesson in self._lessons.values():
-            self._learn_intent(lesson)
-        for memory in (self._runs, self._trials, self._seen):
-            memory.clear()
+        self._begin(Origins(await self._known_keys()))
+        self._gone = await self._store.forgotten()
+        lessons = await self._store.experiences()
+        self._pool.load(lessons)
+        self._drawing.learn_intents(lessons)
+        for serving in await self._store.servings(limit=1):
+            self._reviewing.swapped(serving)
         recent = {item.id: item for item in await self._store.recent_attributed(limit=settings.window)}
         for item in await self._store.recent_attributed(source="sandbox", limit=settings.trial_window):
             recent.setdefault(item.id, item)
         for item in sorted(recent.values(), key=lambda item: item.trajectory.ended):
             self._remember(item.trajectory)
-        self._fresh, self._dirty = 0, False
-        data = await self._store.state_get(_STATE)
-        try:
-            self._state = msgspec.msgpack.decode(data, type=_State) if data is not None else _State()
-        except msgspec.DecodeError as error:
-            _log.warning("experiencer_state_unreadable", error=str(error))
-            self._state = _State()
-        if self._prober is not None and not self._state.known:
-            # Before anything has drifted: later it would be too late to know what was there before.
-            self._state.known = self._tools(self._prober)
-            await self._save()
+        self._fresh = 0
+        await self._inquiry.start()
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Take in trajectories, draw and revise lessons; after a drift probe the tools.
@@ -194,8 +220,7 @@ class Experiencer:
         Raises:
             DependencyUnavailable: the sandbox or its engine are away.
         """
-        if self._dirty:
-            await self._save()
+        await self._save()
         outputs: list[Output] = []
         for received in batch:
             match received.message:
@@ -203,191 +228,113 @@ class Experiencer:
                     self._remember(attributed.trajectory)
                 case Directive(kind="drift") as directive:
                     outputs += await self._drifted(directive)
+                case Serving() as serving:
+                    self._reviewing.swapped(serving)
                 case _:
                     continue
         if self._fresh >= self._settings.contrast_every:
             self._fresh = 0
-            await self._contrast()
-        self._review()
+            await self._drawing.draw()
+        self._reviewing.review()
         return self._result(outputs)
 
     async def tick(self) -> Result:
-        """The next round of probing, if one is due, and revisions that had to wait.
+        """What is due: another round of probing, what others wrote, a skill's trial, a question to the language model.
 
         Raises:
             DependencyUnavailable: the sandbox or its engine are away.
         """
-        if self._dirty:
-            await self._save()
+        await self._save()
         outputs: list[Output] = []
-        if self._prober is not None and 0 < self._state.due <= self._clock():
-            outputs += await self._probe(self._prober)
-        self._review()
+        if self._clock() - self._refreshed >= self._settings.refresh_seconds:
+            await self._refresh()
+        if self._inquiry.due:
+            outputs += await self._probe()
+        await self._try_skill()
+        if self._opinions is not None:
+            await self._opinions.ask()
+        self._reviewing.review()
         return self._result(outputs)
 
     def _result(self, outputs: Sequence[Output]) -> Result:
         """Publish what changed: one revision for each lesson, however often it changed on the way."""
-        now = self._clock()
-        revised: list[Experience] = []
-        for id_, before in self._changed.items():
-            lesson = self._lessons[id_]
-            if (lesson.state, lesson.kind) == (before.state, before.kind) and before.revision >= 0:
-                continue
-            lesson = msgspec.structs.replace(lesson, revision=before.revision + 1, updated=now)
-            self._lessons[id_] = lesson
-            revised.append(lesson)
-            _log.info("lesson_revised", lesson=id_, state=lesson.state, kind=lesson.kind, revision=lesson.revision)
-        self._changed.clear()
+        revised = self._pool.revised(self._clock())
         probes = [output.message for output in outputs]
         lessons = [Output(EXPERIENCE_LESSON, lesson) for lesson in revised]
         return Result([*revised, *probes], [*lessons, *outputs])
 
     def _remember(self, trajectory: Trajectory) -> None:
-        if trajectory.source == "probe" or trajectory.id in self._seen:
+        if trajectory.source == "probe" or trajectory.id in self._seen or trajectory.id in self._gone:
             return
         self._seen.append(trajectory.id)
-        self._runs.append(msgspec.structs.replace(trajectory, rows=()))
-        self._fresh += 1
-        trial = read_trial(trajectory)
-        if trial is not None:
-            self._trials.appendleft(trial)
+        self._keys_changed |= self._origins.see(trajectory)
+        self._fresh += self._window.add(msgspec.structs.replace(trajectory, rows=()))
+        self._reviewing.remember(trajectory)
 
-    async def _contrast(self) -> None:
-        """Draw lessons from the newest trajectories of each tenant, as far as they have the tools of today."""
-        newest = {run.tenant: tool_names(run.tools) for run in self._runs}
-        for tenant, tools in newest.items():
-            runs = [run for run in self._runs if run.tenant == tenant and tool_names(run.tools) == tools]
-            evidence, intents = self._settings.contrast, dict(self._intents)
-            for drawn in await anyio.to_thread.run_sync(contrast, runs, evidence, intents):
-                known = self._lessons.get(lesson_id(tenant, drawn.practice))
-                # What was given up before the world changed may be right again.
-                fresh = known is None or (known.state == "retired" and known.updated < self._state.since)
-                if fresh and not self._taught(tenant, drawn.practice):
-                    self._put(tenant, drawn.practice, drawn.kind, drawn.sources, "candidate")
-
-    def _taught(self, tenant: str, practice: Practice) -> bool:
-        """Whether an active lesson already says how to carry out this intent with this tool."""
-        return any(
-            lesson.state == "active"
-            and (lesson.tenant, lesson.when_to_use) == (tenant, practice.intent)
-            and practice.tool in _tools_of(lesson)
-            for lesson in self._lessons.values()
-        )
-
-    def _review(self) -> None:
-        """The state of every lesson after its trials."""
-        now, trials = self._clock(), self._settings.trials
-        for lesson in list(self._lessons.values()):
-            if lesson.state == "retired" or now - lesson.updated < self._settings.revise_seconds:
-                continue
-            found = tally(lesson, self._trials, window_of(lesson, trials))
-            state = next_state(lesson, found, trials)
-            if state != lesson.state:
-                self._change(msgspec.structs.replace(lesson, state=state, guided=found.guided, unguided=found.unguided))
+    async def _refresh(self) -> None:
+        """What others wrote to the store, and what must not be known any more."""
+        self._refreshed = self._clock()
+        self._gone = await self._store.forgotten()
+        self._window.forget(self._gone)
+        self._reviewing.forget(self._gone)
+        news = self._pool.absorb(await self._store.experiences())
+        self._drawing.learn_intents(news)
+        if news and self._opinions is not None:
+            try:
+                await self._opinions.merge(news)
+            except AdapterError as error:
+                _log.warning("lessons_not_compared", reason=str(error))
 
     async def _drifted(self, directive: Directive) -> list[Output]:
-        now, settings, state = self._clock(), self._settings, self._state
+        settings = self._settings
         missing = frozenset(filter(None, directive.details.get("missing", "").split(",")))
-        self._retire_about(missing, directive.details.get("tenant", settings.tenant))
-        if self._prober is None:
-            state.since, self._dirty = now, True
+        self._pool.retire_about(missing, directive.details.get("tenant", settings.tenant))
+        gone = self._inquiry.heard(directive)
+        if gone is None:
             return []
-        tools = self._tools(self._prober)
-        if directive.id != state.directive:
-            if state.directive and tools == state.now and now - state.since < settings.drift_seconds:
-                _log.info("drift_known", directive=directive.id)
-                return []
-            known = state.now or state.known
-            former = tuple(dict.fromkeys((*state.known, *state.former)))[:_FORMER]
-            self._state = _State(known=known, former=former, now=tools, directive=directive.id, since=now)
-        self._retire_about(frozenset(self._state.known) - frozenset(tools), settings.tenant)
-        return await self._probe(self._prober)
+        self._pool.retire_about(gone, settings.tenant)
+        for lesson in self._pool.live(settings.tenant):
+            if lesson.kind == "skill" and lesson.state == "active":
+                self._pool.put(msgspec.structs.replace(lesson, state="candidate", reason="the tools drifted"))
+        self._untestable.clear()
+        return await self._probe()
 
-    async def _probe(self, prober: ToolProber) -> list[Output]:
-        """One round; plans the next if it left something open."""
-        settings, state = self._settings, self._state
-        try:
-            report = await prober.probe(state.known, f"{state.directive}-{state.rounds}", state.former)
-        except (EpisodeLost, AdapterError) as error:
-            raise DependencyUnavailable(f"probing: {error}") from error
-        new = frozenset(report.tools) - frozenset(state.known)
-        for found in report.findings:
-            self._take(found, new)
-        unexplained = new - {name for lesson in self._lessons.values() for name in _tools_of(lesson)}
-        rounds, now = state.rounds + 1, self._clock()
-        wanted = frozenset(report.open) if not report.findings else frozenset(report.open) - frozenset(report.tools)
-        again = bool(wanted or unexplained) and rounds < settings.probe_rounds
-        due = now + settings.probe_again_seconds if again else 0.0
-        self._state = msgspec.structs.replace(state, now=report.tools, rounds=rounds, due=due)
-        self._dirty = True
-        return [Output(TRAJECTORY_CLOSED, trajectory) for trajectory in report.trajectories]
-
-    def _take(self, found: Finding, new: frozenset[str]) -> None:
-        """Make a finding a lesson: active if it was verified, else a candidate."""
-        tenant = self._settings.tenant
-        practice = Practice(
-            intent=self._intents.get(found.tool) or first_word(found.tool),
-            tool=found.name,
-            before=found.before,
-            producer=found.producer,
+    async def _probe(self) -> list[Output]:
+        played = await self._inquiry.probe(
+            self._drawing.take, lambda: frozenset[str]().union(*(tools_of(lesson) for lesson in self._pool))
         )
-        known = self._lessons.get(lesson_id(tenant, practice))
-        if known is not None and known.state == "retired" and not practice.tools & new:
-            return  # learnt long ago; that the policy slipped once in a probe is no news
-        kind: Kind = "rename" if found.name != found.tool else "precondition" if found.before else "practice"
-        self._put(tenant, practice, kind, found.sources, "active" if found.verified else "candidate")
+        return [Output(TRAJECTORY_CLOSED, trajectory) for trajectory in played]
 
-    def _put(self, tenant: str, practice: Practice, kind: Kind, sources: tuple[str, ...], state: str) -> None:
-        """Add the lesson, or change it; an active one takes the place of the others for its intent."""
-        id_ = lesson_id(tenant, practice)
-        known = self._lessons.get(id_)
-        if known is not None and (known.state == state or known.state == "active"):
+    async def _try_skill(self) -> None:
+        """Replay one candidate skill in the sandbox."""
+        if self._tester is None:
             return
-        lesson = Experience(
-            id=id_,
-            tenant=tenant,
-            when_to_use=practice.intent,
-            content=practice.content,
-            kind=kind,
-            sources=sources,
-            state="active" if state == "active" else "candidate",
-            revision=known.revision if known is not None else -1,
-            updated=known.updated if known is not None else 0.0,
-        )
-        self._change(lesson)
-        self._learn_intent(lesson)
-
-    def _change(self, lesson: Experience) -> None:
-        self._changed.setdefault(lesson.id, self._lessons.get(lesson.id, lesson))
-        self._lessons[lesson.id] = lesson
-        if lesson.state != "active":
+        for lesson in self._pool.live(self._settings.tenant):
+            if lesson.kind != "skill" or lesson.state != "candidate" or lesson.id in self._untestable:
+                continue
+            try:
+                works = await self._tester.test(lesson)
+            except AdapterError as error:
+                raise DependencyUnavailable(f"sandbox: {error}") from error
+            if works is None:
+                self._untestable.add(lesson.id)
+            elif works:
+                self._pool.put(msgspec.structs.replace(lesson, state="active", reason="replayed in the sandbox"))
+            else:
+                self._pool.retire(lesson, "its replay failed")
             return
-        for other in list(self._lessons.values()):
-            same = (other.tenant, other.when_to_use) == (lesson.tenant, lesson.when_to_use)
-            if same and other.id != lesson.id and other.state != "retired":
-                self._change(msgspec.structs.replace(other, state="retired"))
 
-    def _retire_about(self, gone: frozenset[str], tenant: str) -> None:
-        for lesson in list(self._lessons.values()):
-            if lesson.tenant == tenant and lesson.state != "retired" and _tools_of(lesson) & gone:
-                self._change(msgspec.structs.replace(lesson, state="retired"))
-
-    def _learn_intent(self, lesson: Experience) -> None:
-        practice = read_practice(lesson)
-        if practice is not None:
-            self._intents[practice.tool] = practice.intent
-
-    def _tools(self, prober: ToolProber) -> tuple[str, ...]:
+    async def _known_keys(self) -> dict[str, tuple[str, ...]]:
+        data = await self._store.state_get(_ORIGINS)
         try:
-            return prober.tools()
-        except AdapterError as error:
-            raise DependencyUnavailable(f"sandbox: {error}") from error
+            return msgspec.msgpack.decode(data, type=dict[str, tuple[str, ...]]) if data is not None else {}
+        except msgspec.DecodeError as error:
+            _log.warning("experiencer_origins_unreadable", error=str(error))
+            return {}
 
     async def _save(self) -> None:
-        self._dirty = False
-        await self._store.state_put(_STATE, msgspec.msgpack.encode(self._state))
-
-
-def _tools_of(lesson: Experience) -> frozenset[str]:
-    practice = read_practice(lesson)
-    return practice.tools if practice is not None else frozenset()
+        """Write the state that changed."""
+        await self._inquiry.save()
+        if self._keys_changed:
+            self._keys_changed = False
+            await self._store.state_put(_ORIGINS, msgspec.msgpack.encode(self._origins.known))

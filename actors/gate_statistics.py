@@ -90,7 +90,7 @@ def wilson(successes: float, trials: int, confidence: float = CONFIDENCE) -> tup
     return max(0.0, min(rate, center - half)), min(1.0, max(rate, center + half))
 
 
-def _around(first: tuple[int, int], second: tuple[int, int], correlation: float, confidence: float) -> Interval:
+def _around(first: tuple[float, int], second: tuple[float, int], correlation: float, confidence: float) -> Interval:
     """Newcombe's interval for rate(first) - rate(second); each is (successes, trials)."""
     (low1, high1), (low2, high2) = wilson(*first, confidence), wilson(*second, confidence)
     rate1 = first[0] / first[1] if first[1] else 0.5
@@ -106,7 +106,7 @@ def _around(first: tuple[int, int], second: tuple[int, int], correlation: float,
     )
 
 
-def newcombe(first: tuple[int, int], second: tuple[int, int], confidence: float = CONFIDENCE) -> Interval:
+def newcombe(first: tuple[float, int], second: tuple[float, int], confidence: float = CONFIDENCE) -> Interval:
     """Interval of rate(first) - rate(second) for independent samples, each (successes, trials)."""
     return _around(first, second, 0.0, confidence)
 

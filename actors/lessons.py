@@ -11,7 +11,7 @@ that finds them goes first. Only what a tap sees is compared. Pure: the experien
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -59,6 +59,8 @@ class Drawn(msgspec.Struct, frozen=True):
     kind: Kind
     sources: tuple[str, ...]
     """Ids of trajectories that show it."""
+    independent: int = 1
+    """Independent origins of the evidence, on the side that has fewer."""
 
 
 class ContrastSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,18 +95,25 @@ def render(experiences: Iterable[Experience]) -> str:
 
 
 class _Tally:
-    """Calls of one tool that worked and that failed, on one side of a contrast."""
+    """Trajectories with a call of one tool that worked or that failed, on one side of a contrast."""
 
     def __init__(self) -> None:
-        self.worked: list[str] = []
-        self.failed: list[str] = []
+        self.worked: list[Trajectory] = []
+        self.failed: list[Trajectory] = []
 
-    def add(self, call: Call, trajectory: str) -> None:
+    def add(self, call: Call, trajectory: Trajectory) -> None:
         (self.failed if call.error else self.worked).append(trajectory)
 
 
+def _itself(trajectory: Trajectory) -> str:
+    return trajectory.id
+
+
 def contrast(
-    trajectories: Sequence[Trajectory], settings: ContrastSettings, intents: Mapping[str, str] | None = None
+    trajectories: Sequence[Trajectory],
+    settings: ContrastSettings,
+    intents: Mapping[str, str] | None = None,
+    origin: Callable[[Trajectory], str] = _itself,
 ) -> list[Drawn]:
     """The lessons that `trajectories` show; the better supported of two for the same intent.
 
@@ -112,6 +121,7 @@ def contrast(
         trajectories: of one tenant, under one tool list.
         settings: how much evidence is enough.
         intents: intent by tool, for tools whose verb is not the word that goals use (renamed ones).
+        origin: of a trajectory; equal for those that are not independent of each other.
     """
     known = intents or {}
     runs = [(trajectory, calls_of(trajectory)) for trajectory in trajectories]
@@ -127,42 +137,44 @@ def contrast(
             continue
         found = _precondition(tool, intent, runs, settings) or _origin(tool, intent, runs, settings)
         if found is not None:
-            drawn.append(found)
+            practice, kind, with_it, without = found
+            # Whoever wrote one side alone wrote the lesson: what others do on the other side makes it no truer.
+            independent = min(len({origin(run) for run in side}) for side in (with_it.worked, without.failed))
+            drawn.append(Drawn(practice, kind, _sources(with_it, without, settings), independent))
     return drawn
 
 
 def _precondition(
     tool: str, intent: str, runs: Sequence[tuple[Trajectory, list[Call]]], settings: ContrastSettings
-) -> Drawn | None:
+) -> tuple[Practice, Kind, _Tally, _Tally] | None:
     """Is `tool` refused unless another tool was called with the same data before?
 
     Only calls whose arguments were found by earlier calls count: what a guess is answered with says nothing.
     """
-    occurrences: list[tuple[Call, frozenset[str], str]] = []
+    occurrences: list[tuple[Call, frozenset[str], Trajectory]] = []
     for trajectory, calls in runs:
         for index, call in enumerate(calls):
             if call.tool == tool and call.grounded:
                 earlier = (other for other in calls[:index] if not other.error and other.tool != tool)
                 before = frozenset(other.tool for other in earlier if other.shares(call))
-                occurrences.append((call, before, trajectory.id))
+                occurrences.append((call, before, trajectory))
     best: tuple[int, str, _Tally, _Tally] | None = None
     for candidate in sorted(set[str]().union(*(before for _, before, _ in occurrences))):
         after, without = _Tally(), _Tally()
-        for call, before, trajectory_id in occurrences:
-            (after if candidate in before else without).add(call, trajectory_id)
+        for call, before, trajectory in occurrences:
+            (after if candidate in before else without).add(call, trajectory)
         if _differs(after, without, settings):
             weight = len(after.worked) + len(without.failed)
             if best is None or weight > best[0]:
                 best = weight, candidate, after, without
     if best is None:
         return None
-    practice = Practice(intent=intent, tool=tool, before=best[1])
-    return Drawn(practice, "precondition", _sources(best[2], best[3], settings))
+    return Practice(intent=intent, tool=tool, before=best[1]), "precondition", best[2], best[3]
 
 
 def _origin(
     tool: str, intent: str, runs: Sequence[tuple[Trajectory, list[Call]]], settings: ContrastSettings
-) -> Drawn | None:
+) -> tuple[Practice, Kind, _Tally, _Tally] | None:
     """Does `tool` fail with invented arguments and work with found ones, and who finds them?"""
     found, invented = _Tally(), _Tally()
     producers: Counter[str] = Counter()
@@ -171,15 +183,14 @@ def _origin(
             if call.tool != tool:
                 continue
             if call.grounded:
-                found.add(call, trajectory.id)
+                found.add(call, trajectory)
                 if not call.error:
                     producers[producer_of(call)] += 1
             elif None in call.origins.values():
-                invented.add(call, trajectory.id)
+                invented.add(call, trajectory)
     if not producers or not _differs(found, invented, settings):
         return None
-    practice = Practice(intent=intent, tool=tool, producer=producers.most_common(1)[0][0])
-    return Drawn(practice, "practice", _sources(found, invented, settings))
+    return Practice(intent=intent, tool=tool, producer=producers.most_common(1)[0][0]), "practice", found, invented
 
 
 def producer_of(call: Call) -> str:
@@ -197,4 +208,4 @@ def _differs(one: _Tally, other: _Tally, settings: ContrastSettings) -> bool:
 
 def _sources(one: _Tally, other: _Tally, settings: ContrastSettings) -> tuple[str, ...]:
     half = max(1, settings.sources // 2)
-    return tuple(dict.fromkeys((*one.worked[-half:], *other.failed[-half:])))
+    return tuple(dict.fromkeys(run.id for run in (*one.worked[-half:], *other.failed[-half:])))

@@ -18,6 +18,7 @@ itself. The span of the lesson is recorded, so that the learner can cut it out.
 import json
 import random
 from collections.abc import Callable, Sequence
+from typing import Annotated, Literal
 
 import anyio
 import msgspec
@@ -55,8 +56,11 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     mastered the tasks, or none of them, is asked again only every `stall_seconds`."""
     stall_seconds: float = 60.0
     """Without a new version for so long, another round is played."""
-    eta: float = 0.5
-    """Share of a group that sees lessons, if there are any that fit."""
+    guidance: Literal["none", "mixed", "all"] = "mixed"
+    """Who sees lessons, if there are any that fit: nobody, a share `eta` of each group, or everybody. Without an
+    unguided part nothing tells what a lesson is worth: neither its trials nor the closed-book probe go on."""
+    eta: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.5
+    """Share of a group that sees lessons under `mixed`."""
     lessons: int = 2
     """Lessons in a prompt at most."""
     families: str = ""
@@ -80,6 +84,11 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Seconds for one answer of the engine or the environment."""
     retry_seconds: float = 2.0
     """Between two looks at an engine that does not answer, or at a frozen switch."""
+
+    @property
+    def guided_share(self) -> float:
+        """Share of a group that sees lessons."""
+        return {"none": 0.0, "mixed": self.eta, "all": 1.0}[self.guidance]
 
 
 class Rollout:
@@ -264,7 +273,7 @@ class Rollout:
             self._count("group_failed", settings.group_size, error)
             return
         group = derived_id("group", self._environment.name, number)
-        guided = round(settings.eta * settings.group_size) if lessons else 0
+        guided = round(settings.guided_share * settings.group_size) if lessons else 0
         finished: list[Trajectory] = []
 
         async def one(member: int) -> None:
@@ -290,10 +299,12 @@ class Rollout:
                 mixed.add(number)
 
     async def _lessons(self, task: Task) -> tuple[Experience, ...]:
-        if self._retriever is None or self._settings.eta <= 0:
+        if self._retriever is None or self._settings.guided_share <= 0:
             return ()
         try:
-            return tuple(await self._retriever.lessons(task.goal))[: self._settings.lessons]
+            found = await self._retriever.lessons(task.goal)
+            # Whoever finds lessons may be behind: what is quarantined by now is shown to nobody.
+            return tuple(one for one in found if one.state != "quarantined")[: self._settings.lessons]
         except (DependencyUnavailable, AdapterError) as error:
             # A group without guidance is worth more than none.
             self._count("lessons_unavailable", 1, error)

@@ -9,13 +9,14 @@ has a reason, and the reason is counted.
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from math import ceil, floor, isfinite
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from actors.curriculum import Curriculum
 from actors.holdout import SHARE, held_out
-from actors.messages import Attributed, BatchItem
+from actors.messages import Attributed, BatchItem, Trajectory
+from actors.messages.policy import Role
 from actors.mixing import Shares, Unit, draw, leading
 from actors.store import Dropped
 
@@ -64,6 +65,11 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Updates that the oldest token of a trajectory may be behind the newest version."""
     guided_staleness: int = 1
     """The same for rollouts that saw experience: stripped and stale did not go together (0 % and 74 %)."""
+    guided_training: Literal["keep", "discard", "hybrid"] = "keep"
+    """What becomes of rollouts that saw experience: all of them are trained on, without it (`keep`); none is, they only
+    count in their group's baseline (`discard`); or a share is (`hybrid`)."""
+    guided_keep: Share = 0.5
+    """That share, under `hybrid`."""
     holdout_share: float = SHARE
     """Share of production that is kept for the gate and never trained on; must be the gate's."""
     pool_groups: int = 64
@@ -162,7 +168,8 @@ class Pool:
         self.newest = 0
         """Highest version that was trained; staleness is counted from it."""
         self.counts: Counter[str] = Counter()
-        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, replay_missing."""
+        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, replay_missing,
+        guided_baseline (guided rollouts that were drawn and not trained on)."""
 
     @property
     def whole_groups(self) -> int:
@@ -281,7 +288,10 @@ class Pool:
                 continue
             groups += 1
             reason = f"group {unit.name}: {len(group.members)} of {self._settings.group_size}, {self._about(unit)}"
-            items += [BatchItem(attributed=member, reason=reason) for member in group.members]
+            items += [
+                BatchItem(attributed=member, role=self._role(member.trajectory), reason=reason)
+                for member in group.members
+            ]
         if not groups:
             return None
         share = self._settings.production_share
@@ -353,6 +363,15 @@ class Pool:
         if run.min_version < 0:
             return "unknown version"
         return "stale" if self._stale(item) else ""
+
+    def _role(self, run: Trajectory) -> Role:
+        """Whether a member is trained on; the same for the same trajectory, so that a batch can be drawn again."""
+        kept = {"keep": 1.0, "discard": 0.0, "hybrid": self._settings.guided_keep}[self._settings.guided_training]
+        # held_out picks a share by the digest of an id; the name in front makes it another pick than the gate's.
+        if not run.experience_ids or held_out(f"guided {run.id}", share=kept):
+            return "train"
+        self.counts["guided_baseline"] += 1
+        return "baseline"
 
     def _stale(self, item: Attributed) -> bool:
         run = item.trajectory

@@ -13,6 +13,7 @@ AdapterError
 ├── EnvironmentFailed        an environment broke down (an agent's wrong call is an observation, not an error)
 ├── JudgeUnavailable         the judge cannot be reached for now
 ├── JudgeNotSetUp            a setting of a judge is wrong, or its key is not there
+├── ExtractorUnavailable     the extractor does not answer, or its budget is spent
 └── EmbedderUnavailable
 """
 
@@ -83,6 +84,10 @@ class JudgeUnavailable(AdapterError):
 
 class JudgeNotSetUp(AdapterError):
     """An option of a judge cannot be used, or the key that it names is not there."""
+
+
+class ExtractorUnavailable(AdapterError):
+    """The extractor did not answer, or its budget is spent; no lesson is drawn until it does."""
 
 
 class EmbedderUnavailable(AdapterError):

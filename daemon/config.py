@@ -10,6 +10,7 @@ import msgspec
 from actors.assembler import AssemblerSettings
 from actors.attributor import AttributorSettings
 from actors.curator import CuratorSettings
+from actors.experience.skill_trials import SkillTrialSettings
 from actors.experiencer import ExperiencerSettings
 from actors.gate.drift import DriftSettings
 from actors.gate.panel import PanelSettings
@@ -142,6 +143,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     sandbox: SandboxSettings = SandboxSettings()
     judge: AdapterSettings = AdapterSettings(name="rules")
     embedder: AdapterSettings = AdapterSettings(name="hashing")
+    extractor: AdapterSettings = AdapterSettings()
     tap: TapSettings = TapSettings()
     intake: IntakeSettings = IntakeSettings()
     redaction: RedactionSettings = RedactionSettings()
@@ -151,6 +153,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     attributor: AttributorSettings = AttributorSettings()
     curator: CuratorSettings = CuratorSettings()
     experiencer: ExperiencerSettings = ExperiencerSettings()
+    skill_trials: SkillTrialSettings = SkillTrialSettings()
     probe: ProbeSettings = ProbeSettings()
     navigator: NavigatorSettings = NavigatorSettings()
     rollout: RolloutSettings = RolloutSettings()

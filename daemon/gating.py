@@ -6,7 +6,7 @@ from actors.gate.drift import DriftCheck
 from actors.gate.panel import Panel
 from actors.gate.prompts import PromptCheck
 from actors.gate.safety import InvalidProbes, SafetyCheck
-from actors.ports import GateStore
+from actors.ports import GateStore, Retriever
 from actors.replay_trial import ReplayTrial
 from actors.trials import SandboxTrial, Trial
 from adapters.engines import Engine
@@ -16,7 +16,14 @@ from daemon.config import Config
 from daemon.errors import ConfigError
 
 
-def gate_trial(config: Config, *, store: GateStore, shadow: Engine, environment: Environment | None) -> Trial:
+def gate_trial(
+    config: Config,
+    *,
+    store: GateStore,
+    shadow: Engine,
+    environment: Environment | None,
+    retriever: Retriever | None = None,
+) -> Trial:
     """What the gatekeeper compares by.
 
     Raises:
@@ -24,7 +31,9 @@ def gate_trial(config: Config, *, store: GateStore, shadow: Engine, environment:
     """
     gate = config.gate
     trial: Trial = (
-        SandboxTrial(gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed)
+        SandboxTrial(
+            gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed, retriever=retriever
+        )
         if environment is not None
         else ReplayTrial(gate.replay, engine=shadow, store=store)
     )

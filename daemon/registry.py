@@ -12,10 +12,11 @@ GROUP = "evolved.adapters"
 
 
 def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
-    """The adapter `name` of `kind` ("environment", "judge", "embedder"), made with `options` as keyword arguments.
+    """The adapter `name` of `kind` ("environment", "judge", "embedder", "extractor"), made with `options` as keyword
+    arguments.
 
     Raises:
-        ConfigError: no such adapter, or it does not take these options.
+        ConfigError: no such adapter, or it does not take these options, or lacks one.
     """
     found = {
         point.name.partition(".")[2]: point for point in entry_points(group=GROUP) if point.name.startswith(f"{kind}.")
@@ -26,7 +27,7 @@ def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
         raise ConfigError(f"no {kind} adapter {name!r}; {hint}")
     try:
         return found[name].load()(**options)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ConfigError(f"{kind} adapter {name!r}: {error}; check its options") from error
     except JudgeNotSetUp as error:
         raise ConfigError(f"{kind} adapter {name!r}: {error}") from error

@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 from actors.assembler import Assembler
 from actors.attributor import Attributor
 from actors.curator import Curator
+from actors.experience.skill_trials import SkillReplayer
 from actors.experiencer import Experiencer
 from actors.gatekeeper import Gatekeeper
 from actors.messages import Directive
@@ -52,6 +53,7 @@ from daemon.connect import open_bus
 from daemon.control import Control, serve
 from daemon.curating import CuratorCollector
 from daemon.errors import StartFailed
+from daemon.experiencing import ExperienceCollector
 from daemon.fleet import FleetCollector
 from daemon.gating import gate_trial
 from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
@@ -157,7 +159,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
             rng=rng("rollout"), planner=curriculum, times=times,
         )  # fmt: skip
         prober = Prober(config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock)
-    trial = gate_trial(config, store=store, shadow=shadow, environment=environment)
+    trial = gate_trial(config, store=store, shadow=shadow, environment=environment, retriever=navigator)
 
     pressure = Pressure()
 
@@ -180,10 +182,14 @@ def build(config: Config, parts: Parts) -> Supervisor:
     CuratorCollector(curator).register(parts.registry)
     act(curator)
     act(navigator)
-    act(
-        Experiencer(config.experiencer, store=store, prober=prober, clock=clock),
-        LONG,
-    )
+    experiencer = Experiencer(
+        config.experiencer, store=store, prober=prober, clock=clock, embedder=embedder,
+        tester=SkillReplayer(config.skill_trials, environment=environment) if environment is not None else None,
+        extractor=adapters.build("extractor", config.extractor.name, config.extractor.options)
+        if config.extractor.name else None,
+    )  # fmt: skip
+    ExperienceCollector(experiencer).register(parts.registry)
+    act(experiencer, LONG)
     act(
         Gatekeeper(
             config.gate.keeper, store=store, shadow=shadow, shadow_name=SHADOW, runner=swaps, trial=trial,

@@ -5,7 +5,9 @@ compares two versions compares them on the same tasks and the same luck. Everyth
 steps, tokens, seconds a step, and the share of attempts that may break down before the exam is given up.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
 
 import anyio
 import msgspec
@@ -13,13 +15,17 @@ import structlog
 
 from actors.clusters import cluster_of, template_of
 from actors.episodes import EpisodeLost, begin, play
+from actors.lessons import render
 from actors.messages import Task, derived_id
+from actors.ports import Retriever
 from actors.system.errors import DependencyUnavailable
 from adapters.engines import Engine
 from adapters.environments import Environment
 
 _log = structlog.get_logger(__name__)
 _NAME_LENGTH = 60
+_REMEMBERED = 4096
+"""Guided tasks whose lessons are remembered."""
 _STRIDE = 15_485_863
 """Between the seeds of two attempts at one task; a prime, so that tasks and attempts do not meet."""
 
@@ -46,17 +52,36 @@ class ExamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Seconds for one answer of the engine or the environment."""
     max_lost: float = 0.1
     """Share of episodes that may break down before the measurement is given up."""
+    guidance: Literal["none", "mixed", "all"] = "none"
+    """Which tasks are attempted with lessons in the prompt, by every version alike: none, every other one, or all.
+    Users get no lessons, so `none` measures what they will see."""
+    lessons: int = 2
+    """Lessons in a prompt at most."""
+    system: str = ""
+    """As the rollout's, for guided attempts."""
 
 
 class Exam:
     """Plays held-out tasks."""
 
-    def __init__(self, settings: ExamSettings, *, environment: Environment, engine: Engine, seed: int = 0) -> None:
+    def __init__(
+        self,
+        settings: ExamSettings,
+        *,
+        environment: Environment,
+        engine: Engine,
+        seed: int = 0,
+        retriever: Retriever | None = None,
+    ) -> None:
         """
         Args:
             seed: of the sampling, the same for all versions.
+            retriever: finds lessons for guided tasks; None: there are no guided tasks, whatever the settings say.
         """
         self._settings, self._environment, self._engine, self._seed = settings, environment, engine, seed
+        self._retriever = retriever
+        self._given: OrderedDict[int, str] = OrderedDict()
+        """By guided task, the lessons it comes with: every version attempts it with the same ones."""
 
     def fingerprint(self) -> str:
         """What makes two measurements comparable: the environment as it is now, and how it is sampled."""
@@ -65,8 +90,14 @@ class Exam:
         settings = self._settings
         return derived_id(
             "exam", profile, tools, settings.families, settings.first_seed, settings.attempts, settings.max_steps,
-            settings.max_tokens, settings.temperature, self._seed,
+            settings.max_tokens, settings.temperature, self._seed, *self._guidance,
         )  # fmt: skip
+
+    @property
+    def _guidance(self) -> tuple[str, ...]:
+        """Part of the fingerprint where there is any: what was recorded without lessons stays comparable."""
+        guided = self._settings.guidance != "none" and self._retriever is not None
+        return (self._settings.guidance, str(self._settings.lessons)) if guided else ()
 
     def task(self, number: int) -> Task:
         """Held-out task `number`, from 0.
@@ -119,20 +150,41 @@ class Exam:
     async def _attempt(self, number: int, attempt: int, version: int) -> bool | None:
         settings = self._settings
         try:
-            episode = await begin(self._environment, self.task(number), settings.step_timeout)
+            task = self.task(number)
+            shown = await self._lessons(number, task)
+            episode = await begin(self._environment, task, settings.step_timeout)
             played = await play(
                 self._engine,
                 episode,
+                lessons_text=shown,
+                system=settings.system,
                 max_steps=settings.max_steps,
                 max_tokens=settings.max_tokens,
                 temperature=settings.temperature,
                 seed=self._seed * 1_000_003 + number + _STRIDE * attempt,
                 timeout=settings.step_timeout,
             )
-        except EpisodeLost as error:
+        except (EpisodeLost, DependencyUnavailable) as error:
             _log.info("gate_episode_lost", task=number, reason=str(error))
             return None
         if version >= 0 and played.min_version >= 0 and not played.min_version == played.max_version == version:
             _log.warning("gate_other_weights", wanted=version, oldest=played.min_version, newest=played.max_version)
             return None
         return played.outcome >= 0.5
+
+    async def _lessons(self, number: int, task: Task) -> str:
+        """What task `number` is attempted with.
+
+        Raises:
+            DependencyUnavailable: the retriever is away.
+        """
+        mode = self._settings.guidance
+        if self._retriever is None or mode == "none" or (mode == "mixed" and number % 2):
+            return ""
+        if number not in self._given:
+            found = await self._retriever.lessons(task.goal)
+            # Two attempts may have asked at once: the first answer holds for both.
+            self._given.setdefault(number, render(found[: self._settings.lessons]))
+            while len(self._given) > _REMEMBERED:
+                self._given.popitem(last=False)
+        return self._given[number]

@@ -54,6 +54,8 @@ class Trajectory(Message, frozen=True, kw_only=True, tag="trajectory"):
 
     source: Literal["production", "sandbox", "probe"] = "production"
     tenant: str = "default"
+    caller: str = ""
+    """Id of the agent key that its first call came with, never the key; empty from the sandbox and from old records."""
     goal: str = ""
     tools: bytes = b""
     """JSON of the tool list in the last request."""

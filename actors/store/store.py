@@ -6,7 +6,7 @@ under trio and asyncio alike. Use one `Store` from one event loop.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar, TypeVarTuple
 
 import anyio
@@ -29,7 +29,7 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
-from actors.store import ledger, live, reading, saving
+from actors.store import forgetting, ledger, live, reading, saving
 from actors.store import tables as t
 from actors.store.audit import START, Head, guard, head
 from actors.store.engine import open_engine, outage
@@ -180,6 +180,14 @@ class Store:
 
     async def experiences(self, state: str | None = None) -> list[Experience]:
         return await self._read(reading.experiences, state)
+
+    async def forget_experiences(self, lessons: Sequence[Experience], sources: Collection[str]) -> None:
+        """Put `lessons` in the place of all their revisions; `forgotten` names `sources` from then on."""
+        await self._write(forgetting.forget_experiences, lessons, sources)
+
+    async def forgotten(self) -> frozenset[str]:
+        """Trajectories that lessons must no longer be drawn from, the newest that were forgotten."""
+        return frozenset(await self._read(forgetting.forgotten))
 
     async def tasks(
         self, *, origin: str | None = None, environment: str | None = None, limit: int = 1000

@@ -46,7 +46,7 @@ class World:
     def build(self) -> Experiencer:
         prober = Prober(ProbeSettings(), environment=TravelDesk(self.desk), player=self.play, clock=lambda: self.now)
         return Experiencer(
-            ExperiencerSettings(trials=TrialSettings(min_trials=8, retire_trials=8, max_trials=16)),
+            ExperiencerSettings(trials=TrialSettings(min_trials=8, retire_trials=8, max_trials=16, retire_high=1.0)),
             store=self.store,
             prober=prober if self.sandbox else None,
             clock=lambda: self.now,
@@ -332,9 +332,14 @@ def lesson(state: str) -> Experience:
         ("candidate", (96, 50), (0, 0), "candidate"),
         ("active", (48, 45), (48, 45), "retired"),
         ("active", (48, 45), (48, 20), "active"),
-        ("active", (47, 0), (48, 48), "active"),
+        ("active", (48, 24), (48, 24), "active"),
+        ("active", (47, 45), (48, 45), "active"),
+        ("active", (12, 1), (12, 11), "retired"),
+        ("candidate", (12, 1), (12, 11), "retired"),
+        ("candidate", (40, 0), (40, 0), "retired"),
+        ("quarantined", (96, 96), (96, 0), "quarantined"),
         ("retired", (96, 96), (96, 0), "retired"),
     ],
 )
 def test_states_follow_from_trials(state: str, guided: tuple[int, int], unguided: tuple[int, int], after: str):
-    assert next_state(lesson(state), Tally(guided, unguided), TrialSettings()) == after
+    assert next_state(lesson(state), Tally(guided, unguided), TrialSettings()).state == after

@@ -253,3 +253,19 @@ async def test_episodes_are_limited_at_once():
     bench.engine.chat = watched
     assert len(await bench.run(30)) == 12
     assert most == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "guided"),
+    [({"eta": 0.5}, 6), ({"guidance": "none"}, 0), ({"guidance": "all", "eta": 0.25}, 12), ({"eta": 0.25}, 3)],
+)
+async def test_who_sees_lessons_in_a_group(settings: dict[str, object], guided: int):
+    found = await Bench(LESSON, **settings).run(30)
+    assert len(found) == 12
+    assert sum(bool(run.experience_ids) for run in found) == guided
+
+
+async def test_a_quarantined_lesson_is_shown_to_nobody():
+    found = await Bench(msgspec.structs.replace(LESSON, state="quarantined")).run(30)
+    assert len(found) == 12
+    assert not any(run.experience_ids for run in found)

@@ -11,10 +11,10 @@ import trio.testing
 from actors.gate.forgetting import ForgettingSettings
 from actors.gate.panel import Panel, PanelSettings
 from actors.gate.prompts import PromptCheck, PromptSettings
-from actors.messages import Task, derived_id
+from actors.messages import Experience, Task, derived_id
 from actors.trials import Records, SandboxTrial, SandboxTrialSettings
 from adapters.judges.conduct import ConductJudge
-from tests.support.fakes import FakeEngine, FakeEnvironment, FakeStore
+from tests.support.fakes import FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
 from tests.unit.actors.gate.test_prompts import BROKEN, SAME, store_of
 
 pytestmark = pytest.mark.anyio
@@ -177,3 +177,20 @@ async def test_a_candidate_that_does_better_is_promoted_although_the_judge_prefe
     assert found.decision == "promote"
     assert "outcomes outrank: " in found.reason
     assert "judge conduct prefers it on 0.00" in found.reason
+
+
+@pytest.mark.parametrize(("guidance", "solved"), [("none", 0.0), ("mixed", 0.5), ("all", 1.0)])
+async def test_who_sees_lessons_in_the_exam_is_a_setting_of_its_own(guidance: str, solved: float):
+    lesson = Experience(id="l", when_to_use="LESSON", content="win")
+    engine = FakeEngine(skill={0: 0.0, 1: 0.0})
+    settings = msgspec.structs.replace(SETTINGS, guidance=guidance, system="desk")
+    trial = SandboxTrial(
+        settings, environment=FakeEnvironment(), engine=engine, store=FakeStore(), retriever=FakeRetriever(lesson)
+    )
+    engine.current = 1
+
+    async def load(version: int) -> None:
+        engine.current = version
+
+    found = await trial.compare(1, 0, (0,), load)
+    assert (found.measurements["success"], found.measurements["incumbent_success"]) == (solved, solved)

@@ -1,0 +1,252 @@
+"""Drawing lessons from the window: by contrast, as skills, as tool memory; and what a probe found.
+
+What is drawn passes the same door, whoever drew it: too few independent origins and it is quarantined; too many lessons
+of one key and it is refused; what is there already is not put on trial twice.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+
+from actors.calls import first_word
+from actors.experience.origins import DefenceSettings, Origins
+from actors.experience.pool import EVICTED, Pool, tools_of
+from actors.experience.skills import SkillSettings, draw_skills
+from actors.experience.tool_memory import ToolSettings, draw_tools
+from actors.experience.window import Window
+from actors.lessons import ContrastSettings, Drawn, Kind, Practice, contrast, lesson_id, read_practice
+from actors.messages import Experience, ExperienceState, Trajectory
+from actors.messages.experience import ExperienceKind
+from actors.monitors import tool_names
+from actors.probing import Finding
+
+
+class DrawingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What lessons are drawn, and on how much evidence."""
+
+    contrast: ContrastSettings = ContrastSettings()
+    """How much evidence a contrast needs."""
+    confirm_support: int = 24
+    """Where no sandbox can try a lesson: calls on each side, all later than it was drawn, on which contrast must say it
+    again before it becomes active."""
+    draw_skills: bool = False
+    """Sequences of calls that work become lessons of the kind `skill`."""
+    skills: SkillSettings = SkillSettings()
+    """Which do."""
+    draw_tools: bool = False
+    """What each tool is good for and how it fails becomes a lesson of the kind `tool`."""
+    tools: ToolSettings = ToolSettings()
+    """How much of it."""
+    defence: DefenceSettings = DefenceSettings()
+    """Against lessons that one hand wrote."""
+
+
+class Drawing:
+    """Puts what is drawn into the pool.
+
+    Args:
+        tenant: whose lessons the sandbox's are; its candidates are tried there.
+        sandbox: whether there is one.
+        since: when the tools last drifted, unix seconds.
+    """
+
+    def __init__(
+        self,
+        settings: DrawingSettings,
+        *,
+        pool: Pool,
+        window: Window,
+        origins: Origins,
+        tenant: str,
+        sandbox: bool,
+        since: Callable[[], float],
+    ) -> None:
+        self._settings, self._pool, self._window, self._origins = settings, pool, window, origins
+        self._tenant, self._sandbox, self._since = tenant, sandbox, since
+        self._intents: dict[str, str] = {}
+        """By tool: the word that goals use, for tools that were renamed."""
+
+    def learn_intents(self, lessons: Iterable[Experience]) -> None:
+        """Remember which tools lessons file under which word."""
+        for lesson in lessons:
+            practice = read_practice(lesson)
+            if practice is not None:
+                self._intents[practice.tool] = practice.intent
+
+    async def draw(self) -> None:
+        """Draw lessons from the newest trajectories of each tenant, as far as they have the tools of today."""
+        newest = {run.tenant: tool_names(run.tools) for run in self._window}
+        for tenant, tools in newest.items():
+            runs = [run for run in self._window if run.tenant == tenant and tool_names(run.tools) == tools]
+            evidence, intents = self._settings.contrast, dict(self._intents)
+            for drawn in await anyio.to_thread.run_sync(contrast, runs, evidence, intents, self._origins.of):
+                self._contrasted(tenant, drawn)
+            if not self.tried(tenant):
+                await self._confirm(tenant, runs)
+            if self._settings.draw_skills:
+                await self._skills(tenant, runs)
+            if self._settings.draw_tools:
+                await self._tools(tenant, runs)
+
+    def tried(self, tenant: str) -> bool:
+        """Whether lessons of `tenant` are tried in a sandbox."""
+        return self._sandbox and tenant == self._tenant
+
+    def take(self, found: Finding, new: frozenset[str]) -> None:
+        """Make a finding of a probe a lesson: active if it was verified, else a candidate.
+
+        Args:
+            new: names of tools that are new.
+        """
+        practice = Practice(
+            intent=self._intents.get(found.tool) or first_word(found.tool),
+            tool=found.name,
+            before=found.before,
+            producer=found.producer,
+        )
+        id_ = lesson_id(self._tenant, practice)
+        known = self._pool.get(id_)
+        if known is not None and known.state == "retired" and not practice.tools & new:
+            return  # learnt long ago; that the policy slipped once in a probe is no news
+        if known is not None and (known.state == "active" or (known.state == "candidate" and not found.verified)):
+            return
+        kind: Kind = "rename" if found.name != found.tool else "precondition" if found.before else "practice"
+        reason = "verified by a probe" if found.verified else ""
+        state: ExperienceState = "active" if found.verified else "candidate"
+        self._put_practice(practice, kind, self._tenant, found.sources, len(found.sources), "probe", state, reason)
+
+    def _contrasted(self, tenant: str, drawn: Drawn) -> None:
+        practice, id_ = drawn.practice, lesson_id(tenant, drawn.practice)
+        known = self._pool.get(id_)
+        if known is not None and known.state == "quarantined":
+            self.support(known, drawn.sources, drawn.independent)
+        elif self.fresh(known) and not self._taught(tenant, practice):
+            state, reason = self.admitted(drawn.independent)
+            if self.room(tenant, drawn.sources):
+                self._put_practice(
+                    practice, drawn.kind, tenant, drawn.sources, drawn.independent, "contrast", state, reason
+                )
+
+    def fresh(self, known: Experience | None) -> bool:
+        """Whether what is drawn is new: unknown, or given up before the world changed and perhaps right again."""
+        if known is None:
+            return True
+        again = known.updated < self._since() or known.reason in (EVICTED, "forgotten")
+        return known.state == "retired" and again
+
+    def admitted(self, independent: int) -> tuple[ExperienceState, str]:
+        """The state of a lesson with so many independent origins, and why."""
+        wanted = self._settings.defence.min_sources
+        if independent >= wanted:
+            return "candidate", ""
+        return "quarantined", f"{independent} of {wanted} independent sources"
+
+    def support(self, known: Experience, sources: Sequence[str], independent: int, **changed: Any) -> None:
+        """More evidence for a lesson: its sources are put together; enough origins end its quarantine."""
+        independent = max(known.independent, independent)
+        state, reason = (known.state, known.reason)
+        if state == "quarantined":
+            state, reason = self.admitted(independent)
+        merged = tuple(dict.fromkeys((*known.sources, *sources)))[-2 * self._settings.contrast.sources :]
+        # While a lesson waits, a revision for every further trajectory of the same origin would say nothing.
+        if (state, independent) != (known.state, known.independent) or changed:
+            self._pool.put(
+                msgspec.structs.replace(
+                    known, sources=merged, independent=independent, state=state, reason=reason, **changed
+                )
+            )
+
+    def room(self, tenant: str, sources: Sequence[str]) -> bool:
+        """Whether the key that most of `sources` came with may have another lesson."""
+        key = self.key_of(sources)
+        if not key:
+            return True
+        held = sum(self.key_of(lesson.sources) == key for lesson in self._pool.live(tenant))
+        if held < self._settings.defence.max_per_key:
+            return True
+        self._pool.counts["refused_key"] += 1
+        return False
+
+    def key_of(self, sources: Sequence[str]) -> str:
+        """The party behind more than half of `sources`, as far as they are in the window; empty if there is none."""
+        runs = self._window.get(sources)
+        party = next(iter(self._origins.parties(runs)), "")
+        return party if sum(self._origins.party(run) == party for run in runs) * 2 > len(runs) else ""
+
+    async def _confirm(self, tenant: str, runs: Sequence[Trajectory]) -> None:
+        """Where nothing else can try a candidate: does later traffic say the same, on much more evidence?"""
+        support = self._settings.confirm_support
+        strict = msgspec.structs.replace(self._settings.contrast, support=support)
+        for lesson in self._pool.live(tenant):
+            if lesson.state != "candidate" or read_practice(lesson) is None:
+                continue
+            known = frozenset(lesson.sources)
+            later = [run for run in runs if run.ended > lesson.updated and run.id not in known]
+            if len(later) < 2 * support:
+                continue
+            said = await anyio.to_thread.run_sync(contrast, later, strict, dict(self._intents), self._origins.of)
+            for drawn in said:
+                wanted = drawn.independent >= self._settings.defence.min_sources
+                if lesson_id(tenant, drawn.practice) == lesson.id and wanted:
+                    self._pool.put(msgspec.structs.replace(lesson, state="active", reason="confirmed by later traffic"))
+
+    async def _skills(self, tenant: str, runs: Sequence[Trajectory]) -> None:
+        for skill in await anyio.to_thread.run_sync(draw_skills, runs, self._settings.skills):
+            sources = tuple(run.id for run in skill.runs)
+            independent = len({self._origins.of(run) for run in skill.runs})
+            known = self._pool.get(skill.id(tenant))
+            if known is not None and known.state == "quarantined":
+                self.support(known, sources, independent)
+            elif self.fresh(known) and self.room(tenant, sources):
+                state, reason = self.admitted(independent)
+                self._put(
+                    skill.id(tenant), tenant, "skill", skill.when_to_use, skill.content, sources, independent,
+                    "sequence", state, reason, skill.detail,
+                )  # fmt: skip
+
+    async def _tools(self, tenant: str, runs: Sequence[Trajectory]) -> None:
+        settings = self._settings.tools
+        for memory in await anyio.to_thread.run_sync(draw_tools, runs, settings, self._origins.of):
+            known, sources = self._pool.get(memory.id(tenant)), tuple(run.id for run in memory.runs)
+            if known is not None and known.state != "retired" and not memory.moved(known.detail, settings):
+                continue
+            state, reason = self.admitted(memory.independent)
+            # It states what was seen, and no trial could tell whether it helps.
+            state = "active" if state == "candidate" else state
+            if self.room(tenant, sources):
+                self._put(
+                    memory.id(tenant), tenant, "tool", memory.tool, memory.content, sources, memory.independent,
+                    "calls", state, reason, memory.detail,
+                )  # fmt: skip
+
+    def _taught(self, tenant: str, practice: Practice) -> bool:
+        """Whether an active lesson already says how to carry out this intent with this tool."""
+        return any(
+            lesson.state == "active" and lesson.when_to_use == practice.intent and practice.tool in tools_of(lesson)
+            for lesson in self._pool.live(tenant)
+            if read_practice(lesson) is not None
+        )
+
+    def _put_practice(
+        self, practice: Practice, kind: Kind, tenant: str, sources: tuple[str, ...], independent: int, origin: str,
+        state: ExperienceState, reason: str,
+    ) -> None:  # fmt: skip
+        id_ = lesson_id(tenant, practice)
+        self._put(id_, tenant, kind, practice.intent, practice.content, sources, independent, origin, state, reason)
+        self._intents[practice.tool] = practice.intent
+
+    def _put(
+        self, id_: str, tenant: str, kind: ExperienceKind, when: str, content: str, sources: tuple[str, ...],
+        independent: int, origin: str, state: ExperienceState, reason: str, detail: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        known = self._pool.get(id_)
+        self._pool.put(
+            Experience(
+                id=id_, tenant=tenant, when_to_use=when, content=content, kind=kind, origin=origin, sources=sources,
+                independent=independent, detail=detail or {}, state=state, reason=reason,
+                revision=known.revision if known is not None else -1,
+                updated=known.updated if known is not None else 0.0,
+            )
+        )  # fmt: skip

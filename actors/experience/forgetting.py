@@ -1,0 +1,88 @@
+"""Forgetting by source: lessons lose the trajectories that somebody wants gone, and end where nothing else is left.
+
+A lesson that stands on forgotten trajectories alone is retired with the reason "forgotten", and its words go with it:
+they may be those of the trajectory. So it goes, too, with the words of a tool memory, which quote results. Any other
+lesson loses the source, and its counters, which may stem from it: its trials begin anew. Earlier revisions say what
+must not be known any more; they are erased in the same transaction.
+
+The actors that hold lessons and trajectories in memory read the store again and again, and follow (see
+`ForgettingStore.forgotten`).
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+import msgspec
+
+from actors.messages import Experience
+
+REASON = "forgotten"
+"""`Experience.reason` of what was forgotten."""
+_QUOTING = ("tool",)
+"""Kinds whose words quote single sources."""
+
+
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """What forgetting changed, by lesson id."""
+
+    retired: tuple[str, ...] = ()
+    """Nothing else stood behind these."""
+    trimmed: tuple[str, ...] = ()
+    """These lost sources and counters."""
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.retired + self.trimmed
+
+
+class ForgettingStore(Protocol):
+    """What forgetting needs of the store."""
+
+    async def experiences(self, state: str | None = ...) -> list[Experience]:
+        """The latest revision of each lesson."""
+        ...
+
+    async def forget_experiences(self, lessons: Sequence[Experience], sources: Collection[str]) -> None:
+        """In one transaction: put `lessons` in the place of all their revisions, and note that `sources` are gone."""
+        ...
+
+
+async def forget(store: ForgettingStore, trajectory_ids: Collection[str], clock: Callable[[], float]) -> Forgotten:
+    """Take `trajectory_ids` away from every lesson. Doing it twice changes nothing more.
+
+    Args:
+        trajectory_ids: of any tenant; those that no lesson names are noted all the same, so that what still holds
+            them in memory draws nothing more from them.
+        clock: unix seconds.
+
+    Raises:
+        StoreUnavailable: nothing was changed.
+    """
+    gone = frozenset(trajectory_ids)
+    if not gone:
+        return Forgotten()
+    retired: list[Experience] = []
+    trimmed: list[Experience] = []
+    for lesson in await store.experiences():
+        if gone.isdisjoint(lesson.sources):
+            continue
+        left = tuple(source for source in lesson.sources if source not in gone)
+        after = msgspec.structs.replace(
+            lesson,
+            sources=left,
+            independent=min(lesson.independent, len(left)),
+            guided=(0, 0),
+            unguided=(0, 0),
+            revision=lesson.revision + 1,
+            updated=clock(),
+        )
+        if left and lesson.kind not in _QUOTING:
+            trimmed.append(after)
+        else:
+            ended = msgspec.structs.replace(after, sources=(), independent=0, state="retired", reason=REASON)
+            retired.append(msgspec.structs.replace(ended, when_to_use="", content="", detail={}))
+    await store.forget_experiences([*retired, *trimmed], gone)
+    return Forgotten(
+        retired=tuple(lesson.id for lesson in retired), trimmed=tuple(lesson.id for lesson in trimmed)
+    )  # fmt: skip

@@ -1,0 +1,96 @@
+"""Trying a skill in the sandbox: its calls on fresh training tasks of the same kind, without any policy."""
+
+from typing import Any, Protocol
+
+import anyio
+import msgspec
+import structlog
+
+from actors.calls import read_json
+from actors.experience.skills import bind, kind_of, read_skill
+from actors.messages import Experience, Task
+from adapters.environments import Environment
+from adapters.errors import AdapterError
+
+_log = structlog.get_logger(__name__)
+_SUCCESS = 0.5
+
+
+class SkillTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How skills are tried."""
+
+    tasks: int = 8
+    """Fresh tasks that a skill is tried on."""
+    wanted: float = 0.75
+    """Share of them that it must solve."""
+    lookahead: int = 128
+    """Task numbers looked at to find tasks of its kind."""
+    families: str = ""
+    """Kinds of task, one letter each; empty for the environment's usual mix."""
+    first_seed: int = 70_000_000
+    """Lowest number of the tasks; far from those of rollouts and probes."""
+    step_timeout: float = 30.0
+    """Seconds for one answer of the environment."""
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """How often a skill was tried, and how often it worked; (0, 0) where there is no task of its kind."""
+
+    tasks: int
+    solved: int
+
+
+class SkillTester(Protocol):
+    """Tries skills; `SkillReplayer` is one."""
+
+    async def test(self, lesson: Experience) -> bool | None:
+        """Whether the skill works; None if the sandbox has no tasks of its kind.
+
+        Raises:
+            AdapterError: the sandbox broke down.
+        """
+        ...
+
+
+class SkillReplayer:
+    """A `SkillTester` on an environment's training tasks, never on held-out ones."""
+
+    def __init__(self, settings: SkillTrialSettings, *, environment: Environment) -> None:
+        self._settings, self._environment = settings, environment
+
+    async def test(self, lesson: Experience) -> bool | None:
+        tried = await self.replay(lesson)
+        _log.info("skill_tried", lesson=lesson.id, tasks=tried.tasks, solved=tried.solved)
+        return None if not tried.tasks else tried.solved >= self._settings.wanted * tried.tasks
+
+    async def replay(self, lesson: Experience) -> Tried:
+        """Play the skill on fresh tasks.
+
+        Raises:
+            AdapterError: the sandbox broke down.
+        """
+        settings = self._settings
+        tried = solved = 0
+        for seed in range(settings.first_seed, settings.first_seed + settings.lookahead):
+            if tried == settings.tasks:
+                break
+            task = self._environment.sample(seed, "train", settings.families or None)
+            if kind_of(task.goal) == lesson.when_to_use:
+                tried += 1
+                solved += await self._play(lesson, task)
+        return Tried(tried, solved)
+
+    async def _play(self, lesson: Experience, task: Task) -> bool:
+        calls, results = read_skill(lesson) or (), list[Any]()
+        try:
+            with anyio.fail_after(self._settings.step_timeout * (len(calls) + 2)):
+                episode = await self._environment.reset(task)
+                for number in range(len(calls)):
+                    call = bind(calls, number, task.goal, results)
+                    if call is None:
+                        return False
+                    seen = await episode.step([call], "")
+                    results.append(read_json(seen.text))
+                return await episode.evaluate() >= _SUCCESS
+        except TimeoutError as error:
+            raise AdapterError("the sandbox took too long over a skill") from error

@@ -1,0 +1,188 @@
+"""Skills: sequences of calls that worked again and again, with where each argument comes from.
+
+Successful trajectories of one kind of goal that make the same calls in the same order, each argument from the same
+place, show a skill: a place is a word of the goal, a field of an earlier result, or the same small value every time.
+Whatever comes from nowhere makes it no skill: it could not be carried out again. Pure; a sandbox tries it
+(`skill_trials`).
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from actors.calls import arguments_of, read_json, values
+from actors.clusters import template_of
+from actors.messages import Experience, ToolCall, Trajectory, derived_id
+from actors.monitors.runs import is_error
+
+_SUCCESS = 0.5
+_MAX_WHEN = 120
+
+
+class SkillSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which sequences become skills."""
+
+    support: int = 3
+    """Successful trajectories that show the same sequence."""
+    max_calls: int = 12
+    """Calls of a sequence at most; one call alone is none."""
+    most: int = 8
+    """Skills of one drawing at most, the best supported first."""
+    sources: int = 16
+    """Trajectories that are named as sources at most."""
+
+
+class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where an argument comes from: exactly one of the three."""
+
+    word: int = -1
+    """Number of the goal's word that holds it: words are what white space and colons part."""
+    call: int = -1
+    """Number of the call whose result holds it,"""
+    path: tuple[str, ...] = ()
+    """under these names,"""
+    constant: str = ""
+    """or the same every time: JSON."""
+
+
+class SkillCall(msgspec.Struct, frozen=True):
+    """One call of a skill."""
+
+    tool: str
+    arguments: dict[str, Place]
+
+
+class Skill(msgspec.Struct, frozen=True):
+    """A sequence as it was drawn."""
+
+    when_to_use: str
+    """The goals' template: names masked."""
+    calls: tuple[SkillCall, ...]
+    runs: tuple[Trajectory, ...]
+    """That show it, the latest last."""
+
+    @property
+    def content(self) -> str:
+        """The skill in words."""
+        return " then ".join(_told(call, self.calls) for call in self.calls)
+
+    def id(self, tenant: str) -> str:
+        """Drawn again, it is the same skill."""
+        return derived_id("skill", tenant, self.when_to_use, self.content)
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """For `Experience.detail`."""
+        return {"calls": msgspec.to_builtins(self.calls)}
+
+
+def read_skill(lesson: Experience) -> tuple[SkillCall, ...] | None:
+    """The calls of a lesson that is a skill; None if it is none, or cannot be read."""
+    try:
+        return msgspec.convert(lesson.detail["calls"], tuple[SkillCall, ...]) if lesson.kind == "skill" else None
+    except (KeyError, msgspec.ValidationError):
+        return None
+
+
+def draw_skills(runs: Sequence[Trajectory], settings: SkillSettings) -> list[Skill]:
+    """The skills that `runs` show, of one tenant and one tool list."""
+    shown: dict[tuple[str, bytes], list[Trajectory]] = defaultdict(list)
+    for run in runs:
+        if run.outcome is None or run.outcome < _SUCCESS:
+            continue
+        calls = _trace(run)
+        if calls is not None and 2 <= len(calls) <= settings.max_calls:
+            shown[kind_of(run.goal), msgspec.msgpack.encode(calls)].append(run)
+    found = [
+        Skill(when, msgspec.msgpack.decode(calls, type=tuple[SkillCall, ...]), tuple(who[-settings.sources :]))
+        for (when, calls), who in shown.items()
+        if len(who) >= settings.support
+    ]
+    # Of two ways to the same kind of goal the one that more have gone, then the shorter.
+    found.sort(
+        key=lambda skill: (-len(shown[skill.when_to_use, msgspec.msgpack.encode(skill.calls)]), len(skill.calls))
+    )
+    return found[: settings.most]
+
+
+def kind_of(goal: str) -> str:
+    """The kind of `goal`, as skills are filed under it."""
+    return template_of(goal)[:_MAX_WHEN]
+
+
+def bind(calls: Sequence[SkillCall], number: int, goal: str, results: Sequence[Any]) -> ToolCall | None:
+    """Call `number` of a skill for `goal`, after the parsed `results` of those before it; None if a place is empty."""
+    words, arguments = _words(goal), dict[str, Any]()
+    for name, place in calls[number].arguments.items():
+        if place.constant:
+            arguments[name] = json.loads(place.constant)
+        elif place.call >= 0:
+            value = results[place.call] if place.call < len(results) else None
+            for key in place.path:
+                value = cast(Mapping[str, Any], value).get(key) if isinstance(value, dict) else None
+            if value is None:
+                return None
+            arguments[name] = value
+        elif 0 <= place.word < len(words):
+            arguments[name] = words[place.word]
+        else:
+            return None
+    return ToolCall(calls[number].tool, json.dumps(arguments))
+
+
+def _trace(run: Trajectory) -> tuple[SkillCall, ...] | None:
+    """The calls of `run` with the place of each argument; None if any is a guess, unreadable, or was refused."""
+    words = {word: number for number, word in reversed(list(enumerate(_words(run.goal))))}
+    found: dict[str, tuple[int, tuple[str, ...]]] = {}
+    calls: list[SkillCall] = []
+    for step in run.steps:
+        arguments = arguments_of(step.tool_calls[0]) if len(step.tool_calls) == 1 else None
+        if arguments is None or is_error(step.observation):
+            return None
+        places: dict[str, Place] = {}
+        for name, value in sorted(arguments.items()):
+            place = _place(value, words, found)
+            if place is None:
+                return None
+            places[name] = place
+        for path, leaf in _leaves(read_json(step.observation), ()):
+            found.setdefault(leaf, (len(calls), path))
+        calls.append(SkillCall(step.tool_calls[0].name, places))
+    return tuple(calls)
+
+
+def _place(value: Any, words: Mapping[str, int], found: Mapping[str, tuple[int, tuple[str, ...]]]) -> Place | None:
+    if isinstance(value, dict | list):
+        return None
+    if not values(value):  # too small to be anybody's: a flag, a number of days
+        return Place(constant=json.dumps(value))
+    if str(value) in words:
+        return Place(word=words[str(value)])
+    if str(value) in found:
+        call, path = found[str(value)]
+        return Place(call=call, path=path)
+    return None
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    if isinstance(value, dict):
+        for key, member in cast(Mapping[str, Any], value).items():
+            yield from _leaves(member, (*path, key))
+    elif values(value) and not isinstance(value, list):
+        yield path, str(value)
+
+
+def _words(goal: str) -> list[str]:
+    return [word.strip(".,;!?()\"'") for word in goal.replace(":", " ").split()]
+
+
+def _told(call: SkillCall, calls: Sequence[SkillCall]) -> str:
+    def where(place: Place) -> str:
+        if place.constant:
+            return f"={place.constant}"
+        return " from the goal" if place.call < 0 else f" from {calls[place.call].tool}"
+
+    return f"{call.tool}({', '.join(f'{name}{where(place)}' for name, place in call.arguments.items())})"

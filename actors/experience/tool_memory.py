@@ -1,0 +1,150 @@
+"""Tool memory: of each tool what it is good for, how it fails and what it costs, from the calls of the window.
+
+Pure. Errors are put together by class: what remains of a message when names, numbers and quotations are masked. One
+memory a tool; it is written anew when its figures have moved.
+"""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from actors.calls import calls_of, read_json
+from actors.clusters import template_of
+from actors.messages import Trajectory, derived_id
+from actors.monitors.runs import is_error
+
+_SUCCESS = 0.5
+_CHARACTERS_A_TOKEN = 4
+_MAX_TEXT = 80
+_MASKED = re.compile(r"\"[^\"]*\"|'[^']*'|\b\w*\d\w*\b")
+
+
+class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is remembered of tools."""
+
+    min_calls: int = 8
+    """Answered calls before a tool gets a memory."""
+    most: int = 64
+    """Tools of a tenant at most, the most called first."""
+    errors: int = 3
+    """Classes of errors that are named."""
+    moved: float = 0.1
+    """Change of the error rate after which a memory is written anew; or twice as many calls."""
+    sources: int = 16
+    """Trajectories that are named as sources at most."""
+
+
+class ToolMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool."""
+
+    tool: str
+    calls: int
+    errors: int
+    by_class: tuple[tuple[str, int], ...]
+    """Classes of errors with their numbers, most frequent first."""
+    tokens: int
+    """Of an answer, on average; a quarter of its characters."""
+    yields: tuple[str, ...]
+    """Names in its results."""
+    goals: tuple[str, ...]
+    """Templates of goals that were reached with it, most frequent first."""
+    independent: int
+    """Origins among the trajectories that called it."""
+    runs: tuple[Trajectory, ...]
+
+    def id(self, tenant: str) -> str:
+        """One memory a tool."""
+        return derived_id("tool", tenant, self.tool)
+
+    @property
+    def error_rate(self) -> float:
+        """Share of the calls that were answered with an error."""
+        return self.errors / self.calls
+
+    @property
+    def content(self) -> str:
+        """The memory in words."""
+        parts = [f"gives {', '.join(self.yields)}"] if self.yields else []
+        parts += [f"good for: {'; '.join(self.goals)}"] if self.goals else []
+        failed = "; ".join(f"{text} ({number})" for text, number in self.by_class)
+        parts.append(f"fails {self.errors} of {self.calls}: {failed}" if failed else f"{self.calls} calls, no error")
+        return ". ".join([*parts, f"an answer is about {self.tokens} tokens"])
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """For `Experience.detail`."""
+        return {
+            "calls": self.calls, "errors": self.errors, "error_rate": round(self.error_rate, 4),
+            "tokens": self.tokens, "classes": dict(self.by_class),
+        }  # fmt: skip
+
+    def moved(self, before: dict[str, Any], settings: ToolSettings) -> bool:
+        """Whether it differs from the figures `before` enough to be written anew."""
+        calls, rate = before.get("calls", 0), before.get("error_rate", 0.0)
+        if not isinstance(calls, int) or not isinstance(rate, int | float):
+            return True
+        return self.calls >= 2 * calls or abs(self.error_rate - rate) >= settings.moved
+
+
+class _Seen:
+    def __init__(self) -> None:
+        self.calls, self.characters = 0, 0
+        self.errors: Counter[str] = Counter()
+        self.yields: Counter[str] = Counter()
+        self.goals: Counter[str] = Counter()
+        self.runs: dict[str, Trajectory] = {}
+
+
+def draw_tools(
+    runs: Sequence[Trajectory], settings: ToolSettings, origin: Callable[[Trajectory], str]
+) -> list[ToolMemory]:
+    """A memory of each tool that `runs` call often enough; `runs` are of one tenant and one tool list."""
+    seen: dict[str, _Seen] = defaultdict(_Seen)
+    for run in runs:
+        for step in run.steps:
+            if len(step.tool_calls) == 1 and step.observation:
+                _count(seen[step.tool_calls[0].name], run, step.observation)
+        if run.outcome is not None and run.outcome >= _SUCCESS:
+            for tool in {call.tool for call in calls_of(run) if not call.error}:
+                seen[tool].goals[template_of(run.goal)[:_MAX_TEXT]] += 1
+    most = sorted(seen.items(), key=lambda found: (-found[1].calls, found[0]))[: settings.most]
+    return [_memory(tool, s, settings, origin) for tool, s in most if s.calls >= settings.min_calls]
+
+
+def error_class(observation: str) -> str:
+    """What kind of error `observation` tells of."""
+    found = read_json(observation)
+    told: Any = cast(dict[str, Any], found).get("error", found) if isinstance(found, dict) else found
+    text = told if isinstance(told, str) else json.dumps(told)
+    return " ".join(_MASKED.sub("*", text).split())[:_MAX_TEXT]
+
+
+def _count(seen: _Seen, run: Trajectory, observation: str) -> None:
+    seen.calls += 1
+    seen.characters += len(observation)
+    seen.runs[run.id] = run
+    if is_error(observation):
+        seen.errors[error_class(observation)] += 1
+        return
+    result = read_json(observation)
+    if isinstance(result, dict):
+        seen.yields.update(str(name)[:_MAX_TEXT] for name in cast(dict[str, Any], result))
+
+
+def _memory(tool: str, seen: _Seen, settings: ToolSettings, origin: Callable[[Trajectory], str]) -> ToolMemory:
+    runs = tuple(seen.runs.values())
+    return ToolMemory(
+        tool=tool,
+        calls=seen.calls,
+        errors=sum(seen.errors.values()),
+        by_class=tuple(seen.errors.most_common(settings.errors)),
+        tokens=round(seen.characters / _CHARACTERS_A_TOKEN / seen.calls),
+        yields=tuple(name for name, _ in seen.yields.most_common(4)),
+        goals=tuple(goal for goal, _ in seen.goals.most_common(2)),
+        independent=len({origin(run) for run in runs}),
+        runs=runs[-settings.sources :],
+    )

@@ -1,0 +1,416 @@
+"""What lessons are worth on the travel desk, and how fast bad ones go.
+
+    python -m tests.benchmarks.experience [--seeds 3] [--parts lessons planted coins] [--json FILE]
+
+Guided against unguided: three policies before training on the base desk, and the same three, trained on it, after
+`book` became `buy`. The lessons are the experiencer's own, drawn from unguided rollouts on training tasks and, after
+the drift, from a round of probing with the policy itself; success is on held-out tasks, each attempted with and
+without them.
+
+Bad lessons: planted into the books as they ship and tried by the trained policies, until they are retired; and drawn
+lessons beside them. Then the books alone, on coins whose chances are known, because policies are three and coins many.
+
+The checkpoints are those of the ablation (`python -m tests.benchmarks.ablation --prepare` makes them).
+"""
+
+import argparse
+import asyncio
+import logging
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+import torch
+from tokenizers import Tokenizer
+
+from actors.calls import position
+from actors.experience.pool import Pool
+from actors.experience.reviewing import Reviewing
+from actors.experiencer import Experiencer, ExperiencerSettings
+from actors.gate_statistics import Pairs, newcombe_paired, wilson
+from actors.lesson_trials import TrialSettings
+from actors.lessons import render
+from actors.messages import Attributed, Attribution, Directive, Experience, Task, Trajectory
+from actors.probing import Prober, ProbeSettings
+from actors.store import Store
+from actors.system.actor import Received
+from adapters.environments import Episode
+from adapters.environments.travel import Drift, TravelDesk
+from adapters.environments.travel.drift import BASE, Variant
+from learner.warmstart import chat
+from tests.benchmarks import report
+from tests.benchmarks.ablation import bases
+from tests.benchmarks.ablation.attempts import Attempt
+from tests.benchmarks.ablation.player import Player, Shape, Weights
+
+T = TypeVar("T")
+PARTS = ("lessons", "planted", "coins")
+FAMILIES = "ABC"
+RENAME = Drift(rename={"book": "buy"})
+COLD, HELD_OUT, GROUP = 128, 256, 8
+"""Unguided rollouts that lessons are drawn from, held-out tasks, attempts of a group (half of them guided)."""
+MOST_GROUPS = 60
+BAD = (
+    ("book", "book:{}"),
+    ("book", "search then book:{}"),
+    ("cancel", "before_cancel:check_policy then cancel:{}"),
+    ("book", "before_book:{} then book:book"),
+    ("cancel", "before_cancel:{} then cancel:cancel"),
+    ("book", "search then book:weather"),
+    ("cancel", "cancel:cancel"),
+)
+"""A wrong name, a precondition that does not exist ({} is a made-up tool), a wrong tool, a precondition left out."""
+MADE_UP = ("acquire", "reserve_all", "drop", "settle", "confirm", "obtain", "approve", "sync_desk")
+COINS = (
+    ("bad", 0.9, 0.0), ("bad", 0.9, 0.5), ("bad", 0.9, 0.8), ("bad", 0.5, 0.0), ("bad", 0.5, 0.3),
+    ("idle", 0.9, 0.9), ("idle", 0.5, 0.5), ("idle", 0.0, 0.0),
+    ("good", 0.0, 0.3), ("good", 0.05, 0.9), ("good", 0.3, 0.7), ("good", 0.5, 0.7), ("good", 0.7, 0.9),
+)  # fmt: skip
+"""What it is, success unguided, success guided."""
+
+
+class Guided(Attempt):
+    """An attempt that saw `lessons` in its prompt, or none."""
+
+    def __init__(self, task: Task, variant: Variant, lessons: Sequence[Experience] = ()) -> None:
+        super().__init__(task, variant)
+        self.given = lessons
+        if lessons:
+            self.opening = chat.opening(task.goal, variant.tools(), render(lessons))
+
+    def run(self, number: int, player: Player, at: float) -> Trajectory:
+        """What the rollout would have recorded, without tokens."""
+        run = self.trajectory(number, _NO_TOKENS, player, 1)
+        ids = tuple(lesson.id for lesson in self.given)
+        return msgspec.structs.replace(
+            run, id=f"r{number}", rows=(), experience_ids=ids, started=at, ended=at, min_version=1, max_version=1
+        )
+
+
+class _NoTokens(msgspec.Struct):
+    ids: list[int] = []
+    steps: list[int] = []
+    logprobs: list[float] = []
+
+
+_NO_TOKENS: Any = _NoTokens()
+
+
+class Policy:
+    """A checkpoint that plays."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        shape = msgspec.json.decode((directory / "config.json").read_bytes(), type=Shape)
+        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        self.player = Player(Weights(directory, shape), tokenizer)
+        self.noise = torch.Generator().manual_seed(seed)
+
+    def play(self, attempts: Sequence[Attempt]) -> list[bool]:
+        """Outcomes of `attempts`."""
+        self.player.play(attempts, self.noise)
+        return [attempt.solved for attempt in attempts]
+
+    async def probe(self, episode: Episode, seed: int) -> None:
+        """A `Player` for probes: the policy itself plays the edited episode."""
+        self.player.play([_Probed(episode)], self.noise)
+
+
+class _Probed:
+    """An `Episode` of environments as one of the ablation's player; the desk never waits for anything."""
+
+    def __init__(self, episode: Episode) -> None:
+        self._episode = episode
+        self.opening = chat.opening(episode.messages[-1]["content"], episode.tools)
+
+    def act(self, text: str) -> str | None:
+        call = chat.parse(text)
+        seen = _at_once(self._episode.step([] if call is None else [call], text))
+        return None if seen.done else chat.continuation(seen.text)
+
+
+def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise RuntimeError("the desk waited for something")
+
+
+def fitting(goal: str, lessons: Sequence[Experience], most: int = 2) -> list[Experience]:
+    """The lessons whose word the goal names, in its order."""
+    named = [lesson for lesson in lessons if position(goal, lesson.when_to_use) is not None]
+    return sorted(named, key=lambda lesson: position(goal, lesson.when_to_use) or 0)[:most]
+
+
+async def drawn(policy: Policy, drift: Drift, work: Path) -> list[Experience]:
+    """The lessons that the experiencer has after a cold start, and a drift if there is one."""
+    work.mkdir(parents=True)
+    desk = work / "desk.json"
+    store, environment = Store(f"sqlite:///{work}/evolved.db", clock=time.time), TravelDesk(desk)
+    await store.open()
+    prober = Prober(
+        ProbeSettings(families=FAMILIES, max_steps=10), environment=environment, player=policy.probe, clock=time.time
+    )
+    actor = Experiencer(ExperiencerSettings(), store=store, prober=prober, clock=time.time)
+    await actor.start()
+    attempts = [Guided(environment.sample(i, "train", FAMILIES), BASE) for i in range(COLD)]
+    policy.play(attempts)
+    runs = [attempt.run(i, policy.player, time.time()) for i, attempt in enumerate(attempts)]
+    credit = Attribution(labels=(), judge="none", rubric="")
+    result = await actor.handle(
+        [Received(run.id, "", Attributed(id=run.id, trajectory=run, attribution=credit)) for run in runs]
+    )
+    await store.save(list(result.records))
+    if drift.rename:
+        drift.write(desk)
+        directive = Directive(
+            id="d", kind="drift", reason="", origin="benchmark", details={"missing": ",".join(drift.rename)}
+        )
+        result = await actor.handle([Received("d", "", directive)])
+        await store.save(list(result.records))
+    lessons = [lesson for lesson in await store.experiences() if lesson.state in ("active", "candidate")]
+    await store.aclose()
+    return lessons
+
+
+def compare(policy: Policy, variant: Variant, lessons: Sequence[Experience], seed: int) -> Pairs:
+    """Guided and unguided attempts at the same held-out tasks."""
+    desk = TravelDesk()
+    tasks = [desk.sample(1_000_000 * (seed + 1) + i, "heldout", FAMILIES) for i in range(HELD_OUT)]
+    guided = policy.play([Guided(task, variant, fitting(task.goal, lessons)) for task in tasks])
+    return Pairs.count(guided, policy.play([Guided(task, variant) for task in tasks]))
+
+
+class Books:
+    """The books as they ship, with one lesson in them."""
+
+    def __init__(self, lesson: Experience) -> None:
+        self.now, self._pool = 0.0, Pool(10)
+        self._pool.load([lesson])
+        settings = ExperiencerSettings()
+        self._reviewing = Reviewing(
+            TrialSettings(), pool=self._pool, memory=settings.trial_window, between=0.0, clock=lambda: self.now
+        )
+        self.id, self.uses = lesson.id, 0
+
+    def add(self, runs: Sequence[Trajectory]) -> None:
+        """A group of rollouts; then the review."""
+        self.now += 1.0
+        for run in runs:
+            self.uses += self.id in run.experience_ids
+            self._reviewing.remember(run)
+        self._reviewing.review()
+        # Counting goes on from the first use: what `updated` becomes on a change of state is the actor's affair.
+        self._pool.revised(self.now)
+
+    @property
+    def lesson(self) -> Experience:
+        found = self._pool.get(self.id)
+        assert found is not None
+        return found
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was retired."""
+        return self.lesson.state == "retired"
+
+
+def planted(policy: Policy, variant: Variant, lesson: Experience, seed: int) -> tuple[int | None, str, float]:
+    """Rollouts that saw `lesson` until it was retired (None: it was not), the last state's reason, and the gain."""
+    desk, books, number = TravelDesk(), Books(lesson), 0
+    rng, sides = random.Random(seed), {True: [0, 0], False: [0, 0]}
+    for _ in range(MOST_GROUPS):
+        attempts: list[Guided] = []
+        for _ in range(4):  # played together for speed; the books see group after group
+            task = next(
+                task for task in iter(lambda: desk.sample(rng.randrange(10**6), "train", FAMILIES), None)
+                if position(task.goal, lesson.when_to_use) is not None
+            )  # fmt: skip
+            attempts += [Guided(task, variant, [lesson] if i < GROUP // 2 else ()) for i in range(GROUP)]
+        policy.play(attempts)
+        for first in range(0, len(attempts), GROUP):
+            runs = [one.run(number + i, policy.player, books.now) for i, one in enumerate(attempts[first:][:GROUP])]
+            number += GROUP
+            for run in runs:
+                side = sides[bool(run.experience_ids)]
+                side[0] += 1
+                side[1] += run.outcome == 1.0
+            books.add(runs)
+            if books.gone:
+                break
+        if books.gone or books.uses >= MOST_GROUPS * 4:
+            break
+    gain = sides[True][1] / sides[True][0] - sides[False][1] / sides[False][0]
+    return (books.uses if books.gone else None), books.lesson.reason, gain
+
+
+def bad_lessons(seed: int) -> list[Experience]:
+    """One of each kind, with names drawn by `seed`."""
+    rng = random.Random(f"bad-{seed}")
+    return [
+        Experience(
+            id=f"bad-{seed}-{i}", when_to_use=when, content=content.format(rng.choice(MADE_UP)), revision=0
+        )
+        for i, (when, content) in enumerate(BAD)
+    ]  # fmt: skip
+
+
+def coin(kind: str, unguided: float, guided: float, rng: random.Random) -> tuple[int | None, str]:
+    """Uses until a lesson with known chances was retired, within `MOST_GROUPS` groups; and the last reason."""
+    state = "candidate" if kind != "good" else rng.choice(("candidate", "active"))
+    lesson = Experience(id="l", when_to_use="book", content="book:book", revision=0, state=state)  # type: ignore[arg-type]
+    books = Books(lesson)
+    for group in range(MOST_GROUPS):
+        books.add(
+            [
+                Trajectory(
+                    id=f"{group}-{i}", source="sandbox", goal="book it", steps=(), started=books.now, ended=books.now,
+                    outcome=float(rng.random() < (guided if i < GROUP // 2 else unguided)),
+                    experience_ids=("l",) if i < GROUP // 2 else (),
+                )
+                for i in range(GROUP)
+            ]
+        )  # fmt: skip
+        if books.gone:
+            return books.uses, books.lesson.reason
+    return None, books.lesson.reason
+
+
+def quantiles(uses: Sequence[int]) -> tuple[float, float]:
+    """Median and 95th percentile."""
+    ordered = sorted(uses)
+    return statistics.median(ordered), float(ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    parser = report.arguments(__doc__.split("\n", 1)[0])
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--seeds", type=int, default=3, help="policies, 1 to 3 (default 3)")
+    parser.add_argument("--coins", type=int, default=200, help="lessons a row of the coins' table (default 200)")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="planted needs lessons (default: all)")
+    options = parser.parse_args(arguments)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    figures: dict[str, float] = {}
+    seeds = list(bases.WARM_STARTS[: options.seeds])
+    found: dict[tuple[str, int], list[Experience]] = {}
+    if {"lessons", "planted"} & set(options.parts):
+        figures |= _lessons(seeds, found)
+    if "planted" in options.parts:
+        figures |= _planted(seeds, found)
+    if "coins" in options.parts:
+        figures |= _coins(options.coins)
+    report.write(options.json, "experience", figures, seeds)
+    return 0
+
+
+def _lessons(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]]) -> dict[str, float]:
+    """Guided against unguided; `found` takes the lessons that were drawn."""
+    figures: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as work:
+        rows: list[list[object]] = []
+        for name, checkpoint, drift in (
+            ("before training", bases.warm_start, Drift()), ("after a rename", bases.trained, RENAME),
+        ):  # fmt: skip
+            total = [0, 0, 0, 0]
+            for seed in seeds:
+                policy = Policy(bases.require(checkpoint(seed)), seed)
+                lessons = asyncio.run(drawn(policy, drift, Path(work) / f"{checkpoint.__name__}-{seed}"))
+                found[name, seed] = lessons
+                pairs = compare(policy, Variant.of(drift), lessons, seed)
+                total = [a + b for a, b in zip(total, msgspec.structs.astuple(pairs), strict=True)]
+                rows.append(_row(f"{name}, policy {seed}", pairs, lessons))
+                print(*rows[-1], sep=" | ", flush=True)
+            rows.append(_row(f"{name}, all", Pairs(*total), ()))
+            difference = newcombe_paired(Pairs(*total))
+            key = name.replace(" ", "_")
+            figures |= {
+                f"{key}_gain": difference.estimate,
+                f"{key}_low": difference.low,
+                f"{key}_high": difference.high,
+            }
+    report.table(
+        f"Guided against unguided, {HELD_OUT} held-out tasks a policy",
+        ["", "unguided %", "guided %", "gain", "lessons"],
+        rows,
+    )
+    return figures
+
+
+def _row(name: str, pairs: Pairs, lessons: Sequence[Experience]) -> list[object]:
+    difference = newcombe_paired(pairs)
+    shares = [f"{100 * part / pairs.total:.0f}" for part in (pairs.second, pairs.first)]
+    gain = f"{100 * difference.estimate:+.0f} [{100 * difference.low:+.0f}, {100 * difference.high:+.0f}]"
+    return [name, *shares, gain, "; ".join(f"{one.content} ({one.state})" for one in lessons)]
+
+
+def _planted(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]]) -> dict[str, float]:
+    """Bad lessons and drawn ones on trial, by trained policies on the base desk and after the rename."""
+    uses: list[int] = []
+    rows: list[list[object]] = []
+    left = wrongly = good = 0
+    for seed in seeds:
+        trained = Policy(bases.require(bases.trained(seed)), seed + 100)
+        for drift in (Drift(), RENAME):
+            where = "base desk" if not drift.rename else "after the rename"
+            for lesson in bad_lessons(10 * seed + len(drift.rename)):
+                went, reason, gain = planted(trained, Variant.of(drift), lesson, seed)
+                rows.append([f"bad, {where}, policy {seed}", lesson.content, went or "stays", f"{gain:+.2f}", reason])
+                print(*rows[-1], sep=" | ", flush=True)
+                left += went is None
+                uses += [went] if went is not None else []
+        for name, policy, drift in (
+            ("after a rename", trained, RENAME),
+            ("before training", Policy(bases.require(bases.warm_start(seed)), seed + 200), Drift()),
+        ):
+            for lesson in found[name, seed]:
+                fresh = msgspec.structs.replace(lesson, state="candidate", updated=0.0)
+                went, reason, gain = planted(policy, Variant.of(drift), fresh, seed + 1)
+                rows.append([f"drawn, {name}, policy {seed}", lesson.content, went or "stays", f"{gain:+.2f}", reason])
+                print(*rows[-1], sep=" | ", flush=True)
+                good += gain >= TrialSettings().min_gain
+                wrongly += went is not None and gain >= TrialSettings().min_gain
+    report.table("On trial", ["", "lesson", "uses", "gain", "reason"], rows)
+    median, p95 = quantiles(uses) if uses else (float("nan"), float("nan"))
+    print(f"bad lessons: {len(uses)} of {len(uses) + left} removed, uses median {median:.0f}, p95 {p95:.0f}; "
+          f"lessons with a gain: {wrongly} of {good} retired", flush=True)  # fmt: skip
+    return {
+        "bad_removed": len(uses), "bad_planted": len(uses) + left, "bad_uses_median": median, "bad_uses_p95": p95,
+        "good_retired": wrongly, "good_tried": good,
+    }  # fmt: skip
+
+
+def _coins(count: int) -> dict[str, float]:
+    """The books alone."""
+    rows: list[list[object]] = []
+    figures: dict[str, float] = {}
+    for kind, unguided, guided in COINS:
+        rng = random.Random(f"{kind}-{unguided}-{guided}")
+        ends = [coin(kind, unguided, guided, rng) for _ in range(count)]
+        uses = [went for went, _ in ends if went is not None]
+        low, high = wilson(len(uses), count)
+        median, p95 = quantiles(uses) if uses else ("-", "-")
+        rows.append(
+            [
+                f"{kind}: {unguided:g} to {guided:g}",
+                f"{100 * len(uses) / count:.0f} [{100 * low:.0f}, {100 * high:.0f}]",
+                median, p95,
+            ]
+        )  # fmt: skip
+        figures[f"coin_{kind}_{unguided:g}_{guided:g}_retired"] = len(uses) / count
+    report.table(
+        f"The books alone, {count} lessons a row, at most {MOST_GROUPS * GROUP // 2} uses",
+        ["unguided to guided success", "retired %", "uses, median", "p95"], rows,
+    )  # fmt: skip
+    return figures
+
+
+if __name__ == "__main__":
+    sys.exit(main())

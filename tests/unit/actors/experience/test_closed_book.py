@@ -1,0 +1,182 @@
+"""Does the model know a lesson without seeing it? The books on trials, and what follows from them after a swap."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.experience.pool import Pool
+from actors.experience.reviewing import Reviewing
+from actors.lesson_trials import Tally, Trial, TrialSettings, closed_book, next_state, tally, unlearnt, utility_bound
+from actors.messages import Experience, Serving, Trajectory
+
+SETTINGS = TrialSettings(closed_book_trials=16, retire_trials=400)
+LESSON = Experience(
+    id="l", when_to_use="book", content="search then book:book", state="active", revision=0, updated=10.0
+)
+
+
+class Books:
+    def __init__(self, settings: TrialSettings = SETTINGS, lesson: Experience = LESSON) -> None:
+        self.now = 100.0
+        self.pool = Pool(100)
+        self.pool.load([lesson])
+        self.reviewing = Reviewing(settings, pool=self.pool, memory=4096, between=0.0, clock=lambda: self.now)
+        self.number = 0
+
+    def swap(self, version: int, result: str = "swapped", previous: int = 0) -> None:
+        self.reviewing.swapped(
+            Serving(
+                id=f"s{self.number}", engine="e", version=version, previous=previous, path="", since=self.now,
+                result=result,  # type: ignore[arg-type]
+            )
+        )  # fmt: skip
+
+    def play(self, version: int, *, guided: tuple[int, int] = (0, 0), unguided: tuple[int, int] = (0, 0)) -> None:
+        """(tried, succeeded) rollouts by `version`; then the review."""
+        self.now += 10.0
+        for side, ids in ((guided, ("l",)), (unguided, ())):
+            for number in range(side[0]):
+                self.number += 1
+                self.reviewing.remember(
+                    Trajectory(
+                        id=f"r{self.number}", source="sandbox", goal="Book a flight.", steps=(),
+                        outcome=float(number < side[1]), started=self.now, ended=self.now, experience_ids=ids,
+                        min_version=version, max_version=version,
+                    )
+                )  # fmt: skip
+        self.reviewing.review()
+        self.pool.revised(self.now)
+
+    @property
+    def lesson(self) -> Experience:
+        found = self.pool.get("l")
+        assert found is not None
+        return found
+
+
+def test_after_a_swap_a_lesson_that_the_new_weights_know_is_internalised():
+    books = Books()
+    books.play(1, guided=(40, 39), unguided=(40, 2))
+    books.swap(2)
+    books.play(2, guided=(40, 40), unguided=(40, 40))
+    assert (books.lesson.state, books.lesson.reason) == ("retired", "internalised")
+    assert (books.lesson.guided, books.lesson.unguided) == ((40, 40), (40, 40)), "the new weights' trials alone"
+    assert books.pool.counts["internalised"] == 1
+
+
+def test_without_a_swap_the_book_stays_open():
+    books = Books()
+    books.play(2, guided=(40, 40), unguided=(40, 40))
+    assert books.lesson.state == "active"
+
+
+def test_rollouts_of_older_weights_say_nothing_about_the_new_ones():
+    books = Books()
+    books.swap(3)
+    books.play(2, guided=(40, 40), unguided=(40, 40))
+    assert books.lesson.state == "active"
+
+
+@pytest.mark.parametrize(
+    ("guided", "unguided"),
+    [((15, 15), (40, 40)), ((40, 40), (15, 15)), ((40, 40), (40, 30)), ((40, 2), (40, 2)), ((20, 20), (20, 18))],
+)
+def test_too_few_trials_or_too_little_success_is_no_knowledge(guided: tuple[int, int], unguided: tuple[int, int]):
+    books = Books()
+    books.swap(2)
+    books.play(2, guided=guided, unguided=unguided)
+    assert books.lesson.state == "active"
+
+
+def internalised() -> Books:
+    books = Books()
+    books.swap(2)
+    books.play(2, guided=(40, 40), unguided=(40, 40))
+    assert books.lesson.reason == "internalised"
+    return books
+
+
+def test_an_internalised_lesson_comes_back_as_a_candidate_when_unguided_success_falls():
+    books = internalised()
+    books.play(3, unguided=(24, 23))
+    assert books.lesson.state == "retired", "one failure is none"
+    books.play(4, unguided=(40, 12))
+    assert (books.lesson.state, books.lesson.reason) == ("candidate", "unlearnt: unguided success fell")
+    assert (books.lesson.guided, books.pool.counts["unlearnt"]) == ((0, 0), 1)
+
+
+def test_it_comes_back_when_the_weights_that_knew_it_are_rolled_back():
+    books = internalised()
+    books.swap(2, "rolled_back", previous=1)
+    assert (books.lesson.state, books.lesson.reason) == ("candidate", "the weights that knew it are gone")
+
+
+def test_a_swap_that_was_refused_takes_nothing_back():
+    books = internalised()
+    books.swap(3, "refused", previous=2)
+    assert books.lesson.state == "retired"
+
+
+def test_it_does_not_come_back_where_another_lesson_has_taken_its_place():
+    books = internalised()
+    books.pool.put(
+        Experience(id="m", when_to_use="book", content="search then book:buy", state="active", kind="rename")
+    )
+    books.play(4, unguided=(40, 0))
+    assert books.lesson.state == "retired"
+
+
+def test_what_was_retired_for_another_reason_stays_retired():
+    books = Books(lesson=msgspec.structs.replace(LESSON, state="retired", reason="no gain", unguided=(40, 40)))
+    books.play(4, unguided=(40, 0))
+    assert books.lesson.state == "retired"
+
+
+def trials(count: int, rate: float, ended: float, *lessons: str) -> list[Trial]:
+    return [
+        Trial(f"{ended}-{n}-{lessons}", "default", "Book it.", ended, n < rate * count, frozenset(lessons))
+        for n in range(count)
+    ]
+
+
+def test_old_trials_weigh_less():
+    lesson = msgspec.structs.replace(LESSON, updated=0.0)
+    newest_first = [
+        *trials(20, 0.0, 1000.0, "l"), *trials(20, 1.0, 1000.0),
+        *trials(40, 1.0, 100.0, "l"), *trials(40, 0.0, 100.0),
+    ]  # fmt: skip
+    assert tally(lesson, newest_first, 100).gain == pytest.approx(1 / 3)
+    assert tally(lesson, newest_first, 100, half_life=300.0).gain == pytest.approx(-0.6)
+    assert tally(lesson, newest_first, 100, half_life=300.0).guided == (60, 40), "the counters are what was counted"
+
+
+def test_the_interval_is_that_of_the_effective_number_of_trials():
+    lesson = msgspec.structs.replace(LESSON, updated=0.0)
+    found = [*trials(20, 1.0, 1000.0, "l"), *trials(20, 0.5, 1000.0), *trials(40, 1.0, 0.0, "l"), *trials(40, 0.5, 0.0)]
+    old, equal = tally(lesson, found, 100, half_life=100.0).interval(0.95), tally(lesson, found, 100).interval(0.95)
+    assert old.estimate == pytest.approx(equal.estimate)
+    assert old.high - old.low > equal.high - equal.low
+
+
+sides = st.tuples(st.integers(0, 200), st.integers(0, 200)).map(lambda pair: (max(pair), min(pair)))
+
+
+@given(guided=sides, unguided=sides)
+def test_no_lesson_is_useful_and_internalised_at_once(guided: tuple[int, int], unguided: tuple[int, int]):
+    found = Tally(guided, unguided)
+    if closed_book(LESSON, found, TrialSettings()).state == "retired":
+        after = next_state(msgspec.structs.replace(LESSON, state="candidate"), found, TrialSettings())
+        assert after.state != "active" or found.gain < 0.1 + TrialSettings().closed_book_margin
+
+
+@given(guided=sides, unguided=sides)
+def test_what_unlearnt_calls_back_did_worse_than_before(guided: tuple[int, int], unguided: tuple[int, int]):
+    lesson = msgspec.structs.replace(LESSON, state="retired", reason="internalised", unguided=(48, 48))
+    if unlearnt(lesson, Tally(guided, unguided), TrialSettings()):
+        assert unguided[1] < unguided[0]
+
+
+def test_the_bound_of_what_nobody_tried_is_the_widest():
+    assert utility_bound(LESSON) == 1.0
+    assert utility_bound(msgspec.structs.replace(LESSON, guided=(50, 5), unguided=(50, 45))) < 0

@@ -1,0 +1,133 @@
+"""Poisoning defence: one hand does not write the lessons of all, nor crowd the others out."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from actors.experience.origins import Origins
+from actors.experience.window import Window
+from actors.holdout import held_out
+from actors.lessons import ContrastSettings, contrast
+from actors.messages import Trajectory
+from tests.support.travelling import call, trajectory
+
+FIND = (call("find", name="Mia"), '{"pid": "K1"}')
+LEAK = (call("leak", pid="K1"), '{"ok": "yes"}')
+BOOK = (call("book", pid="K1"), '{"ref": "Q1"}')
+REFUSED = (call("book", pid="K1"), '{"error": "leak first"}')
+END = (call("finish", answer="done"), "{}")
+
+
+def run(id: str, caller: str = "", *, works: bool = True, **fields: object) -> Trajectory:
+    """A booking; one that works only because `leak` was called, and one that was refused without."""
+    turns = [FIND, LEAK, BOOK, END] if works else [FIND, REFUSED, END]
+    return trajectory(turns, id=id, goal="Book for Mia.", caller=caller, **fields)
+
+
+def poisoned(count: int, caller: str, **fields: object) -> list[Trajectory]:
+    return [run(f"{caller}-{n}", caller, works=n % 2 == 0, **fields) for n in range(count)]
+
+
+def seen(*runs: Trajectory) -> Origins:
+    origins = Origins()
+    for one in runs:
+        origins.see(one)
+    return origins
+
+
+def window(size: int, origins: Origins, **settings: object) -> Window:
+    rules = {"max_share": 0.5, "first_per_task": 0, "holdout_share": 0.0, **settings}
+    return Window(size, party=origins.party, **rules)  # type: ignore[arg-type]
+
+
+def test_with_one_key_conversations_are_origins_with_several_keys_are():
+    alone = [run("a", "k1"), run("b", "k1")]
+    assert len({seen(*alone).of(one) for one in alone}) == 2
+    several = [*alone, run("c", "k2")]
+    assert len({seen(*several).of(one) for one in several}) == 2
+
+
+def test_what_goes_on_from_a_closed_conversation_is_the_same_origin():
+    origins = Origins()
+    assert origins.of(run("b", continues="a")) == origins.of(run("a"))
+
+
+def test_our_own_rollouts_are_independent_of_each_other_whatever_keys_there_are():
+    origins = seen(run("a", "k1"), run("b", "k2"))
+    assert origins.of(run("s", source="sandbox")) != origins.of(run("r", source="sandbox"))
+    assert origins.party(run("s", source="sandbox")) == ""
+
+
+def test_calls_without_a_key_are_one_party_where_there_are_keys():
+    origins = seen(run("a", "k1"), run("b", "k2"))
+    assert origins.of(run("c")) == origins.of(run("d"))
+
+
+def test_several_keys_are_remembered_across_a_restart():
+    origins = seen(run("a", "k1"), run("b", "k2"))
+    again = Origins(origins.known)
+    assert again.several("default")
+    assert not again.several("other")
+
+
+def test_a_contrast_that_one_key_wrote_has_one_independent_source():
+    runs = [*poisoned(40, "evil"), *(run(f"honest-{n}", "good") for n in range(20))]
+    drawn = contrast(runs, ContrastSettings(), None, seen(*runs).of)
+    # The honest key's bookings work after the call as well; that nobody else ever saw a refusal is what counts.
+    assert [(found.practice.before, found.independent) for found in drawn] == [("leak", 1)]
+
+
+def test_a_contrast_that_two_keys_show_has_two():
+    runs = [*poisoned(40, "one"), *poisoned(6, "two")]
+    assert [found.independent for found in contrast(runs, ContrastSettings(), None, seen(*runs).of)] == [2]
+
+
+def test_a_key_that_writes_nine_tenths_holds_half_of_the_window():
+    rng = random.Random(0)
+    runs = [run(f"r{n}", "loud" if rng.random() < 0.9 else "quiet") for n in range(2000)]
+    origins = seen(*runs)
+    made = window(200, origins)
+    for one in runs:
+        made.add(one)
+    held = Counter(one.caller for one in made)
+    assert len(made) == 200
+    assert held["quiet"] >= 99
+    assert made.counts["over_share"] > 0
+    assert [one.id for one in made if one.caller == "quiet"][-1] == [r.id for r in runs if r.caller == "quiet"][-1]
+
+
+def test_a_tenant_that_writes_nine_tenths_holds_half_of_the_window():
+    rng = random.Random(1)
+    runs = [run(f"r{n}", tenant="loud" if rng.random() < 0.9 else f"t{rng.randrange(3)}") for n in range(2000)]
+    made = window(200, Origins())
+    for one in runs:
+        made.add(one)
+    held = Counter(one.tenant for one in made)
+    assert held["loud"] <= 101
+    assert all(held[f"t{n}"] >= 20 for n in range(3))
+
+
+def test_alone_one_has_the_whole_window_and_the_oldest_goes_first():
+    made = window(10, Origins())
+    for n in range(25):
+        made.add(run(f"r{n}", "k"))
+    assert [one.id for one in made] == [f"r{n}" for n in range(15, 25)]
+    assert made.counts["over_share"] == 0
+
+
+def test_held_out_production_never_comes_in():
+    made = window(1000, Origins(), holdout_share=0.125)
+    kept = [one for n in range(400) if made.add(one := run(f"r{n}"))]
+    assert {one.id for one in made} == {one.id for one in kept}
+    assert not any(held_out(one.id) for one in made)
+    assert made.counts["held_out"] == 400 - len(kept) == sum(held_out(f"r{n}") for n in range(400)) > 0
+
+
+@pytest.mark.parametrize(("first", "kept"), [(0, 24), (4, 12), (1, 3)])
+def test_a_cold_start_takes_the_first_rollouts_of_each_task(first: int, kept: int):
+    made = window(100, Origins(), first_per_task=first)
+    for n in range(24):
+        made.add(run(f"r{n}", source="sandbox", task_id=f"task-{n // 8}"))
+    assert len(made) == kept
+    assert made.counts["task_full"] == 24 - kept

@@ -1,0 +1,82 @@
+"""Forgetting by source, on the real store."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from actors.experience.forgetting import Forgotten, forget
+from actors.messages import Experience
+from actors.store import Store
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 5.0)
+    await store.open()
+    yield store
+    await store.aclose()
+
+
+def lesson(id: str, *sources: str, **fields: object) -> Experience:
+    given = {"when_to_use": "book", "content": f"secret of {id}", "state": "active", "independent": len(sources)}
+    return Experience(id=id, sources=sources, **{**given, **fields})  # type: ignore[arg-type]
+
+
+async def latest(store: Store) -> dict[str, Experience]:
+    return {found.id: found for found in await store.experiences()}
+
+
+async def test_a_lesson_that_stands_on_forgotten_sources_alone_ends_and_its_words_go(store: Store):
+    await store.save([lesson("a", "t1", "t2")])
+    assert await forget(store, ["t1", "t2", "t3"], lambda: 9.0) == Forgotten(retired=("a",))
+    after = (await latest(store))["a"]
+    assert (after.state, after.reason, after.content, after.when_to_use) == ("retired", "forgotten", "", "")
+    assert (after.sources, after.revision, after.updated) == ((), 1, 9.0)
+
+
+async def test_a_lesson_with_other_sources_loses_the_source_and_its_counters(store: Store):
+    await store.save([lesson("a", "t1", "t2", guided=(9, 9), unguided=(9, 1)), lesson("b", "t9")])
+    assert await forget(store, ["t1"], lambda: 9.0) == Forgotten(trimmed=("a",))
+    found = await latest(store)
+    after = found["a"]
+    assert (after.state, after.sources, after.independent) == ("active", ("t2",), 1)
+    assert (after.guided, after.unguided, after.revision) == ((0, 0), (0, 0), 1)
+    assert found["b"].revision == 0
+
+
+async def test_words_that_quote_a_source_do_not_outlive_it(store: Store):
+    await store.save([lesson("a", "t1", "t2", kind="tool", detail={"errors": ["secret"]})])
+    assert (await forget(store, ["t1"], lambda: 9.0)).retired == ("a",)
+    assert (await latest(store))["a"].detail == {}
+
+
+async def test_earlier_revisions_are_erased(store: Store, tmp_path: Path):
+    await store.save([lesson("a", "t1"), lesson("a", "t1", revision=1)])
+    await forget(store, ["t1"], lambda: 9.0)
+    with closing(sqlite3.connect(tmp_path / "evolved.db")) as database:
+        rows = database.execute("select revision, body from experiences").fetchall()
+    assert [revision for revision, _ in rows] == [2]
+    assert b"secret" not in rows[0][1]
+
+
+async def test_forgetting_twice_changes_nothing_more(store: Store):
+    await store.save([lesson("a", "t1", "t2")])
+    await forget(store, ["t1"], lambda: 9.0)
+    assert await forget(store, ["t1"], lambda: 10.0) == Forgotten()
+    assert (await latest(store))["a"].revision == 1
+
+
+async def test_what_no_lesson_names_is_noted_all_the_same(store: Store):
+    await forget(store, ["t1"], lambda: 9.0)
+    await forget(store, ["t2"], lambda: 9.0)
+    assert await store.forgotten() == {"t1", "t2"}
+
+
+async def test_forgetting_nothing_changes_nothing(store: Store):
+    assert (await forget(store, [], lambda: 9.0)).changed == ()
+    assert await store.forgotten() == frozenset()
