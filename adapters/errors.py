@@ -12,7 +12,12 @@ AdapterError
 │   └── EngineNotStarted     `evolved engine` could not bring one up
 ├── EnvironmentFailed        an environment broke down (an agent's wrong call is an observation, not an error)
 ├── JudgeUnavailable
-└── EmbedderUnavailable
+├── EmbedderUnavailable
+└── VectorsRefused           an embedder's answer that must not get into an index
+    ├── WrongCount           not one vector a text
+    ├── WrongDimension       another model answers
+    ├── NotFinite
+    └── ZeroVector
 """
 
 
@@ -74,3 +79,32 @@ class JudgeUnavailable(AdapterError):
 
 class EmbedderUnavailable(AdapterError):
     """The embedder did not answer."""
+
+
+class VectorsRefused(AdapterError):
+    """An embedder's answer is no good; asking again may help, using it would not."""
+
+
+class WrongCount(VectorsRefused):
+    """Not one vector for each text."""
+
+
+class WrongDimension(VectorsRefused):
+    """Vectors of another length than before.
+
+    Attributes:
+        found: dimensions of the answer; 0 if its vectors differ among themselves.
+        wanted: dimensions so far; None if there were none.
+    """
+
+    def __init__(self, message: str, *, found: int, wanted: int | None) -> None:
+        super().__init__(message)
+        self.found, self.wanted = found, wanted
+
+
+class NotFinite(VectorsRefused):
+    """A vector holds NaN or infinity."""
+
+
+class ZeroVector(VectorsRefused):
+    """A vector is zero: it is like nothing."""

@@ -142,6 +142,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     sandbox: SandboxSettings = SandboxSettings()
     judge: AdapterSettings = AdapterSettings(name="rules")
     embedder: AdapterSettings = AdapterSettings(name="hashing")
+    embedder_before: AdapterSettings = AdapterSettings(name="")
+    """The one of before, after a change: it finds lessons until all have a vector from the new one."""
     tap: TapSettings = TapSettings()
     intake: IntakeSettings = IntakeSettings()
     redaction: RedactionSettings = RedactionSettings()
