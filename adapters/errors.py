@@ -17,7 +17,8 @@ AdapterError
     ├── WrongCount           not one vector a text
     ├── WrongDimension       another model answers
     ├── NotFinite
-    └── ZeroVector
+    ├── ZeroVector
+    └── TextRefused          the endpoint will not have a text
 """
 
 
@@ -108,3 +109,7 @@ class NotFinite(VectorsRefused):
 
 class ZeroVector(VectorsRefused):
     """A vector is zero: it is like nothing."""
+
+
+class TextRefused(VectorsRefused):
+    """The endpoint understood and will not have one of the texts: too long, say."""

@@ -150,10 +150,9 @@ class Embeddings:
         """As `embed`; an answer that is no good is asked for again in halves: one bad text costs only itself."""
         try:
             return dict(zip(texts, await self._call(texts, space.dimension), strict=True))
-        except WrongDimension:
-            await self.probe()
-            raise
         except VectorsRefused as error:
+            if isinstance(error, WrongDimension) and (await self.probe() or self.space != space):
+                raise
             if len(texts) == 1:
                 _log.warning("text_not_embedded", digest=digest(texts[0]), reason=f"{type(error).__name__}: {error}")
                 return {}

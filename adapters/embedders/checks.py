@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from adapters.errors import NotFinite, WrongCount, WrongDimension, ZeroVector
+from adapters.errors import NotFinite, VectorsRefused, WrongCount, WrongDimension, ZeroVector
 
 _ZERO = 1e-12
 
@@ -19,11 +19,14 @@ def checked(vectors: npt.ArrayLike, count: int, dimension: int | None) -> npt.ND
         WrongDimension: another length than `dimension`, or than each other's.
         NotFinite: a NaN or an infinity.
         ZeroVector: a vector without a direction.
+        VectorsRefused: no numbers at all.
     """
     try:
         rows = np.asarray(vectors, dtype=np.float64)
-    except ValueError as error:
-        raise WrongDimension(f"the vectors differ in length: {error}", found=0, wanted=dimension) from error
+    except (TypeError, ValueError) as error:
+        if "inhomogeneous" in str(error):
+            raise WrongDimension("the vectors differ in length", found=0, wanted=dimension) from error
+        raise VectorsRefused(f"the answer is no array of numbers: {error}") from error
     if rows.ndim != 2 or len(rows) != count:
         raise WrongCount(f"{count} texts gave an answer of shape {rows.shape}; one vector a text is needed")
     if rows.shape[1] == 0 or (dimension is not None and count and rows.shape[1] != dimension):
