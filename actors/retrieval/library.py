@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-INLINE = 2048
+INLINE = 16_384
 """Lessons up to which a search is quicker than the way to a worker thread and back."""
 _PART = 4096
 """Lessons, or vectors, that are taken in at a time: a search waits no longer than for that."""
@@ -93,7 +93,7 @@ class Library:
                 known = await self._answering.cached(set(part.values()))
                 laid = {key: known[text] for key, text in part.items() if text in known}
                 async with pool.lock:
-                    await self._work(len(laid) * 4, pool.lay, space, laid)
+                    await self._work(len(laid) * 16, pool.lay, space, laid)
 
     async def put(self, lessons: Iterable[Experience]) -> None:
         """Take in lessons, each in place of another revision of it; one without words is taken away."""
@@ -107,7 +107,7 @@ class Library:
             for start in range(0, len(group), _PART):
                 part = group[start : start + _PART]
                 async with pool.lock:
-                    await self._work(len(part) * 16, _take, pool, part)
+                    await self._work(len(part) * 64, _take, pool, part)
                 for lesson in part:
                     # A revision that says the same keeps its vector.
                     if text_of(lesson).strip() and not self._has_vector(tenant, lesson.id):
@@ -224,7 +224,7 @@ class Library:
         for tenant, laid in by_tenant.items():
             pool = self._pools[tenant]
             async with pool.lock:
-                await self._work(len(laid) * 4, pool.lay, space, laid)
+                await self._work(len(laid) * 16, pool.lay, space, laid)
 
     async def _trim(self, pool: Pool) -> None:
         """Make room: the least useful go, and a few more than must, or each new lesson would ask for it."""

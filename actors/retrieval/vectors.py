@@ -28,8 +28,6 @@ _ROUNDING = 1e-5
 class Scanner(Protocol):
     """Says quickly which rows may be the best."""
 
-    error: float
-    """How far a score of `scan` may be from the exact product."""
     apart: set[int]
     """Rows that `scan` knows nothing of, or nothing good enough."""
     most: int
@@ -39,8 +37,9 @@ class Scanner(Protocol):
         """`rows`, `(n, d)`, are now at `slots`, `(n,)`; `all_rows` is everything there is, with them."""
         ...
 
-    def scan(self, query: Rows, k: int, allowed: Mask) -> tuple[Rows, Slots]:
-        """Scores, best first, and slots of the `k` best for `query`, `(1, d)`; rows outside of `allowed` may come."""
+    def scan(self, query: Rows, k: int, allowed: Mask) -> tuple[Rows, Slots, float]:
+        """Scores, best first, and slots of the `k` best for `query`, `(1, d)`; rows outside of `allowed` may come. And
+        how far a score, of these or of rows that did not come, may be from the exact product."""
         ...
 
 
@@ -109,12 +108,12 @@ class VectorIndex:
         apart = apart[mask[apart]]
         wanted = max(8 * k, 256)
         while wanted <= min(max(len(self) // 8, 256), scanner.most):
-            scores, slots = scanner.scan(query[None], min(wanted, len(self)), mask)
+            scores, slots, error = scanner.scan(query[None], min(wanted, len(self)), mask)
             likely = np.union1d(slots[mask[slots]], apart)
             products = self.products(query, likely)
             order = np.argsort(-products, kind="stable")[:k]
             complete = len(slots) < wanted
-            if complete or (len(order) == k and products[order[-1]] >= scores[-1] + scanner.error + _ROUNDING):
+            if complete or (len(order) == k and products[order[-1]] >= scores[-1] + error + _ROUNDING):
                 return products[order], likely[order]
             wanted *= 4
         return None
@@ -138,7 +137,8 @@ class Int8Scanner:
         self._index = faiss.IndexScalarQuantizer(dimension, quantizer, faiss.METRIC_INNER_PRODUCT)
         self._dimension = dimension
         self._scale = 0.0
-        self.error = 0.0
+        self._error = 0.0
+        """Of the worst row: how long the difference between it and its code is."""
         self.apart: set[int] = set()
 
     def put(self, slots: Slots, rows: Rows, all_rows: Rows) -> None:
@@ -150,9 +150,10 @@ class Int8Scanner:
             self._encode(slots, rows)
         if not self._scale or len(self.apart) > max(256, len(all_rows) // 50):
             peaks = np.abs(all_rows).max(axis=1)
+            peaks = peaks[peaks > 0]  # a slot may be empty
             # Most rows set the scale, not the one that sticks out: the error grows with the scale.
-            self._scale = 127.0 / max(float(np.quantile(peaks, 0.995)), 1e-6)
-            self.error = 0.0
+            self._scale = 127.0 / max(float(np.quantile(peaks, 0.999)), 1e-6)
+            self._error = 0.0
             self.apart.clear()
             for start in range(0, len(all_rows), 8192):
                 part = all_rows[start : start + 8192]
@@ -163,16 +164,22 @@ class Int8Scanner:
         clipped = np.abs(codes).max(axis=1) > 127
         codes[clipped] = 0.0
         errors = np.linalg.norm(rows - codes / np.float32(self._scale), axis=1)
-        self.error = max(self.error, float(errors[~clipped].max(initial=0.0)))
+        self._error = max(self._error, float(errors[~clipped].max(initial=0.0)))
         self.apart.difference_update(slots[~clipped].tolist())
         self.apart.update(slots[clipped].tolist())
         count = self._index.ntotal * self._dimension
         held = faiss.rev_swig_ptr(self._index.codes.data(), count).reshape(-1, self._dimension)
         held[slots] = (codes + 128.0).astype(np.uint8)
 
-    def scan(self, query: Rows, k: int, allowed: Mask) -> tuple[Rows, Slots]:
-        scores, slots = _search(self._index, query, k, allowed)
-        return scores / np.float32(self._scale), slots
+    def scan(self, query: Rows, k: int, allowed: Mask) -> tuple[Rows, Slots, float]:
+        # The query in whole numbers too: where the dimension is a multiple of 32, faiss (seen in 1.15) multiplies
+        # integers with these codes and drops what the query has after the point, unasked.
+        scale = 127.0 / max(float(np.abs(query).max()), 1e-6)
+        whole = np.rint(query * np.float32(scale))
+        lost = float(np.linalg.norm(query - whole / np.float32(scale)))
+        scores, slots = _search(self._index, whole, k, allowed)
+        # |qx - q'x'| <= |q| |x - x'| + |q - q'| |x'|, for q and x of length 1.
+        return scores / np.float32(scale * self._scale), slots, self._error + lost * (1 + self._error)
 
 
 class GpuScanner:
@@ -184,7 +191,6 @@ class GpuScanner:
         self._dimension = dimension
         self._resources = faiss.StandardGpuResources()
         self._index = None
-        self.error = 1e-3  # in case the device multiplies in TF32
         self.apart: set[int] = set()
 
     def put(self, slots: Slots, rows: Rows, all_rows: Rows) -> None:
@@ -194,10 +200,10 @@ class GpuScanner:
             self._index.add(np.ascontiguousarray(all_rows))
             self.apart.clear()
 
-    def scan(self, query: Rows, k: int, allowed: Mask) -> tuple[Rows, Slots]:
+    def scan(self, query: Rows, k: int, allowed: Mask) -> tuple[Rows, Slots, float]:
         assert self._index is not None
         scores, slots = self._index.search(query, k)
-        return scores[0], slots[0]
+        return scores[0], slots[0], 1e-3  # in case the device multiplies in TF32
 
 
 def scanner_for(dimension: int) -> Scanner:

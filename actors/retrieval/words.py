@@ -110,6 +110,8 @@ class WordIndex:
 
 def terms(text: str) -> list[str]:
     """The words of `text` in lower case, in order; a compound name is followed by its parts."""
+    if "_" not in text and text.islower():
+        return _WORD.findall(text)
     found: list[str] = []
     for word in _WORD.findall(text):
         found.append(word.lower())
