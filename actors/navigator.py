@@ -27,11 +27,14 @@ from actors.messages import Candidate, Experience, Serving
 from actors.retrieval.embedding import Embeddings, EmbeddingStore
 from actors.retrieval.errors import RetrievalError
 from actors.retrieval.library import Library
-from actors.retrieval.ranking import Found, RankSettings
+from actors.retrieval.ranking import Found
+from actors.retrieval.settings import NavigatorSettings
 from actors.retrieval.snapshots import Snapshots
 from actors.system.actor import Received, Result
 from actors.system.streams import EXPERIENCE_LESSON, POLICY_CANDIDATE, POLICY_SERVING
 from adapters.embedders import Embedder
+from adapters.errors import RewriterFailed
+from adapters.rewriters import Rewriter
 
 _log = structlog.get_logger(__name__)
 _PINNED = "navigator/pinned"
@@ -42,43 +45,6 @@ _TICK = 1.0
 _PRUNE_SECONDS = 3600.0
 _OTHER_MODELS_SECONDS = 7 * 86_400.0
 """Cached vectors of a model that is no longer used are kept so long, for going back to it."""
-
-
-class NavigatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How lessons are found."""
-
-    enabled: bool = True
-    """Off: no lesson is ever given; they are still drawn and kept."""
-    k: int = 3
-    """Lessons at most for one goal."""
-    min_similarity: float = 0.5
-    """Inner product with the goal, or the step, from which on a lesson fits that the goal does not name."""
-    min_words: float = 0.5
-    """Share of the words of the goal, or of the step, that a lesson must cover to fit without being like it."""
-    trial_share: float = 0.5
-    """Share of the questions in which a candidate is given, if there is no active lesson for its intent."""
-    neighbours: int = 32
-    """Lessons that are looked at for one goal, by vector and by words each."""
-    rank: RankSettings = RankSettings()
-    query_chars: int = 2000
-    """Of a goal, and of a step, that are embedded."""
-    max_lessons: int = 100_000
-    """Of one tenant that can be found, the most useful ones; the others stay in the store."""
-    refresh_seconds: float = 30.0
-    """Between two looks at the store: where several daemons share the stream, each hears a part of the news."""
-    batch: int = 64
-    """Records taken, and texts embedded, at a time."""
-    embed_timeout: float = 30.0
-    """Seconds for one answer of the embedder."""
-    embed_seconds: float = 5.0
-    """Seconds at a time that are spent on lessons without a vector before news is looked at again."""
-    probe_seconds: float = 600.0
-    """Between two looks whether another model answers behind the embedder's name."""
-    snapshots: int = 32
-    """Weight versions whose lessons are kept on record; what serves is always among them."""
-    follow_weights: bool = False
-    """On: an engine that goes back to an older version takes the lessons of that version along, until the next version
-    comes."""
 
 
 class LessonStore(EmbeddingStore, Protocol):
@@ -113,6 +79,7 @@ class Navigator:
         rng: random.Random,
         directory: Path | None = None,
         previous: Embedder | None = None,
+        rewriter: Rewriter | None = None,
     ) -> None:
         """
         Args:
@@ -122,8 +89,9 @@ class Navigator:
             rng: decides which questions try a candidate.
             directory: for snapshots; None for none.
             previous: the embedder of before, which answers until all lessons have their vector from the new one.
+            rewriter: says a lesson in words that fit the case; None to give lessons as they are.
         """
-        self._settings, self._store, self._rng = settings, store, rng
+        self._settings, self._store, self._rng, self._rewriter = settings, store, rng, rewriter
         embeddings, before = (
             Embeddings(one, store, batch=settings.batch, timeout=settings.embed_timeout) if one is not None else None
             for one in (embedder, previous)
@@ -139,6 +107,9 @@ class Navigator:
         self._serving: dict[str, int] = {}
         """Weight version by engine."""
         self._refreshed = self._probed = self._pruned = 0.0
+        self.rewritten = 0
+        self.rewrite_failures = 0
+        """Lessons that were given as they are, because they could not be rewritten."""
         self.snapshot_failures = 0
         """Snapshots that could not be written or brought back."""
         self.missing = 0
@@ -160,6 +131,8 @@ class Navigator:
             "left_out": library.left_out,
             "embedder_unavailable": embeddings.unavailable,
             "embedder_changes": embeddings.changes,
+            "rewritten": self.rewritten,
+            "rewrite_failures": self.rewrite_failures,
             "snapshot_failures": self.snapshot_failures,
             "snapshot_missing": self.missing,
             **{f"refused_{error}": count for error, count in sorted(embeddings.refused.items())},
@@ -228,7 +201,7 @@ class Navigator:
             if one.lesson.state == "active" or tried:
                 best.setdefault(one.lesson.when_to_use, one.lesson)
         chosen = list(best.values())[: settings.k]
-        return sorted(chosen, key=lambda lesson: _place(goal, lesson))
+        return await self._rewrite(sorted(chosen, key=lambda lesson: _place(goal, lesson)), goal, step)
 
     async def search(
         self,
@@ -271,6 +244,29 @@ class Navigator:
         await self._store.state_put(_PINNED, b"" if version is None else str(version).encode())
         _log.info("lessons_of_version", version=version, lessons=len(self._library))
         return len(self._library)
+
+    async def _rewrite(self, lessons: list[Experience], goal: str, step: str) -> list[Experience]:
+        """`lessons` in words that fit the case, all at once; each that fails stays as it is."""
+        rewriter = self._rewriter
+        if rewriter is None:
+            return lessons
+        said = list(lessons)
+
+        async def one(at: int) -> None:
+            try:
+                with anyio.fail_after(self._settings.rewrite_timeout):
+                    content = await rewriter.rewrite(lessons[at].content, goal, step)
+            except (RewriterFailed, TimeoutError) as error:
+                self.rewrite_failures += 1
+                _log.debug("lesson_not_rewritten", lesson=lessons[at].id, reason=f"{type(error).__name__}: {error}")
+                return
+            said[at] = msgspec.structs.replace(lessons[at], content=content)
+            self.rewritten += 1
+
+        async with anyio.create_task_group() as group:
+            for at in range(len(lessons)):
+                group.start_soon(one, at)
+        return said
 
     def _fits(self, found: Found) -> bool:
         settings = self._settings

@@ -12,6 +12,7 @@ AdapterError
 │   └── EngineNotStarted     `evolved engine` could not bring one up
 ├── EnvironmentFailed        an environment broke down (an agent's wrong call is an observation, not an error)
 ├── JudgeUnavailable
+├── RewriterFailed           a lesson is given as it is
 ├── EmbedderUnavailable
 └── VectorsRefused           an embedder's answer that must not get into an index
     ├── WrongCount           not one vector a text
@@ -76,6 +77,10 @@ class EnvironmentFailed(AdapterError):
 
 class JudgeUnavailable(AdapterError):
     """The judge did not answer; its steps abstain or the actor waits."""
+
+
+class RewriterFailed(AdapterError):
+    """A lesson was not rewritten: no answer in time, or one that cannot be used."""
 
 
 class EmbedderUnavailable(AdapterError):

@@ -149,10 +149,11 @@ def build(config: Config, parts: Parts) -> Supervisor:
     rng = partial(_rng, config.seed)
     times = ServingTimes(clock)
 
-    previous = config.embedder_before
+    previous, rewriter = config.embedder_before, config.rewriter
     navigator = Navigator(
         config.navigator, store=store, embedder=embedder, rng=rng("navigator"), directory=config.state / "lessons",
         previous=adapters.build("embedder", previous.name, previous.options) if previous.name else None,
+        rewriter=adapters.build("rewriter", rewriter.name, rewriter.options) if rewriter.name else None,
     )  # fmt: skip
     NavigatorCollector(navigator).register(parts.registry)
     curriculum = config.curator.curriculum()
