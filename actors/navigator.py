@@ -93,7 +93,15 @@ class Navigator:
         """
         self._settings, self._store, self._rng, self._rewriter = settings, store, rng, rewriter
         embeddings, before = (
-            Embeddings(one, store, batch=settings.batch, timeout=settings.embed_timeout) if one is not None else None
+            Embeddings(
+                one,
+                store,
+                batch=settings.batch,
+                timeout=settings.embed_timeout,
+                question_timeout=settings.question_timeout,
+            )
+            if one is not None
+            else None
             for one in (embedder, previous)
         )
         assert embeddings is not None

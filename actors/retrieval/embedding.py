@@ -67,10 +67,14 @@ class Embeddings:
         embedder: may be away, change, or answer nonsense.
         batch: texts in one call of it.
         timeout: seconds for one call.
+        question_timeout: seconds for a question, which somebody waits for.
     """
 
-    def __init__(self, embedder: Embedder, store: EmbeddingStore, *, batch: int, timeout: float) -> None:
-        self._embedder, self._store, self._batch, self._timeout = embedder, store, batch, timeout
+    def __init__(
+        self, embedder: Embedder, store: EmbeddingStore, *, batch: int, timeout: float, question_timeout: float
+    ) -> None:
+        self._embedder, self._store, self._batch = embedder, store, batch
+        self._timeout, self._question_timeout = timeout, question_timeout
         self._known: _Known | None = None
         self.refused: Counter[str] = Counter()
         """Answers that were no good, by error."""
@@ -170,7 +174,7 @@ class Embeddings:
         if space is None:
             raise EmbedderUnavailable("nobody knows yet what the embedder's vectors are like")
         try:
-            return space, await self._call(texts, space.dimension)
+            return space, await self._call(texts, space.dimension, self._question_timeout)
         except WrongDimension:
             await self.probe()
             raise
@@ -184,15 +188,16 @@ class Embeddings:
             space.embedder, space.dimension, {digest(text) for text in texts}, older
         )
 
-    async def _call(self, texts: Sequence[str], dimension: int | None) -> Rows:
+    async def _call(self, texts: Sequence[str], dimension: int | None, timeout: float | None = None) -> Rows:
+        timeout = self._timeout if timeout is None else timeout
         try:
-            with anyio.fail_after(self._timeout):
+            with anyio.fail_after(timeout):
                 answer = await self._embedder.embed(texts)
             return checked(answer, len(texts), dimension)
         except (TimeoutError, EmbedderUnavailable) as error:
             self.unavailable += 1
             if isinstance(error, TimeoutError):
-                raise EmbedderUnavailable(f"no vectors within {self._timeout:g} s") from error
+                raise EmbedderUnavailable(f"no vectors within {timeout:g} s") from error
             raise
         except VectorsRefused as error:
             self.refused[type(error).__name__] += 1

@@ -31,6 +31,8 @@ _PART = 4096
 """Lessons, or vectors, that are taken in at a time: a search waits no longer than for that."""
 _ATTEMPTS = 3
 """For a vector that is refused each time, until another model comes or the process starts again."""
+_AWAY_SECONDS = 5.0
+"""After an embedder did not answer, for the next question to ask it again."""
 _QUIET = 2.0
 """Seconds of work after which progress is logged."""
 
@@ -56,6 +58,8 @@ class Library:
         self._space: Space | None = None
         """That what waits is made for."""
         self._away = False
+        self._ask_again = 0.0
+        """Until then no question is embedded: not each of them should wait for an endpoint that hangs."""
         self.by_words = 0
         """Questions that were answered by words and intents alone, because they could not be embedded."""
         self.left_out = 0
@@ -172,6 +176,9 @@ class Library:
         if pool is None:
             return []
         space = vectors = None
+        if anyio.current_time() < self._ask_again:
+            self.by_words += 1
+            return await self._search(pool, Query(tuple(texts), named_by), n, states, kinds)
         try:
             space, vectors = await (self._answering or self._embeddings).question(texts)
         except (EmbedderUnavailable, VectorsRefused) as error:
@@ -179,9 +186,7 @@ class Library:
             self._note_away(error)
         else:
             self._note_back()
-        query = Query(tuple(texts), named_by, space, vectors)
-        async with pool.lock:
-            return await self._work(len(pool), _find, pool, query, n, states, kinds)
+        return await self._search(pool, Query(tuple(texts), named_by, space, vectors), n, states, kinds)
 
     async def reset(self) -> None:
         """Forget all lessons."""
@@ -194,6 +199,12 @@ class Library:
             return 0
         texts = {text_of(lesson) for pool in self._pools.values() for lesson in pool.lessons()}
         return await self._embeddings.prune(texts, older)
+
+    async def _search(
+        self, pool: Pool, query: Query, n: int, states: Collection[str] | None, kinds: Collection[str] | None
+    ) -> list[Found]:
+        async with pool.lock:
+            return await self._work(len(pool), _find, pool, query, n, states, kinds)
 
     async def _make(self, texts: Sequence[str]) -> bool:
         """Make vectors; False if there is no use in going on now."""
@@ -262,12 +273,14 @@ class Library:
     def _note_away(self, error: Exception) -> None:
         if not self._away:
             _log.warning("found_by_words_alone", reason=f"{type(error).__name__}: {error}")
+        if isinstance(error, EmbedderUnavailable):
+            self._ask_again = max(self._ask_again, anyio.current_time() + _AWAY_SECONDS)
         self._away = True
 
     def _note_back(self) -> None:
         if self._away:
             _log.info("embedder_back")
-        self._away = False
+        self._away, self._ask_again = False, 0.0
 
     async def _work(self, size: int, work: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run `work`, in a worker thread if it is over `size` lessons. The caller holds the pool's lock."""

@@ -31,6 +31,8 @@ class NavigatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Records taken, and texts embedded, at a time."""
     embed_timeout: float = 30.0
     """Seconds for one answer of the embedder."""
+    question_timeout: float = 3.0
+    """Seconds for the vector of a goal; without it, its lessons are found by intent and words."""
     embed_seconds: float = 5.0
     """Seconds at a time that are spent on lessons without a vector before news is looked at again."""
     probe_seconds: float = 600.0

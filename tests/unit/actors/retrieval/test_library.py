@@ -188,9 +188,20 @@ async def test_an_embedder_that_hangs_is_not_waited_for(store: Store):
             raise AssertionError
 
     await store.save(lessons())
-    actor = await navigator(store, Hangs(), embed_timeout=0.05)
+    actor = await navigator(store, Hangs(), embed_timeout=0.05, question_timeout=0.05)
     assert await right(actor)
     assert actor.figures["embedder_unavailable"] > 0
+
+
+async def test_while_the_embedder_is_away_not_every_question_waits_for_it(store: Store):
+    embedder = Changing()
+    await store.save(lessons())
+    actor = await navigator(store, embedder)
+    embedder.away = True
+    for _ in range(3):
+        assert await right(actor)
+    assert actor.figures["by_words"] == 3
+    assert actor.figures["embedder_unavailable"] == 1
 
 
 async def test_the_pool_of_a_tenant_is_bounded_and_the_most_useful_stay(store: Store):
