@@ -190,7 +190,7 @@ async def measure(count: int, arguments: argparse.Namespace) -> dict[str, Any]:
         ours = await navigator(store, embedder, 0.0, count)
         rebuilt, grown = time.perf_counter() - started, memory() - before
         used = time.process_time() - used
-        hybrid = ours if arguments.quick else await navigator(store, embedder, 0.3, count)
+        hybrid = None if arguments.quick else await navigator(store, embedder, 0.3, count)
         np.save(folder / "vectors.npy", vectors)
         np.save(folder / "queries.npy", queries)
         here = sys.executable
@@ -209,9 +209,10 @@ async def measure(count: int, arguments: argparse.Namespace) -> dict[str, Any]:
 
         ways: dict[str, Callable[[int], Any]] = {
             "navigator": lambda number: by(ours, number),
-            "navigator, words too": lambda number: by(hybrid, number),
             **{name: peer.ask for name, peer in peers.items()},
         }
+        if hybrid is not None:
+            ways["navigator, words too"] = lambda number: by(hybrid, number)
         seconds: dict[str, list[float]] = {way: [] for way in ways}
         hits: dict[str, list[float]] = {way: [] for way in ways}
         ratios: list[float] = []
