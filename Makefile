@@ -12,6 +12,7 @@
 #   make bench    the benchmarks: tables on screen, JSON under build/
 #   make bench-tap         the tap beside nginx and LiteLLM (apt install nginx-light gcc libc6-dev)
 #   make bench-learner     the native trainer beside TRL, in .venv-trl, and beside the bare work
+#   make bench-retrieval   finding lessons beside numpy, faiss and hnswlib, which is in .venv-hnswlib
 #   make bench-ablation    what of the learner helps; hours, resumable (MINUTES=60 stops in time)
 #   make bench-peers-setup LiteLLM's proxy, in .venv-litellm
 #   make lock     resolve the dependencies anew
@@ -34,7 +35,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test chaos test-clients clients test-vllm test-verl test-peers check bench bench-tap bench-learner bench-ablation bench-peers-setup lock clean
+.PHONY: setup demo test chaos test-clients clients test-vllm test-verl test-peers check bench bench-tap bench-learner bench-retrieval bench-ablation bench-peers-setup lock clean
 
 setup: .venv/ready
 
@@ -138,6 +139,15 @@ bench-learner: setup .venv-trl/ready
 	@$(UV) pip install --quiet --python .venv-trl/bin/python --no-deps --require-hashes -r tests/benchmarks/peers/trl.txt
 	@touch $@
 
+bench-retrieval: setup .venv-hnswlib/ready
+	@mkdir -p build
+	$(BIN)/python -m tests.benchmarks.retrieval --hnswlib .venv-hnswlib/bin/python --json build/retrieval.json
+
+.venv-hnswlib/ready: tests/benchmarks/peers/hnswlib.txt | setup
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-hnswlib
+	@$(UV) pip install --quiet --python .venv-hnswlib/bin/python --require-hashes -r tests/benchmarks/peers/hnswlib.txt
+	@touch $@
+
 bench-ablation: setup
 	$(BIN)/python -m tests.benchmarks.ablation --prepare
 	$(BIN)/python -m tests.benchmarks.ablation $(if $(MINUTES),--minutes $(MINUTES))
@@ -155,8 +165,9 @@ lock:
 	$(LOCK) --extra learner --group dev pyproject.toml locks/torch-needs.in -o locks/dev.txt
 	$(LOCK) tests/benchmarks/peers/litellm.in -o tests/benchmarks/peers/litellm.txt
 	$(LOCK) tests/benchmarks/peers/trl.in locks/torch-needs.in -o tests/benchmarks/peers/trl.txt
+	$(LOCK) tests/benchmarks/peers/hnswlib.in -o tests/benchmarks/peers/hnswlib.txt
 	$(LOCK) locks/clients.in -o locks/clients.txt
 	$(LOCK) --override locks/verl-overrides.txt --extra verl pyproject.toml locks/torch-needs.in locks/verl.in -o locks/verl.txt
 
 clean:
-	rm -rf .venv .venv-clients .venv-litellm .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules build .run
+	rm -rf .venv .venv-clients .venv-hnswlib .venv-litellm .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules build .run

@@ -1,207 +1,391 @@
-"""The navigator: finds the lessons that fit a goal, for the guided share of the rollouts.
+"""The navigator: finds the lessons that fit a goal, and what just happened, for the guided share of the rollouts.
 
-    experience.lesson -> [index] -> `lessons(goal)`
+    experience.lesson  ->  [library]  ->  `lessons(goal, tenant, step)`
+    policy.candidate, policy.serving  ->  a snapshot of which lessons there were
 
-An index over the lessons that are active or on trial, one for each tenant: tenants never see each other's. A lesson
-fits if the goal speaks of its intent, or is like it in the embedder's eyes. For each intent there is one lesson at
-most, the most useful one; they are given in the order in which the goal speaks of them, which is how the policy was
-shown several at once. Candidates are given in a share of the cases only: enough to try them, too few to harm.
+An index over the lessons of each tenant: tenants never see each other's. A lesson fits if the goal speaks of its
+intent, if its vector is like the goal's or the step's, or if it covers enough of their words. Those that fit are ranked
+by what they add to the success rate, by likeness and by youth. For each intent there is one lesson at most; they are
+given in the order in which the goal speaks of them, which is how the policy was shown several at once. Candidates are
+given in a share of the cases only: enough to try them, too few to harm. What is retired or in quarantine never
+is.
+
+The embedder being away costs the vectors, not the answer (`actors.retrieval.library`).
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Protocol
 
-import faiss
+import anyio
 import msgspec
-import numpy as np
 import structlog
 
 from actors.calls import position
-from actors.messages import Experience
+from actors.messages import Candidate, Experience, Serving
+from actors.retrieval.embedding import Embeddings, EmbeddingStore
+from actors.retrieval.errors import RetrievalError
+from actors.retrieval.library import Library
+from actors.retrieval.ranking import Found
+from actors.retrieval.settings import NavigatorSettings
+from actors.retrieval.snapshots import Snapshots
 from actors.system.actor import Received, Result
-from actors.system.errors import DependencyUnavailable
-from actors.system.streams import EXPERIENCE_LESSON
+from actors.system.streams import EXPERIENCE_LESSON, POLICY_CANDIDATE, POLICY_SERVING
 from adapters.embedders import Embedder
-from adapters.errors import EmbedderUnavailable
+from adapters.errors import RewriterFailed
+from adapters.rewriters import Rewriter
 
 _log = structlog.get_logger(__name__)
+_PINNED = "navigator/pinned"
+"""Weight version whose snapshot is given, in decimal; empty for none."""
+_GIVEN = ("active", "candidate")
+_TICK = 1.0
+"""Seconds between two looks at what there is to embed."""
+_PRUNE_SECONDS = 3600.0
+_OTHER_MODELS_SECONDS = 7 * 86_400.0
+"""Cached vectors of a model that is no longer used are kept so long, for going back to it."""
 
 
-class NavigatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How lessons are found."""
+class LessonStore(EmbeddingStore, Protocol):
+    """What the navigator reads, and where it keeps vectors."""
 
-    enabled: bool = True
-    """Off: no lesson is ever given; they are still drawn and kept."""
-    k: int = 3
-    """Lessons at most for one goal."""
-    min_similarity: float = 0.5
-    """Inner product with the goal from which on a lesson fits that the goal does not name."""
-    trial_share: float = 0.5
-    """Share of the questions in which a candidate is given, if there is no active lesson for its intent."""
-    neighbours: int = 32
-    """Lessons that are looked at for one goal."""
-    refresh_seconds: float = 30.0
-    """Between two looks at the store: where several daemons share the stream, each hears a part of the news."""
-    batch: int = 64
-    """Records taken at a time."""
-
-
-class LessonStore(Protocol):
-    """What the navigator reads."""
+    async def revisions(self) -> dict[str, int]:
+        """The latest revision of each lesson, by id."""
+        ...
 
     async def experiences(self, state: str | None = ...) -> list[Experience]:
         """The latest revision of each lesson."""
         ...
 
-
-class _Pool:
-    """The lessons of one tenant with their index."""
-
-    def __init__(
-        self, lessons: Sequence[Experience], vectors: "np.ndarray[tuple[int, int], np.dtype[np.float32]]"
-    ) -> None:
-        self.lessons = lessons
-        self._index = faiss.IndexFlatIP(vectors.shape[1])
-        self._index.add(np.ascontiguousarray(vectors))  # pyright: ignore[reportCallIssue]
-
-    def nearest(
-        self, vector: "np.ndarray[tuple[int, int], np.dtype[np.float32]]", n: int
-    ) -> list[tuple[float, Experience]]:
-        """(inner product, lesson) of the `n` nearest to `vector`, `(1, d)`; the nearest first."""
-        found = self._index.search(vector, min(n, len(self.lessons)))  # pyright: ignore[reportCallIssue]
-        return [
-            (float(near), self.lessons[int(at)]) for near, at in zip(found[0][0], found[1][0], strict=True) if at >= 0
-        ]
+    async def experiences_at(self, wanted: Collection[tuple[str, int]]) -> list[Experience]:
+        """The lessons with these (id, revision), as far as there are any."""
+        ...
 
 
 class Navigator:
-    """Actor: lessons in; answers questions for lessons.
-
-    Args:
-        settings: how many, how like.
-        store: the lessons that there are at the start.
-        embedder: of goals and lessons.
-        rng: decides which questions try a candidate.
-    """
+    """Actor: lessons in; answers questions for lessons."""
 
     name = "navigator"
-    inputs = (EXPERIENCE_LESSON,)
+    inputs = (EXPERIENCE_LESSON, POLICY_CANDIDATE, POLICY_SERVING)
+    tick_seconds: float | None = _TICK
 
     def __init__(
-        self, settings: NavigatorSettings, *, store: LessonStore, embedder: Embedder, rng: random.Random
+        self,
+        settings: NavigatorSettings,
+        *,
+        store: LessonStore,
+        embedder: Embedder,
+        rng: random.Random,
+        directory: Path | None = None,
+        previous: Embedder | None = None,
+        rewriter: Rewriter | None = None,
     ) -> None:
-        self._settings, self._store, self._embedder, self._rng = settings, store, embedder, rng
-        self._lessons: dict[str, Experience] = {}
-        self._vectors: dict[str, np.ndarray[tuple[int], np.dtype[np.float32]]] = {}
-        """By text of a lesson: revisions share it."""
-        self._pools: dict[str, _Pool] = {}
-        """By tenant; missing where lessons changed since."""
-        self._changes = 0
+        """
+        Args:
+            settings: how many, how like.
+            store: the lessons that there are at the start.
+            embedder: of goals and lessons.
+            rng: decides which questions try a candidate.
+            directory: for snapshots; None for none.
+            previous: the embedder of before, which answers until all lessons have their vector from the new one.
+            rewriter: says a lesson in words that fit the case; None to give lessons as they are.
+        """
+        self._settings, self._store, self._rng, self._rewriter = settings, store, rng, rewriter
+        embeddings, before = (
+            Embeddings(
+                one,
+                store,
+                batch=settings.batch,
+                timeout=settings.embed_timeout,
+                question_timeout=settings.question_timeout,
+            )
+            if one is not None
+            else None
+            for one in (embedder, previous)
+        )
+        assert embeddings is not None
+        self._embeddings = embeddings
+        self._library = Library(embeddings, answering=before, most=settings.max_lessons, batch=settings.batch)
+        self._snapshots = Snapshots(directory, settings.snapshots) if directory is not None else None
+        self._latest: dict[str, Experience] = {}
+        self._pinned: dict[str, Experience] | None = None
+        """By id: what a snapshot brought back."""
+        self._version: int | None = None
+        self._serving: dict[str, int] = {}
+        """Weight version by engine."""
+        self._refreshed = self._probed = self._pruned = 0.0
+        self.rewritten = 0
+        self.rewrite_failures = 0
+        """Lessons that were given as they are, because they could not be rewritten."""
+        self.snapshot_failures = 0
+        """Snapshots that could not be written or brought back."""
+        self.missing = 0
+        """Lessons of a snapshot that the store no longer has."""
 
     @property
     def batch(self) -> int:
         return self._settings.batch
 
     @property
-    def tick_seconds(self) -> float | None:
-        return self._settings.refresh_seconds
+    def figures(self) -> dict[str, float]:
+        """For metrics: what there is (`lessons`, `waiting`, `pinned`) and what happened."""
+        library, embeddings = self._library, self._embeddings
+        return {
+            "lessons": len(library),
+            "waiting": library.waiting,
+            "pinned": -1 if self._version is None else self._version,
+            "by_words": library.by_words,
+            "left_out": library.left_out,
+            "embedder_unavailable": embeddings.unavailable,
+            "embedder_changes": embeddings.changes,
+            "rewritten": self.rewritten,
+            "rewrite_failures": self.rewrite_failures,
+            "snapshot_failures": self.snapshot_failures,
+            "snapshot_missing": self.missing,
+            **{f"refused_{error}": count for error, count in sorted(embeddings.refused.items())},
+        }
 
     async def start(self) -> None:
-        """Read the lessons."""
-        self._take(await self._store.experiences())
+        """Read the lessons, and the vectors that the store has of them."""
+        began = anyio.current_time()
+        self._latest = {lesson.id: lesson for lesson in await self._store.experiences()}
+        self._pinned, self._version = None, None
+        await self._library.reset()
+        await self._library.open()
+        await self._library.put(self._latest.values())
+        await self._library.recall()
+        pinned = await self._store.state_get(_PINNED)
+        if pinned:
+            await self._restore(int(pinned))
+        left = await self._library.embed(self._settings.embed_seconds)
+        now = anyio.current_time()
+        self._refreshed = self._probed = self._pruned = now
+        if now - began > 2.0:
+            _log.info("navigator_ready", lessons=len(self._library), waiting=left, seconds=round(now - began, 1))
 
     async def handle(self, batch: Sequence[Received]) -> Result:
-        """Take in lessons; an older revision never replaces a newer one."""
-        self._take([received.message for received in batch if isinstance(received.message, Experience)])
+        """Take in lessons, an older revision never replaces a newer one; keep a snapshot for each weight version."""
+        await self._take([received.message for received in batch if isinstance(received.message, Experience)])
+        for received in batch:
+            match received.message:
+                case Candidate() as candidate:
+                    await self._keep(candidate.version, candidate.created)
+                    await self._follow(candidate.version, back=False)
+                case Serving() as serving:
+                    await self._serve(serving)
+                case _:
+                    continue
         return Result()
 
     async def tick(self) -> Result:
-        """Read the lessons again."""
-        self._take(await self._store.experiences())
+        """Embed what waits, and every now and then look at the store and at the embedder."""
+        settings, now = self._settings, anyio.current_time()
+        if now - self._refreshed >= settings.refresh_seconds:
+            await self._refresh()
+            self._refreshed = anyio.current_time()
+        if now - self._probed >= settings.probe_seconds:
+            await self._embeddings.probe()
+            self._probed = anyio.current_time()
+        await self._library.embed(settings.embed_seconds)
+        if now - self._pruned >= _PRUNE_SECONDS:
+            await self._prune()
         return Result()
 
-    def _take(self, lessons: Sequence[Experience]) -> None:
-        for lesson in lessons:
-            known = self._lessons.get(lesson.id)
-            if known is None or lesson.revision > known.revision:
-                self._lessons[lesson.id] = lesson
-                self._changes += 1
-                self._pools.pop(lesson.tenant, None)
-
-    async def lessons(self, goal: str, tenant: str = "default") -> Sequence[Experience]:
+    async def lessons(self, goal: str, tenant: str = "default", step: str = "") -> Sequence[Experience]:
         """The lessons of `tenant` that fit `goal`, at most `k`, one an intent, in the order of the goal's words.
 
-        Raises:
-            DependencyUnavailable: the embedder is away.
+        Args:
+            step: what the agent saw last, an observation or a tool's error; lessons may fit it as they fit the goal.
         """
         settings = self._settings
         if not settings.enabled:
             return ()
-        fitting = await self._fitting(goal, tenant)
-        best: dict[str, tuple[float, Experience]] = {}
+        texts = [text[: settings.query_chars] for text in (goal, step) if text.strip()]
+        found = await self._library.find(texts, tenant, settings.neighbours, named_by=goal, states=_GIVEN)
         tried = self._rng.random() < settings.trial_share
-        for near, lesson in sorted(fitting, key=_rank, reverse=True):
-            if lesson.state == "active" or tried:
-                best.setdefault(lesson.when_to_use, (near, lesson))
-        chosen = [lesson for _, lesson in list(best.values())[: settings.k]]
-        return sorted(chosen, key=lambda lesson: _place(goal, lesson))
+        best: dict[str, Experience] = {}
+        for one in settings.rank.order([one for one in found if self._fits(one)]):
+            if one.lesson.state == "active" or tried:
+                best.setdefault(one.lesson.when_to_use, one.lesson)
+        chosen = list(best.values())[: settings.k]
+        return await self._rewrite(sorted(chosen, key=lambda lesson: _place(goal, lesson)), goal, step)
 
-    async def _fitting(self, goal: str, tenant: str) -> list[tuple[float, Experience]]:
-        """(likeness, lesson); a lesson whose intent the goal names is as like as can be."""
-        pool = await self._pool(tenant)
-        if pool is None:
+    async def search(
+        self,
+        text: str,
+        tenant: str,
+        k: int,
+        kinds: Collection[str] | None = None,
+        states: Collection[str] | None = None,
+    ) -> list[tuple[float, Experience]]:
+        """The `k` lessons of `tenant` that are most like `text`, with how alike they are, 0 to 1, the most alike first.
+
+        For people and tools that look through the memory: no threshold, no ranking by use. Only lessons of `kinds` and
+        in `states`, where they are given.
+        """
+        if k < 1 or not text.strip():
             return []
-        vector = await self._embed([goal])
-        named = [(1.0, lesson) for lesson in pool.lessons if position(goal, lesson.when_to_use) is not None]
-        ids = {lesson.id for _, lesson in named}
-        near = pool.nearest(vector, self._settings.neighbours)
-        return named + [
-            (likeness, lesson)
-            for likeness, lesson in near
-            if likeness >= self._settings.min_similarity and lesson.id not in ids
+        found = await self._library.find([text[: self._settings.query_chars]], tenant, k, states=states, kinds=kinds)
+        rank = self._settings.rank
+        scored = [(rank.alike(one), one.lesson) for one in found]
+        return sorted(scored, key=lambda one: (-one[0], -one[1].updated, one[1].id))[:k]
+
+    async def at(self, version: int | None) -> int:
+        """Give lessons as they were when weight version `version` came; as they are now, for None. Outlasts a restart.
+
+        What was forgotten or put in quarantine since stays away. Returns how many lessons there are to find.
+
+        Raises:
+            SnapshotMissing: nothing was kept for this version.
+            SnapshotRefused: what was kept is damaged.
+        """
+        if version is None:
+            self._pinned, self._version = None, None
+            await self._library.put(
+                lesson
+                for lesson in self._latest.values()
+                if self._library.revision(lesson.tenant, lesson.id) != lesson.revision
+            )
+        else:
+            await self._bring_back(version)
+        await self._store.state_put(_PINNED, b"" if version is None else str(version).encode())
+        _log.info("lessons_of_version", version=version, lessons=len(self._library))
+        return len(self._library)
+
+    async def _rewrite(self, lessons: list[Experience], goal: str, step: str) -> list[Experience]:
+        """`lessons` in words that fit the case, all at once; each that fails stays as it is."""
+        rewriter = self._rewriter
+        if rewriter is None:
+            return lessons
+        said = list(lessons)
+
+        async def one(at: int) -> None:
+            try:
+                with anyio.fail_after(self._settings.rewrite_timeout):
+                    content = await rewriter.rewrite(lessons[at].content, goal, step)
+            except (RewriterFailed, TimeoutError) as error:
+                self.rewrite_failures += 1
+                _log.debug("lesson_not_rewritten", lesson=lessons[at].id, reason=f"{type(error).__name__}: {error}")
+                return
+            said[at] = msgspec.structs.replace(lessons[at], content=content)
+            self.rewritten += 1
+
+        async with anyio.create_task_group() as group:
+            for at in range(len(lessons)):
+                group.start_soon(one, at)
+        return said
+
+    def _fits(self, found: Found) -> bool:
+        settings = self._settings
+        return found.named or found.likeness >= settings.min_similarity or found.coverage >= settings.min_words
+
+    async def _take(self, lessons: Iterable[Experience]) -> None:
+        news = {}
+        for lesson in lessons:
+            known = self._latest.get(lesson.id)
+            if known is None or lesson.revision > known.revision:
+                self._latest[lesson.id] = news[lesson.id] = lesson
+        if not news:
+            return
+        if self._pinned is None:
+            await self._library.put(news.values())
+            await self._library.embed(self._settings.embed_seconds)
+            return
+        barred = [lesson for key, lesson in news.items() if key in self._pinned and _barred(lesson)]
+        for lesson in barred:
+            del self._pinned[lesson.id]
+        await self._library.remove(barred)
+
+    async def _refresh(self) -> None:
+        """Take over what the store has and this process did not hear of."""
+        there = await self._store.revisions()
+        gone = [lesson for key, lesson in self._latest.items() if key not in there]
+        for lesson in gone:
+            del self._latest[lesson.id]
+            if self._pinned is not None:
+                self._pinned.pop(lesson.id, None)
+        await self._library.remove(gone)
+        news = [
+            (key, revision)
+            for key, revision in there.items()
+            if key not in self._latest or revision > self._latest[key].revision
         ]
+        await self._take(await self._store.experiences_at(news) if news else ())
+        if gone:
+            await self._prune()
 
-    async def _pool(self, tenant: str) -> _Pool | None:
-        pool = self._pools.get(tenant)
-        if pool is not None:
-            return pool
-        lessons = [lesson for lesson in self._lessons.values() if lesson.tenant == tenant and lesson.state != "retired"]
-        if not lessons:
-            return None
-        changes = self._changes
-        missing = [text for text in {_text(lesson): None for lesson in lessons} if text not in self._vectors]
-        if missing:
-            self._vectors.update(zip(missing, await self._embed(missing), strict=True))
-        pool = _Pool(lessons, np.stack([self._vectors[_text(lesson)] for lesson in lessons]))
-        if changes != self._changes:
-            return pool  # lessons came in while the embedder worked: good for this one question
-        self._pools[tenant] = pool
-        wanted = {_text(lesson) for lesson in self._lessons.values() if lesson.state != "retired"}
-        self._vectors = {text: vector for text, vector in self._vectors.items() if text in wanted}
-        return pool
+    async def _prune(self) -> None:
+        self._pruned = anyio.current_time()
+        forgotten = await self._library.prune(_OTHER_MODELS_SECONDS)
+        if forgotten:
+            _log.info("vectors_forgotten", vectors=forgotten)
 
-    async def _embed(self, texts: Sequence[str]) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
+    # Versions
+
+    async def _serve(self, serving: Serving) -> None:
+        back = serving.result in ("refused", "rolled_back")
+        version = serving.previous if back else serving.version
+        self._serving[serving.engine] = version
+        if version >= 0 and not back:
+            await self._keep(version, serving.since)
+        if serving.result != "refused":
+            await self._follow(version, back=back)
+
+    async def _keep(self, version: int, created: float) -> None:
+        """A snapshot for `version`, unless there is one. Failing costs the way back, nothing else."""
+        if self._snapshots is None:
+            return
+        lessons = (self._latest if self._pinned is None else self._pinned).values()
+        space = self._embeddings.space
         try:
-            return np.asarray(await self._embedder.embed(texts), dtype=np.float32)
-        except EmbedderUnavailable as error:
-            raise DependencyUnavailable(f"embedder: {error}") from error
+            await self._snapshots.write(
+                version,
+                {(lesson.id, lesson.revision) for lesson in lessons if lesson.state in _GIVEN},
+                embedder=space.embedder if space else "",
+                dimension=space.dimension if space else 0,
+                created=created,
+                serving=self._serving.values(),
+            )
+        except OSError as error:
+            self.snapshot_failures += 1
+            _log.warning("snapshot_not_written", version=version, reason=str(error))
+
+    async def _follow(self, version: int, *, back: bool) -> None:
+        if not self._settings.follow_weights or version < 0:
+            return
+        if back:
+            await self._restore(version)
+        elif self._version is not None and version > self._version:
+            await self.at(None)
+
+    async def _restore(self, version: int) -> None:
+        try:
+            await self.at(version)
+        except RetrievalError as error:
+            self.snapshot_failures += 1
+            _log.warning("snapshot_not_restored", version=version, reason=str(error))
+
+    async def _bring_back(self, version: int) -> None:
+        if self._snapshots is None:
+            raise RetrievalError("this navigator keeps no snapshots: it has no directory for them")
+        _, revisions = await self._snapshots.read(version)
+        there = {lesson.id: lesson for lesson in await self._store.experiences_at(revisions)}
+        self.missing += len(revisions) - len(there)
+        # Forgetting and quarantine are about the lesson, not about the weights: they hold in the past too.
+        pinned = {
+            key: lesson
+            for key, lesson in there.items()
+            if lesson.state in _GIVEN and (key not in self._latest or not _barred(self._latest[key]))
+        }
+        await self._library.remove([lesson for key, lesson in self._latest.items() if key not in pinned])
+        await self._library.put(pinned.values())
+        self._pinned, self._version = pinned, version
 
 
-def utility(lesson: Experience) -> float:
-    """How much guidance by the lesson adds to the success rate, -1 to 1, shrunk towards 0 while trials are few."""
-    (guided, guided_won), (unguided, unguided_won) = lesson.guided, lesson.unguided
-    return (guided_won + 1) / (guided + 2) - (unguided_won + 1) / (unguided + 2)
-
-
-def _text(lesson: Experience) -> str:
-    return f"{lesson.when_to_use} {lesson.content}"
-
-
-def _rank(found: tuple[float, Experience]) -> tuple[bool, float, float, float]:
-    """Active before candidates, then the most useful, the most alike, the latest."""
-    likeness, lesson = found
-    return lesson.state == "active", utility(lesson), likeness, lesson.updated
+def _barred(lesson: Experience) -> bool:
+    """Whether no earlier revision of `lesson` may be given either."""
+    return lesson.state == "quarantined" or not (lesson.when_to_use + lesson.content).strip()
 
 
 def _place(goal: str, lesson: Experience) -> int:

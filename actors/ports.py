@@ -164,6 +164,6 @@ class TaskPlanner(Protocol):
 class Retriever(Protocol):
     """Finds lessons for a goal; the navigator is one."""
 
-    async def lessons(self, goal: str) -> Sequence[Experience]:
-        """The lessons that fit `goal`, best first; empty if none do."""
+    async def lessons(self, goal: str, tenant: str = ..., step: str = ...) -> Sequence[Experience]:
+        """The lessons of `tenant` that fit `goal`, or what was seen last, `step`; empty if none do."""
         ...

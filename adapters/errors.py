@@ -14,7 +14,14 @@ AdapterError
 ├── JudgeUnavailable         the judge cannot be reached for now
 ├── JudgeNotSetUp            a setting of a judge is wrong, or its key is not there
 ├── ExtractorUnavailable     the extractor does not answer, or its budget is spent
-└── EmbedderUnavailable
+├── RewriterFailed           a lesson is given as it is
+├── EmbedderUnavailable
+└── VectorsRefused           an embedder's answer that must not get into an index
+    ├── WrongCount           not one vector a text
+    ├── WrongDimension       another model answers
+    ├── NotFinite
+    ├── ZeroVector
+    └── TextRefused          the endpoint will not have a text
 """
 
 
@@ -90,5 +97,42 @@ class ExtractorUnavailable(AdapterError):
     """The extractor did not answer, or its budget is spent; no lesson is drawn until it does."""
 
 
+class RewriterFailed(AdapterError):
+    """A lesson was not rewritten: no answer in time, or one that cannot be used."""
+
+
 class EmbedderUnavailable(AdapterError):
     """The embedder did not answer."""
+
+
+class VectorsRefused(AdapterError):
+    """An embedder's answer is no good; asking again may help, using it would not."""
+
+
+class WrongCount(VectorsRefused):
+    """Not one vector for each text."""
+
+
+class WrongDimension(VectorsRefused):
+    """Vectors of another length than before.
+
+    Attributes:
+        found: dimensions of the answer; 0 if its vectors differ among themselves.
+        wanted: dimensions so far; None if there were none.
+    """
+
+    def __init__(self, message: str, *, found: int, wanted: int | None) -> None:
+        super().__init__(message)
+        self.found, self.wanted = found, wanted
+
+
+class NotFinite(VectorsRefused):
+    """A vector holds NaN or infinity."""
+
+
+class ZeroVector(VectorsRefused):
+    """A vector is zero: it is like nothing."""
+
+
+class TextRefused(VectorsRefused):
+    """The endpoint understood and will not have one of the texts: too long, say."""

@@ -54,6 +54,7 @@ from daemon.control import Control, serve
 from daemon.curating import CuratorCollector
 from daemon.errors import StartFailed
 from daemon.experiencing import ExperienceCollector
+from daemon.finding import NavigatorCollector
 from daemon.fleet import FleetCollector
 from daemon.gating import gate_trial
 from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
@@ -150,7 +151,13 @@ def build(config: Config, parts: Parts) -> Supervisor:
     rng = partial(_rng, config.seed)
     times = ServingTimes(clock)
 
-    navigator = Navigator(config.navigator, store=store, embedder=embedder, rng=rng("navigator"))
+    previous, rewriter = config.embedder_before, config.rewriter
+    navigator = Navigator(
+        config.navigator, store=store, embedder=embedder, rng=rng("navigator"), directory=config.state / "lessons",
+        previous=adapters.build("embedder", previous.name, previous.options) if previous.name else None,
+        rewriter=adapters.build("rewriter", rewriter.name, rewriter.options) if rewriter.name else None,
+    )  # fmt: skip
+    NavigatorCollector(navigator).register(parts.registry)
     curriculum = config.curator.curriculum()
     rollout = prober = None
     if environment is not None:

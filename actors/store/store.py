@@ -6,7 +6,7 @@ under trio and asyncio alike. Use one `Store` from one event loop.
 """
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar, TypeVarTuple
 
 import anyio
@@ -29,7 +29,7 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
-from actors.store import forgetting, ledger, live, reading, saving
+from actors.store import forgetting, ledger, live, memory, reading, saving
 from actors.store import tables as t
 from actors.store.audit import START, Head, guard, head
 from actors.store.engine import open_engine, outage
@@ -188,6 +188,21 @@ class Store:
     async def forgotten(self) -> frozenset[str]:
         """Trajectories that lessons must no longer be drawn from, the newest that were forgotten."""
         return frozenset(await self._read(forgetting.forgotten))
+
+    async def revisions(self) -> dict[str, int]:
+        return await self._read(memory.revisions)
+
+    async def experiences_at(self, wanted: Collection[tuple[str, int]]) -> list[Experience]:
+        return await self._read(memory.experiences_at, wanted)
+
+    async def embeddings(self, embedder: str, dimension: int, digests: Sequence[str]) -> dict[str, bytes]:
+        return await self._read(memory.embeddings, embedder, dimension, digests)
+
+    async def save_embeddings(self, embedder: str, dimension: int, vectors: Mapping[str, bytes]) -> None:
+        await self._write(memory.save_embeddings, embedder, dimension, vectors, self._clock())
+
+    async def prune_embeddings(self, embedder: str, dimension: int, keep: Collection[str], older: float) -> int:
+        return await self._write(memory.prune_embeddings, embedder, dimension, keep, self._clock() - older)
 
     async def tasks(
         self, *, origin: str | None = None, environment: str | None = None, limit: int = 1000

@@ -125,6 +125,20 @@ class ExperienceRow(Base):
     body: Mapped[bytes]
 
 
+class EmbeddingRow(Base):
+    """The vector of a lesson's text, so that a restart need not embed it again; can be lost at any time."""
+
+    __tablename__ = "embeddings"
+    embedder: Mapped[str] = mapped_column(primary_key=True)
+    """Id of the model that made it."""
+    dimension: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    """Of the text."""
+    at: Mapped[float]
+    vector: Mapped[bytes]
+    """float32, as the machine has it."""
+
+
 class TaskRow(Base):
     """A task for the sandbox."""
 

@@ -10,8 +10,10 @@ import numpy.typing as npt
 class Embedder(Protocol):
     """Turns texts into vectors whose inner product is their likeness."""
 
+    id: str
+    """Names the model and all that decides what its vectors are; vectors are kept under it. Changes with the model."""
     dimension: int
-    """`d`, the same for every call."""
+    """`d`, the same for every call; 0 until the first answer, if only that tells."""
 
     async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Vectors of `texts`, `(n, d)` float32, each of Euclidean length 1; `(0, d)` for no texts.
@@ -20,6 +22,7 @@ class Embedder(Protocol):
 
         Raises:
             EmbedderUnavailable: no answer in time.
+            VectorsRefused: an answer that cannot be used (`adapters.embedders.checks`).
         """
         ...
 

@@ -31,6 +31,7 @@ class HashingEmbedder:
     def __init__(self, dimension: int = 256, ngram: int = 3, word_weight: float = 2.0) -> None:
         if dimension < 1 or ngram < 1 or word_weight <= 0:
             raise ValueError("dimension, ngram and word_weight must be positive")
+        self.id = f"hashing-{ngram}-{word_weight:g}"
         self.dimension = dimension
         self._ngram = ngram
         self._word_weight = word_weight

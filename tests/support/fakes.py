@@ -316,7 +316,7 @@ class FakeRetriever:
     def __init__(self, *lessons: Experience) -> None:
         self.found = lessons
 
-    async def lessons(self, goal: str) -> Sequence[Experience]:
+    async def lessons(self, goal: str, tenant: str = "default", step: str = "") -> Sequence[Experience]:
         return self.found
 
 

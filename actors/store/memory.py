@@ -1,0 +1,62 @@
+"""What the navigator reads and keeps: revisions of lessons, and the vectors of their texts."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from sqlalchemy import Connection, delete, func, select, tuple_
+
+from actors.messages import Experience
+from actors.store import tables as t
+from actors.store.engine import chunks, insert_new, table_of
+from actors.store.reading import bodies
+
+
+def revisions(connection: Connection) -> dict[str, int]:
+    """The latest revision of each lesson, by id."""
+    row = t.ExperienceRow
+    found = connection.execute(select(row.id, func.max(row.revision)).group_by(row.id))
+    return {key: int(revision) for key, revision in found}
+
+
+def experiences_at(connection: Connection, wanted: Collection[tuple[str, int]]) -> list[Experience]:
+    """The lessons with these (id, revision); what is not there is left out."""
+    row, found = t.ExperienceRow, list[Experience]()
+    for part in chunks(list(wanted), 250):
+        found += bodies(connection, select(row.body).where(tuple_(row.id, row.revision).in_(part)), Experience)
+    return found
+
+
+def embeddings(connection: Connection, embedder: str, dimension: int, digests: Sequence[str]) -> dict[str, bytes]:
+    """Vectors by the digest of their text; what is not there is left out."""
+    row, found = t.EmbeddingRow, dict[str, bytes]()
+    for part in chunks(digests):
+        wanted = select(row.digest, row.vector).where(
+            row.embedder == embedder, row.dimension == dimension, row.digest.in_(part)
+        )
+        found.update((key, vector) for key, vector in connection.execute(wanted))
+    return found
+
+
+def save_embeddings(
+    connection: Connection, embedder: str, dimension: int, vectors: Mapping[str, bytes], now: float
+) -> None:
+    """Keep vectors; those that are there stay as they are."""
+    rows = [
+        {"embedder": embedder, "dimension": dimension, "digest": key, "at": now, "vector": vector}
+        for key, vector in vectors.items()
+    ]
+    insert_new(connection, table_of(t.EmbeddingRow), rows)
+
+
+def prune_embeddings(
+    connection: Connection, embedder: str, dimension: int, keep: Collection[str], before: float
+) -> int:
+    """Delete this space's vectors that are not in `keep`, and other spaces' from before `before`; how many."""
+    row = t.EmbeddingRow
+    here = (row.embedder == embedder) & (row.dimension == dimension)
+    idle = [key for key in connection.scalars(select(row.digest).where(here)) if key not in keep]
+    for part in chunks(idle):
+        connection.execute(delete(row).where(here, row.digest.in_(part)))
+    others = ~here & (row.at < before)
+    gone = connection.scalar(select(func.count()).select_from(row).where(others)) or 0
+    connection.execute(delete(row).where(others))
+    return len(idle) + gone

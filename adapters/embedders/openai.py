@@ -1,0 +1,147 @@
+"""`OpenAIEmbedder`: texts to vectors by any endpoint that speaks OpenAI's `POST /v1/embeddings`, a local vLLM included.
+
+What it answers is checked before anybody sees it (`adapters.embedders.checks`). An endpoint that is away, slow, or out
+of order is `EmbedderUnavailable` after a bounded number of tries; an endpoint that understood and will not have a text
+is `TextRefused`: then there is no use in asking for that text again.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import anyio
+import numpy as np
+import numpy.typing as npt
+import openai
+from openai.types import CreateEmbeddingResponse
+
+from adapters.embedders.checks import checked
+from adapters.errors import EmbedderUnavailable, TextRefused, VectorsRefused, WrongCount
+
+_OPENAI = "https://api.openai.com/v1"
+_REFUSALS = (400, 413, 422)
+"""Statuses by which an endpoint says that the request, not the moment, is wrong."""
+
+
+class OpenAIEmbedder:
+    """An `Embedder` over HTTP.
+
+    Args:
+        model: as the endpoint names it.
+        base_url: with `/v1`; empty for OpenAI's.
+        dimensions: asked of models that can be asked; 0 for the model's own, learned from the first answer.
+        key_env: environment variable that holds the key; it need not exist for a server on loopback.
+        key_file: file that holds the key instead.
+        batch: texts in a request.
+        max_chars: of a text, from its beginning; what is longer than the model's context would be refused.
+        timeout: seconds for one try.
+        retries: further tries after a timeout, a broken connection, 408, 409, 429 or 5xx; the client waits in between.
+
+    Raises:
+        ValueError: a number that makes no sense.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = "",
+        dimensions: int = 0,
+        key_env: str = "OPENAI_API_KEY",
+        key_file: str = "",
+        batch: int = 128,
+        max_chars: int = 8000,
+        timeout: float = 10.0,
+        retries: int = 2,
+    ) -> None:
+        if min(batch, max_chars, timeout) <= 0 or min(dimensions, retries) < 0:
+            raise ValueError(
+                "embedder.options: batch, max_chars and timeout are above 0; dimensions and retries not below"
+            )
+        self._model, self._url, self._asked = model, base_url or _OPENAI, dimensions
+        self._key_env, self._key_file = key_env, key_file
+        self._batch, self._max_chars, self._timeout, self._retries = batch, max_chars, timeout, retries
+        self._client: openai.AsyncOpenAI | None = None
+        place = urlsplit(self._url)
+        if place.username or place.password:
+            raise ValueError(
+                "embedder.options: base_url holds a password; take it out and name it in key_env or key_file"
+            )
+        host = place.hostname or self._url
+        self.id = f"openai:{host}:{place.port or ''}{place.path}/{model}" + (f":{dimensions}" if dimensions else "")
+        self.dimension = dimensions
+
+    async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Vectors of `texts`, `(n, d)` float32 of length 1; `(0, d)` for no texts.
+
+        Raises:
+            EmbedderUnavailable: no answer within all tries, or the endpoint does not take the key or know the model.
+            VectorsRefused: a text was not taken, or the answer is no good.
+        """
+        parts = [await self._ask(texts[start : start + self._batch]) for start in range(0, len(texts), self._batch)]
+        if not parts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        first = parts[0].shape[1]
+        vectors = np.concatenate([checked(part, len(part), first) for part in parts])
+        self.dimension = first
+        return vectors
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.close()
+
+    async def _ask(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        # An empty input is refused by most endpoints, and with it all others of its request; half a surrogate pair has
+        # no UTF-8.
+        inputs = [text[: self._max_chars].encode("utf-8", "replace").decode() or " " for text in texts]
+        where = f"embedder {self.id}"
+        try:
+            # The client's own waits between tries are bounded too, but by a server's word: hence the deadline over all.
+            with anyio.fail_after(self._timeout * (self._retries + 1) + 10.0 * self._retries):
+                answer = await self._connected().embeddings.create(
+                    model=self._model,
+                    input=inputs,
+                    encoding_format="float",
+                    dimensions=self._asked or openai.omit,
+                )
+        except (TimeoutError, openai.APITimeoutError) as error:
+            raise EmbedderUnavailable(f"{where}: no answer within {self._retries + 1} tries") from error
+        except openai.APIStatusError as error:
+            if error.status_code in _REFUSALS:
+                raise TextRefused(f"{where}: HTTP {error.status_code} for {len(texts)} texts") from error
+            hint = f"; check {self._key_file or self._key_env}" if error.status_code in (401, 403) else ""
+            raise EmbedderUnavailable(f"{where}: HTTP {error.status_code}{hint}") from error
+        except (openai.OpenAIError, ValueError) as error:
+            # Not the error's own text: it may quote the request, or its headers.
+            raise EmbedderUnavailable(f"{where}: {type(error).__name__}") from error
+        return checked(self._vectors(answer, len(texts)), len(texts), self._asked or None)
+
+    def _vectors(self, answer: object, count: int) -> list[list[float]]:
+        """The vectors of `answer` in the order of the texts."""
+        data = answer.data if isinstance(answer, CreateEmbeddingResponse) else None
+        if not isinstance(data, list):
+            raise VectorsRefused(f"embedder {self.id}: the answer is not a list of embeddings")
+        by_index = {getattr(one, "index", None): getattr(one, "embedding", None) for one in data}
+        if len(data) != count or set(by_index) != set(range(count)):
+            raise WrongCount(f"embedder {self.id}: {len(data)} vectors for {count} texts, or not one for each")
+        return [by_index[number] for number in range(count)]  # type: ignore[misc]
+
+    def _connected(self) -> openai.AsyncOpenAI:
+        if self._client is None:
+            self._client = openai.AsyncOpenAI(
+                api_key=self._key(), base_url=self._url, timeout=self._timeout, max_retries=self._retries
+            )
+        return self._client
+
+    def _key(self) -> str:
+        if self._key_file:
+            try:
+                return Path(self._key_file).read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise EmbedderUnavailable(f"embedder {self.id}: key_file: {error}") from error
+        key = os.environ.get(self._key_env, "")
+        if not key and self._url == _OPENAI:
+            raise EmbedderUnavailable(f"embedder {self.id}: set {self._key_env}, or key_file in its options")
+        return key or "none"

@@ -1,0 +1,300 @@
+"""How long finding a lesson takes, beside numpy's brute force, bare faiss, and hnswlib.
+
+    python -m tests.benchmarks.retrieval --json build/retrieval.json [--hnswlib .venv-hnswlib/bin/python]
+
+Everything is asked the same questions in one run, in turn and in an order that changes: the machine's load falls on
+all alike. The navigator's figure is that of its own `search`: embedding (looked up here: that is the embedder's time),
+lock, worker thread, filter, exact products, words, ranking. The vectors lie in clusters of uneven size; questions lie
+near lessons, not on them. What is right is what comparing with every vector in float64 finds.
+
+Each peer runs in an interpreter of its own, numpy with one thread and with two: the better one counts. hnswlib is a
+peer of this benchmark alone, in an environment of its own (`tests/benchmarks/peers/hnswlib.in`).
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+
+from actors.messages import Experience
+from actors.navigator import Navigator, NavigatorSettings
+from actors.retrieval.pool import text_of
+from actors.retrieval.ranking import RankSettings
+from actors.store import Store
+from tests.benchmarks import report
+
+K = 5
+SIZES = (1_000, 10_000, 100_000)
+LOOP = """
+print(json.dumps({"built": time.perf_counter() - started}), flush=True)
+for line in sys.stdin:
+    query = queries[int(line)]
+    started = time.perf_counter()
+    found = ask(query)
+    print(json.dumps({"seconds": time.perf_counter() - started, "found": found}), flush=True)
+"""
+OPEN = """
+import json, sys, time
+import numpy as np
+vectors, queries = np.load(sys.argv[1]), np.load(sys.argv[2])
+started = time.perf_counter()
+"""
+NUMPY = """
+def ask(query):
+    products = vectors @ query
+    best = np.argpartition(products, len(products) - 5)[-5:]
+    return best[np.argsort(-products[best])].tolist()
+"""
+FAISS = """
+import faiss
+index = faiss.IndexFlatIP(vectors.shape[1])
+index.add(vectors)
+def ask(query):
+    return index.search(query[None], 5)[1][0].tolist()
+"""
+HNSWLIB = """
+import hnswlib
+index = hnswlib.Index(space="ip", dim=vectors.shape[1])
+index.init_index(max_elements=len(vectors), M=16, ef_construction=200, random_seed=0)
+index.add_items(vectors, num_threads=2)
+index.set_ef(64)
+def ask(query):
+    return index.knn_query(query, k=5, num_threads=1)[0][0].tolist()
+"""
+Answer = tuple[float, list[int]]
+"""Seconds, and the lessons found, by number."""
+
+
+class Looked:
+    """An embedder whose answers are known: what is measured is what comes after."""
+
+    id = "looked-up"
+
+    def __init__(self, known: dict[str, np.ndarray], dimension: int) -> None:
+        self._known, self.dimension = known, dimension
+        self._other = np.eye(dimension, dtype=np.float32)[0]
+
+    async def embed(self, texts: Sequence[str]) -> np.ndarray:
+        return np.stack([self._known.get(text, self._other) for text in texts])
+
+
+class Peer:
+    """A way of searching in its own interpreter: asked by the number of a question, it answers with its own time."""
+
+    def __init__(self, python: str, code: str, threads: int, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [python, "-c", OPEN + code + LOOP, str(folder / "vectors.npy"), str(folder / "queries.npy")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)},
+        )  # fmt: skip
+        self.built = float(self._read()["built"])
+
+    def ask(self, number: int) -> Answer:
+        cast(IO[str], self._process.stdin).write(f"{number}\n")
+        cast(IO[str], self._process.stdin).flush()
+        answer = self._read()
+        return float(answer["seconds"]), answer["found"]
+
+    def close(self) -> None:
+        cast(IO[str], self._process.stdin).close()
+        self._process.wait(30)
+
+    def _read(self) -> dict[str, Any]:
+        line = cast(IO[str], self._process.stdout).readline()
+        if not line:
+            raise RuntimeError(f"a peer ended with {self._process.wait(30)}")
+        return json.loads(line)
+
+
+def data(rng: np.random.Generator, count: int, questions: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lessons `(count, d)` around centres of uneven popularity, and questions `(questions, d)` near some of them."""
+    centres = rng.standard_normal((max(16, count // 200), d))
+    popular = 1.0 / np.arange(1, len(centres) + 1) ** 0.7
+    which = rng.choice(len(centres), count, p=popular / popular.sum())
+    lessons = unit(centres[which] + 0.8 * rng.standard_normal((count, d)))
+    near = lessons[rng.choice(count, questions, replace=False)]
+    return lessons, unit(near + 0.6 / np.sqrt(d) * rng.standard_normal((questions, d)))
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
+
+
+def nearest(vectors: np.ndarray, query: np.ndarray) -> set[int]:
+    """The `K` nearest in float64, among the nearest in float32."""
+    likely = np.argpartition(-(vectors @ query), 20 * K)[: 20 * K]
+    products = vectors[likely].astype(np.float64) @ query.astype(np.float64)
+    return set(likely[np.argsort(-products, kind="stable")[:K]].tolist())
+
+
+def words(rng: random.Random, count: int, size: int) -> list[str]:
+    """Texts of `size` words whose frequencies fall as those of language do (Zipf)."""
+    vocabulary = [f"term{number}" for number in range(20_000)]
+    weights = list(itertools.accumulate(1.0 / (rank + 3) for rank in range(len(vocabulary))))
+    return [" ".join(rng.choices(vocabulary, cum_weights=weights, k=size)) for _ in range(count)]
+
+
+def memory() -> float:
+    """Resident MiB of this process now."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+async def navigator(store: Store, embedder: Looked, share: float, lessons: int) -> Navigator:
+    settings = NavigatorSettings(rank=RankSettings(words=share), max_lessons=max(lessons, 1), embed_seconds=600.0)
+    made = Navigator(settings, store=store, embedder=embedder, rng=random.Random(0))
+    await made.start()
+    return made
+
+
+async def measure(count: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Everything at one size."""
+    rng, d = np.random.default_rng(arguments.seed + count), arguments.dimension
+    vectors, queries = data(rng, count, arguments.questions, d)
+    right = [nearest(vectors, query) for query in queries]
+    draw = random.Random(arguments.seed + count)
+    texts, asked = words(draw, count, 24), [f"q{n} {text}" for n, text in enumerate(words(draw, len(queries), 12))]
+    lessons = [
+        Experience(id=str(number), when_to_use=f"case {number}", content=text, state="active")
+        for number, text in enumerate(texts)
+    ]
+    known = {text_of(lesson): vector for lesson, vector in zip(lessons, vectors, strict=True)}
+    known.update(zip(asked, queries, strict=True))
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        store = Store(f"sqlite:///{folder / 'evolved.db'}", clock=time.time)
+        await store.open()
+        for start in range(0, count, 5000):
+            await store.save(lessons[start : start + 5000])
+        embedder = Looked(known, d)
+        # The first start embeds everything and fills the cache; the second is what a restart costs.
+        first = await navigator(store, embedder, 0.0, count)
+        if first.figures["waiting"]:
+            raise RuntimeError("not all lessons have a vector: raise embed_seconds")
+        del first
+        before, started, used = memory(), time.perf_counter(), time.process_time()
+        ours = await navigator(store, embedder, 0.0, count)
+        rebuilt, grown = time.perf_counter() - started, memory() - before
+        used = time.process_time() - used
+        hybrid = None if arguments.quick else await navigator(store, embedder, 0.3, count)
+        np.save(folder / "vectors.npy", vectors)
+        np.save(folder / "queries.npy", queries)
+        here = sys.executable
+        peers = {
+            "numpy, brute force": Peer(here, NUMPY, 1, folder),
+            "numpy, two threads": Peer(here, NUMPY, 2, folder),
+            "faiss flat, bare": Peer(here, FAISS, 1, folder),
+        }
+        if arguments.hnswlib:
+            peers["hnswlib (M 16, ef 64)"] = Peer(arguments.hnswlib, HNSWLIB, 2, folder)
+
+        async def by(made: Navigator, number: int) -> Answer:
+            began = time.perf_counter()
+            found = await made.search(asked[number], "default", K)
+            return time.perf_counter() - began, [int(lesson.id) for _, lesson in found]
+
+        ways: dict[str, Callable[[int], Any]] = {
+            "navigator": lambda number: by(ours, number),
+            **{name: peer.ask for name, peer in peers.items()},
+        }
+        if hybrid is not None:
+            ways["navigator, words too"] = lambda number: by(hybrid, number)
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        hits: dict[str, list[float]] = {way: [] for way in ways}
+        ratios: list[float] = []
+        for round_number in range(arguments.rounds + 1):
+            taken: dict[str, list[float]] = {way: [] for way in ways}
+            for number in range(len(queries)):
+                for way in draw.sample(list(ways), len(ways)):
+                    answer = ways[way](number)
+                    spent, found = await answer if asyncio.iscoroutine(answer) else answer
+                    taken[way].append(spent)
+                    hits[way].append(len(right[number] & set(found)) / K)
+            if round_number:  # the first warms caches up
+                for way in ways:
+                    seconds[way] += taken[way]
+                best = min(statistics.median(taken[way]) for way in ways if way.startswith("numpy"))
+                ratios.append(statistics.median(taken["navigator"]) / best)
+        built = {name: peer.built for name, peer in peers.items()}
+        for peer in peers.values():
+            peer.close()
+        await store.aclose()
+    return {
+        "count": count, "seconds": seconds, "recall": {way: statistics.fmean(hits[way]) for way in ways},
+        "ratio": statistics.median(ratios), "rebuilt": rebuilt, "used": used, "memory": grown, "built": built,
+    }  # fmt: skip
+
+
+def figures(results: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The keys that claims stand on."""
+    found: dict[str, float] = {}
+    for result in results:
+        size = f"{result['count']:.0e}".replace("e+0", "e")
+        ours = result["seconds"]["navigator"]
+        found |= {
+            f"p50_vs_numpy_{size}": result["ratio"],
+            f"recall_{size}": result["recall"]["navigator"],
+            f"p50_ms_{size}": 1e3 * float(np.quantile(ours, 0.5)),
+            f"p99_ms_{size}": 1e3 * float(np.quantile(ours, 0.99)),
+            f"rebuild_seconds_{size}": result["rebuilt"],
+            f"rebuild_cpu_seconds_{size}": result["used"],
+            f"rebuild_mib_{size}": result["memory"],
+        }
+    return found
+
+
+def show(result: dict[str, Any], dimension: int) -> None:
+    """One table."""
+    seconds, built = result["seconds"], result["built"]
+    numpy = min(np.median(taken) for way, taken in seconds.items() if way.startswith("numpy"))
+    rows: list[tuple[object, ...]] = [
+        (
+            way,
+            f"{1e3 * np.quantile(taken, 0.5):.2f}",
+            f"{1e3 * np.quantile(taken, 0.99):.2f}",
+            f"{np.median(taken) / numpy:.2f}",
+            f"{result['recall'][way]:.4f}",
+            f"{built.get(way, result['rebuilt']):.1f}",
+        )
+        for way, taken in seconds.items()
+    ]
+    if not any(way.startswith("hnswlib") for way in seconds):
+        rows.append(("hnswlib: not installed", "-", "-", "-", "-", "-"))
+    title = f"{result['count']:,} lessons, {dimension} dimensions; an index is {result['memory']:.0f} MiB"
+    title += f", rebuilt from the store in {result['used']:.1f} s of processor time"
+    report.table(title, ("", "p50, ms", "p99, ms", "p50 / numpy", f"recall@{K}", "built, s"), rows)
+
+
+def main() -> None:
+    parser = report.arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="lessons")
+    parser.add_argument("--dimension", type=int, default=384)
+    parser.add_argument("--questions", type=int, default=100, help="a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--hnswlib", metavar="PYTHON", default="", help="an interpreter that has hnswlib and numpy")
+    parser.add_argument("--quick", action="store_true", help="without a second index for the words")
+    arguments = parser.parse_args()
+    results = []
+    for count in arguments.sizes:
+        results.append(asyncio.run(measure(count, arguments)))
+        show(results[-1], arguments.dimension)
+    report.write(arguments.json, "retrieval", figures(results), [arguments.seed])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""The embedder over HTTP: what a server may do wrong, and what becomes of it."""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adapters.embedders.openai import OpenAIEmbedder
+from adapters.errors import (
+    EmbedderUnavailable,
+    NotFinite,
+    TextRefused,
+    VectorsRefused,
+    WrongCount,
+    WrongDimension,
+    ZeroVector,
+)
+from tests.support.embedding_server import Answer, EmbeddingServer, hanging, honest, listed
+
+pytestmark = pytest.mark.anyio
+TEXTS = ["one", "two", "three"]
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddingServer]:
+    with EmbeddingServer() as server:
+        yield server
+
+
+def embedder(server: EmbeddingServer, **options: Any) -> OpenAIEmbedder:
+    return OpenAIEmbedder("small", base_url=server.url, **{"retries": 0, **options})
+
+
+async def test_the_dimension_is_learned_from_the_first_answer_and_follows_the_model(server: EmbeddingServer):
+    one = embedder(server)
+    assert one.dimension == 0
+    assert (await one.embed(["a"])).shape == (1, 256)
+    assert one.dimension == 256
+    server.script = honest(64)
+    assert (await one.embed(["a"])).shape == (1, 64)
+
+
+async def test_a_dimension_that_was_asked_for_and_not_given_is_named(server: EmbeddingServer):
+    with pytest.raises(WrongDimension, match="256 dimensions, 64 expected"):
+        await embedder(server, dimensions=64).embed(["a"])
+    assert server.asked[0].body["dimensions"] == 64
+
+
+async def test_texts_go_out_in_batches_and_come_back_in_their_order(server: EmbeddingServer):
+    vectors = await embedder(server, batch=2).embed(TEXTS)
+    assert [asked.body["input"] for asked in server.asked] == [["one", "two"], ["three"]]
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        assert np.allclose((await embedder(server).embed([text]))[0], vector, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (listed([[1.0, 0.0], [0.0, 1.0]]), WrongCount),
+        (listed([[1.0, 0.0]] * 4), WrongCount),
+        (listed([[1.0, 0.0], [0.0, 1.0], [1.0]]), WrongDimension),
+        (listed([[], [], []]), WrongDimension),
+        (listed([[1.0, 0.0], [0.0, float("nan")], [1.0, 1.0]]), NotFinite),
+        (listed([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]), ZeroVector),
+        (listed([[1.0, 0.0], None, [1.0, 1.0]]), WrongDimension),
+        (listed([["x"], ["y"], ["z"]]), VectorsRefused),
+        ((200, b'{"object": "list"}'), VectorsRefused),
+        ((200, b'{"data": [{"index": 0}, {"index": 0}, {"index": 0}]}'), WrongCount),
+        ((200, b"[]"), VectorsRefused),
+        ((200, b"<html>busy</html>"), EmbedderUnavailable),
+        ((200, b""), EmbedderUnavailable),
+        ((400, b'{"error": {"message": "too long"}}'), TextRefused),
+        ((401, b"{}"), EmbedderUnavailable),
+        ((500, b"oops"), EmbedderUnavailable),
+    ],
+)
+async def test_no_answer_that_is_not_vectors_gets_through(server: EmbeddingServer, answer: Answer, error: type):
+    server.script = lambda body: answer
+    with pytest.raises(error) as raised:
+        await embedder(server).embed(TEXTS)
+    assert raised.type is error
+
+
+async def test_tries_are_bounded_and_a_later_one_may_succeed(server: EmbeddingServer):
+    server.script = lambda body: (503, b"{}")
+    with pytest.raises(EmbedderUnavailable, match="503"):
+        await embedder(server, retries=1).embed(["a"])
+    assert len(server.asked) == 2
+    answers = iter([(429, b"{}")])
+    server.script = lambda body: next(answers, None) or honest()(body)
+    assert (await embedder(server, retries=1).embed(["a"])).shape == (1, 256)
+
+
+async def test_a_server_that_hangs_is_unavailable_in_time(server: EmbeddingServer):
+    server.script = hanging(5.0)
+    with pytest.raises(EmbedderUnavailable, match="no answer within 1 tries"):
+        await embedder(server, timeout=0.2).embed(["a"])
+
+
+async def test_nobody_there_is_unavailable():
+    with pytest.raises(EmbedderUnavailable):
+        await OpenAIEmbedder("small", base_url="http://127.0.0.1:9/v1", retries=0).embed(["a"])
+
+
+async def test_the_key_comes_from_a_file_or_the_environment_and_is_in_no_error_and_no_log(
+    server: EmbeddingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "key").write_text("sk-from-file\n")
+    await embedder(server, key_file=str(tmp_path / "key")).embed(["a"])
+    monkeypatch.setenv("MY_KEY", "sk-from-environment")
+    await embedder(server, key_env="MY_KEY").embed(["a"])
+    assert [asked.authorization for asked in server.asked] == ["Bearer sk-from-file", "Bearer sk-from-environment"]
+    server.script = lambda body: (401, json.dumps({"error": "bad key sk-from-environment"}).encode())
+    with pytest.raises(EmbedderUnavailable) as raised:
+        await embedder(server, key_env="MY_KEY").embed(["a"])
+    assert "MY_KEY" in str(raised.value)
+    assert "sk-from" not in str(raised.value)
+    assert not [record for record in caplog.records if "sk-from" in record.getMessage()]
+
+
+async def test_without_a_key_the_public_endpoint_is_not_even_asked(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(EmbedderUnavailable, match="set OPENAI_API_KEY"):
+        await OpenAIEmbedder("small").embed(["a"])
+
+
+def test_options_that_make_no_sense_are_refused():
+    with pytest.raises(ValueError, match="batch"):
+        OpenAIEmbedder("small", batch=0)
+    with pytest.raises(ValueError, match="password"):
+        OpenAIEmbedder("small", base_url="http://user:secret@host/v1")
+
+
+def test_the_id_tells_models_and_places_apart():
+    ids = {
+        OpenAIEmbedder(model, base_url=url, dimensions=size).id
+        for model in ("small", "large")
+        for url in ("http://a:1/v1", "http://b:1/v1", "http://a:2/v1")
+        for size in (0, 64)
+    }
+    assert len(ids) == 12
