@@ -89,6 +89,20 @@ def _insert(table: Table, columns: Sequence[str], rows: int) -> str:
     return str(sqlite.insert(table).values(values).on_conflict_do_nothing().compile(dialect=sqlite.dialect()))
 
 
+def fold(engine: Engine) -> bool:
+    """Write SQLite's log back into the database and empty it; False if a reader was in the way."""
+    if engine.dialect.name != "sqlite":
+        return True
+    connection = engine.raw_connection()
+    try:
+        cursor = connection.cursor()
+        busy = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        cursor.close()
+        return not busy
+    finally:
+        connection.close()
+
+
 def outage(error: DBAPIError) -> StoreUnavailable | None:
     """What `error` means if waiting may cure it, else None."""
     if not (isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated):
