@@ -63,8 +63,10 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     feedback: tuple[str, ...] = ()
     batches: tuple[str, ...] = ()
     """Orders that hold some of the trajectories."""
+    unanswered: tuple[str, ...] = ()
+    """Those of the orders that no version has come of: one may, if the learner had read its file already."""
     files: tuple[str, ...] = ()
-    """Paths of their batch files."""
+    """Paths of the orders' batch files."""
     versions: tuple[Touched, ...] = ()
 
     @property
@@ -103,13 +105,14 @@ def find(connection: Connection, selector: Selector) -> Scope:
     for part in chunks(sorted(runs)):
         calls.update(connection.scalars(select(call.id).where(call.trajectory_id.in_(part))))
     there = sum(len(connection.scalars(select(run.id).where(run.id.in_(part))).all()) for part in chunks(sorted(runs)))
-    batches, files = _orders(connection, runs)
+    batches, unanswered, files = _orders(connection, runs)
     return Scope(
         trajectories=tuple(sorted(runs)),
         gone=len(runs) - there,
         exchanges=tuple(sorted(calls)),
         feedback=tuple(sorted(_feedback(connection, selector, runs, calls))),
         batches=tuple(batches),
+        unanswered=tuple(unanswered),
         files=tuple(files),
         versions=tuple(_touched(connection, runs)),
     )
@@ -162,15 +165,16 @@ def _feedback(connection: Connection, selector: Selector, runs: set[str], calls:
     return found
 
 
-def _orders(connection: Connection, runs: set[str]) -> tuple[list[str], list[str]]:
+def _orders(connection: Connection, runs: set[str]) -> tuple[list[str], list[str], list[str]]:
     member, ids = t.BatchMemberRow, set[str]()
     for part in chunks(sorted(runs)):
         ids.update(connection.scalars(select(member.batch_id).where(member.trajectory_id.in_(part))))
-    files: list[str] = []
+    files, answered, link = list[str](), set[str](), t.CandidateBatchRow
     for part in chunks(sorted(ids)):
+        answered.update(connection.scalars(select(link.batch_id).where(link.batch_id.in_(part))))
         orders = [decode(body) for body in connection.scalars(select(t.BatchRow.body).where(t.BatchRow.id.in_(part)))]
         files += [order.path for order in orders if isinstance(order, BatchOrder)]
-    return sorted(ids), files
+    return sorted(ids), sorted(ids - answered), files
 
 
 def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
@@ -194,13 +198,11 @@ def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
         if item.version in heirs or item.parent in heirs:
             heirs.add(item.version)
             now = tuple(sorted({span.engine for span in item.served if span.until is None}))
-            touched.append(
-                Touched(version=item.version, trajectories=len(seen.get(item.version, ())), engines=now)
-            )
+            touched.append(Touched(version=item.version, trajectories=len(seen.get(item.version, ())), engines=now))
     return touched
 
 
-def bury(connection: Connection, selector: Selector, scope: Scope, now: float) -> None:
+def entomb(connection: Connection, selector: Selector, scope: Scope, now: float) -> None:
     """Tombstones for all of `scope`, and for what else of the selector's tenant or key began before `now`."""
     row = table_of(t.ForgottenRow)
     ids = (*scope.trajectories, *scope.exchanges, *scope.feedback)
@@ -278,8 +280,8 @@ def _concerned(connection: Connection, bodies: Mapping[str, bytes]) -> set[str]:
 def refused(connection: Connection, records: Sequence[Message]) -> set[str]:
     """Ids of those of `records` that are forgotten, or that rest on what is.
 
-    A trajectory rests on its calls, feedback on the call or the trajectory that it names, a lesson in use or on trial on
-    its sources, a batch on its members.
+    A trajectory rests on its calls, feedback on the call or the trajectory that it names, a lesson in use or on trial
+    on its sources, a batch on its members.
     """
     if not records or not _any(connection):
         return set()
@@ -324,7 +326,7 @@ def _spanned(record: Message, spans: Mapping[tuple[str, str], float]) -> bool:
             return False
 
 
-def bury_more(connection: Connection, records: Sequence[Message], now: float) -> None:
+def entomb_more(connection: Connection, records: Sequence[Message], now: float) -> None:
     """Tombstones for what was refused of traffic: whatever rests on that is refused too."""
     ids = {record.id for record in records if isinstance(record, Exchange | Feedback | Trajectory | Attributed)}
     insert_new(

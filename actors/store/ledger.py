@@ -7,7 +7,7 @@ from sqlalchemy import Connection, delete, func, select, update
 from actors.messages import Message, derived_id
 from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
-from actors.store.forgetting import bury_more, forgotten_inputs, refused
+from actors.store.forgetting import entomb_more, forgotten_inputs, refused
 from actors.store.saving import Saved, save
 from actors.system.bus import Outgoing
 
@@ -36,7 +36,7 @@ def commit(
         return None
     buried = refused(connection, records)
     if buried:
-        bury_more(connection, [record for record in records if record.id in buried], now)
+        entomb_more(connection, [record for record in records if record.id in buried], now)
         records = [record for record in records if record.id not in buried]
     marks = [{"actor": actor, "input_id": key, "at": now} for key in dict.fromkeys(inputs)]
     insert_new(connection, table_of(t.ProcessedRow), marks)

@@ -60,7 +60,9 @@ def say(connection: Connection, opinion: Opinion, reason: str, now: float) -> He
         raise TooManyOpinions(f"{MAX_VOICES} keys have spoken of this lesson, which is as many as are counted")
     number = 0 if last is None else last.number + 1
     if number >= MAX_WORDS:
-        raise TooManyOpinions(f"this key has changed its mind {MAX_WORDS - 1} times on this lesson; its last word stays")
+        raise TooManyOpinions(
+            f"this key has changed its mind {MAX_WORDS - 1} times on this lesson; its last word stays"
+        )
     opinion = msgspec.structs.replace(
         opinion, id=derived_id("opinion", opinion.experience_id, opinion.key, number), created=now
     )

@@ -221,12 +221,18 @@ class Store:
     async def find(self, selector: Selector) -> Scope:
         return await self._read(forgetting.find, selector)
 
-    async def forget(self, selector: Selector, scope: Scope) -> None:
-        """Take `scope` out for good, tombstones first, in many short transactions; may be done again."""
-        await self._write(forgetting.bury, selector, scope, self._clock())
+    async def entomb(self, selector: Selector, scope: Scope) -> None:
+        """From now on nothing of these is written, nor delivered to an actor."""
+        await self._write(forgetting.entomb, selector, scope, self._clock())
+
+    async def erase(self, scope: Scope) -> None:
+        """Take `scope`, which has its tombstones, out for good, in many short transactions; may be done again."""
         for part in forgetting.parts(scope):
             await self._write(forgetting.erase, part)
         await self._write(forgetting.sweep)
+
+    async def forgotten(self, ids: Sequence[str]) -> set[str]:
+        return await self._read(forgetting.forgotten, ids)
 
     async def fold(self) -> bool:
         """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: a reader was
@@ -279,7 +285,11 @@ class Store:
         return await self._read(reading.dead_letters, limit)
 
     async def counts(self) -> dict[str, int]:
-        return {**await self._read(reading.counts), "response_ids_taken": self.response_ids_taken, "forgotten_refused": self.forgotten_refused}
+        return {
+            **await self._read(reading.counts),
+            "response_ids_taken": self.response_ids_taken,
+            "forgotten_refused": self.forgotten_refused,
+        }
 
     async def state_get(self, key: str) -> bytes | None:
         return await self._read(lambda c: c.scalar(select(t.StateRow.value).where(t.StateRow.key == key)))
