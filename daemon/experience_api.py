@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from actors.messages import Experience, ExperienceKind, ExperienceState
 from actors.store import StoreUnavailable
-from actors.store.forgetting import Selector
+from actors.store.erasing import Selector
 from daemon.admin import WHO
 from daemon.errors import OrderRefused
 from daemon.experience import Change, ExperiencePool

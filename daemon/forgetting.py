@@ -18,7 +18,7 @@ import structlog
 
 from actors.messages import Directive, derived_id, new_id
 from actors.store import Store
-from actors.store.forgetting import Scope, Selector, Touched
+from actors.store.erasing import Scope, Selector, Touched
 from daemon.errors import OrderRefused
 
 _log = structlog.get_logger(__name__)

@@ -7,14 +7,14 @@ from sqlalchemy import Connection, delete, func, select, update
 from actors.messages import Message, derived_id
 from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
-from actors.store.forgetting import entomb_more, forgotten_inputs, refused
+from actors.store.erasing import buried_inputs, entomb_more, refused
 from actors.store.saving import Saved, save
 from actors.system.bus import Outgoing
 
 
 def processed(connection: Connection, actor: str, ids: Sequence[str]) -> set[str]:
     """Those of `ids` that `actor` is done with, or that were forgotten."""
-    row, found = t.ProcessedRow, forgotten_inputs(connection, ids)
+    row, found = t.ProcessedRow, buried_inputs(connection, ids)
     for part in chunks(list(ids)):
         found.update(connection.scalars(select(row.input_id).where(row.actor == actor, row.input_id.in_(part))))
     return found
@@ -34,10 +34,10 @@ def commit(
     """
     if processed(connection, actor, inputs):
         return None
-    buried = refused(connection, records)
-    if buried:
-        entomb_more(connection, [record for record in records if record.id in buried], now)
-        records = [record for record in records if record.id not in buried]
+    gone = refused(connection, records)
+    if gone:
+        entomb_more(connection, [record for record in records if record.id in gone], now)
+        records = [record for record in records if record.id not in gone]
     marks = [{"actor": actor, "input_id": key, "at": now} for key in dict.fromkeys(inputs)]
     insert_new(connection, table_of(t.ProcessedRow), marks)
     for part in chunks(list(inputs)):
@@ -45,11 +45,11 @@ def commit(
             delete(t.FailureRow).where(t.FailureRow.actor == actor, t.FailureRow.input_id.in_(part))
         )  # fmt: skip
     saved = save(connection, records, now)
-    saved.refused = len(buried)
+    saved.refused = len(gone)
     rows = [
         {"actor": actor, "output_id": o.id, "subject": o.subject, "data": o.data, "published": False, "at": now}
         for o in outputs
-        if not buried or not _of_record(o) & buried
+        if not gone or not _of_record(o) & gone
     ]
     insert_new(connection, table_of(t.OutboxRow), rows)
     return saved

@@ -30,12 +30,12 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
-from actors.store import forgetting, ledger, live, opinions, reading, saving
+from actors.store import erasing, ledger, live, opinions, reading, saving
 from actors.store import tables as t
 from actors.store.audit import START, Head, guard, head
 from actors.store.engine import fold, open_engine, outage
+from actors.store.erasing import Scope, Selector
 from actors.store.errors import SchemaMismatch
-from actors.store.forgetting import Scope, Selector
 from actors.store.lineage import Lineage, lineage
 from actors.store.live import FailedCall
 from actors.store.opinions import Heard, Said, Voices
@@ -216,23 +216,23 @@ class Store:
     async def hush(self, experience_ids: Sequence[str]) -> None:
         await self._write(opinions.hush, experience_ids)
 
-    # Forgetting (see `actors.store.forgetting`)
+    # Forgetting (see `actors.store.erasing`)
 
     async def find(self, selector: Selector) -> Scope:
-        return await self._read(forgetting.find, selector)
+        return await self._read(erasing.find, selector)
 
     async def entomb(self, selector: Selector, scope: Scope) -> None:
         """From now on nothing of these is written, nor delivered to an actor."""
-        await self._write(forgetting.entomb, selector, scope, self._clock())
+        await self._write(erasing.entomb, selector, scope, self._clock())
 
     async def erase(self, scope: Scope) -> None:
         """Take `scope`, which has its tombstones, out for good, in many short transactions; may be done again."""
-        for part in forgetting.parts(scope):
-            await self._write(forgetting.erase, part)
-        await self._write(forgetting.sweep)
+        for part in erasing.parts(scope):
+            await self._write(erasing.erase, part)
+        await self._write(erasing.sweep)
 
-    async def forgotten(self, ids: Sequence[str]) -> set[str]:
-        return await self._read(forgetting.forgotten, ids)
+    async def buried(self, ids: Sequence[str]) -> set[str]:
+        return await self._read(erasing.buried, ids)
 
     async def fold(self) -> bool:
         """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: a reader was

@@ -1,4 +1,4 @@
-"""Forgetting by source: what belongs to a trajectory, a tenant or an agent's key, and taking it out for good.
+"""Erasing by source: what belongs to a trajectory, a tenant or an agent's key, and taking it out for good.
 
     find -> what would go, and which weights saw it  ->  erase, part by part  ->  tombstones keep it from coming back
 
@@ -251,7 +251,7 @@ def sweep(connection: Connection) -> None:
             connection.execute(delete(dead).where(dead.id.in_(part)))
     failure = t.FailureRow
     inputs = set(connection.scalars(select(failure.input_id)))
-    for part in chunks(sorted(forgotten_inputs(connection, sorted(inputs)))):
+    for part in chunks(sorted(buried_inputs(connection, sorted(inputs)))):
         connection.execute(delete(failure).where(failure.input_id.in_(part)))
 
 
@@ -273,8 +273,8 @@ def _concerned(connection: Connection, bodies: Mapping[str, bytes]) -> set[str]:
             read[key] = decode(data)
         except MessageError:
             continue  # parked because nobody can read it
-    buried = refused(connection, list(read.values()))
-    return {key for key, message in read.items() if message.id in buried}
+    gone = refused(connection, list(read.values()))
+    return {key for key, message in read.items() if message.id in gone}
 
 
 def refused(connection: Connection, records: Sequence[Message]) -> set[str]:
@@ -286,10 +286,10 @@ def refused(connection: Connection, records: Sequence[Message]) -> set[str]:
     if not records or not _any(connection):
         return set()
     spans = {(row.kind, row.name): row.before for row in connection.execute(_SPANS)}
-    buried = {record.id for record in records if spans and _spanned(record, spans)}
+    gone = {record.id for record in records if spans and _spanned(record, spans)}
     grounds = [(record.id, {record.id, *_grounds(record)}) for record in records]
-    buried |= forgotten(connection, sorted(set[str]().union(*(rests for _, rests in grounds))))
-    return {key for key, rests in grounds if rests & buried}
+    gone |= buried(connection, sorted(set[str]().union(*(rests for _, rests in grounds))))
+    return {key for key, rests in grounds if rests & gone}
 
 
 _SPANS = select(t.ForgottenRow.kind, t.ForgottenRow.name, t.ForgottenRow.before).where(t.ForgottenRow.kind != _ID)
@@ -334,7 +334,7 @@ def entomb_more(connection: Connection, records: Sequence[Message], now: float) 
     )
 
 
-def forgotten(connection: Connection, ids: Sequence[str]) -> set[str]:
+def buried(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Those of the record ids `ids` that have a tombstone."""
     row, found = t.ForgottenRow, set[str]()
     if not ids or not _any(connection):
@@ -344,12 +344,12 @@ def forgotten(connection: Connection, ids: Sequence[str]) -> set[str]:
     return found
 
 
-def forgotten_inputs(connection: Connection, inputs: Sequence[str]) -> set[str]:
+def buried_inputs(connection: Connection, inputs: Sequence[str]) -> set[str]:
     """Those of the ids of deliveries (`subject:record`) whose record has a tombstone."""
     by_record: dict[str, list[str]] = {}
     for key in inputs:
         by_record.setdefault(key.partition(":")[2], []).append(key)
-    return {key for record in forgotten(connection, sorted(by_record)) for key in by_record[record]}
+    return {key for record in buried(connection, sorted(by_record)) for key in by_record[record]}
 
 
 def _any(connection: Connection) -> bool:
