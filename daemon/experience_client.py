@@ -118,7 +118,7 @@ class _Common:
             ControlUnreachable: that was no daemon.
         """
         if answer.is_success:
-            if not answer.headers.get("content-type", "").startswith("application/json"):
+            if answer.headers.get("content-type", "").split(";")[0] != "application/json":
                 return answer.text
             try:
                 return answer.json()

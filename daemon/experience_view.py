@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 
@@ -33,18 +33,18 @@ def _lessons(found: Sequence[dict[str, Any]], console: Console) -> None:
     if not found:
         console.print("no lessons")
         return
-    scored = found[0]["score"] is not None
-    table = Table(
-        Column("id", no_wrap=True), *(["score"] if scored else []), "when to use", "content", "kind", "state",
-        "origin", "guided", "unguided", "users",
-    )  # fmt: skip
     for item in found:
         lesson, voices = item["lesson"], item["voices"]
-        state = f"{lesson['state']}: {lesson['reason']}" if lesson["reason"] else lesson["state"]
-        cells = [lesson["id"], *([f"{item['score']:.3f}"] if scored else []), lesson["when_to_use"], lesson["content"]]
-        cells += [lesson["kind"], state, lesson["origin"], _of(lesson["guided"]), _of(lesson["unguided"])]
-        table.add_row(*(plain(cell) for cell in [*cells, f"+{voices['useful']} -{voices['useless']}"]))
-    console.print(table)
+        facts = [lesson["id"], *([f"score {item['score']:.3f}"] if item["score"] is not None else [])]
+        facts += [lesson["state"], lesson["kind"], lesson["origin"], f"tenant {lesson['tenant']}"]
+        counted = f"guided {_of(lesson['guided'])}, unguided {_of(lesson['unguided'])}"
+        facts += [counted, f"users +{voices['useful']} -{voices['useless']}"]
+        console.print(plain("  ".join(filter(None, facts))), style="bold")
+        words = Table.grid(padding=(0, 2))
+        for name, text in (("when", lesson["when_to_use"]), ("do", lesson["content"]), ("why", lesson["reason"])):
+            if text:
+                words.add_row("", name, plain(text))
+        console.print(words)
 
 
 def _lesson(told: dict[str, Any], console: Console) -> None:
