@@ -222,9 +222,7 @@ def parts(scope: Scope) -> Iterator[Scope]:
 
 
 def erase(connection: Connection, scope: Scope) -> None:
-    """Delete the records of `scope`; what they said is overwritten on the disk. May be done again."""
-    if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql("PRAGMA secure_delete=ON")
+    """Delete the records of `scope`. May be done again."""
     for table, ids in (
         (t.TrajectoryRow, scope.trajectories), (t.ExchangeRow, scope.exchanges), (t.FeedbackRow, scope.feedback),
     ):  # fmt: skip
@@ -238,8 +236,6 @@ def erase(connection: Connection, scope: Scope) -> None:
 
 def sweep(connection: Connection) -> None:
     """Take forgotten records out of the outbox and of the parked ones, and what failures said of them."""
-    if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql("PRAGMA secure_delete=ON")
     out, dead = t.OutboxRow, t.DeadLetterRow
     open_ones = connection.execute(select(out.sequence, out.data).where(out.published.is_(False))).all()
     mine = _concerned(connection, {str(row.sequence): row.data for row in open_ones})

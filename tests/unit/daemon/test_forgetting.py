@@ -187,3 +187,20 @@ async def test_lessons_of_a_trajectory_that_the_store_no_longer_has_are_reached(
     assert (told.trajectories, told.lessons) == (0, ("l",))
     assert msgspec.to_builtins(told.experience) == {"retired": ("l",), "trimmed": ()}
     assert told.notice
+
+
+async def test_a_batch_file_of_an_order_that_was_not_let_through_goes_when_the_curator_starts_anew(
+    place: Place,
+) -> None:
+    (kept,) = await place.credit(*group("h", MIXED))
+    version = Candidate(id="v1", version=1, parent=0, path="", files=(), manifest="", batch_ids=(kept.id,))
+    items = group("g", MIXED)
+    await place.credit(*items[:3])
+    await place.forgetter.forget(Selector(trajectories=("g-0",)), "r")
+    await place.store.save(items[3:])
+    await place.driver.feed(TRAJECTORY_ATTRIBUTED, items[3])
+    await place.driver.feed(POLICY_CANDIDATE, version)
+    files = set((place.path / "batches").glob("*.batch"))
+    assert len(files) == 2
+    await place.curator.start()
+    assert set((place.path / "batches").glob("*.batch")) == {Path(kept.path)}
