@@ -187,58 +187,6 @@ class Store:
     async def experiences(self, state: str | None = None) -> list[Experience]:
         return await self._read(reading.experiences, state)
 
-    async def revisions(self, experience_id: str) -> list[Experience]:
-        return await self._read(reading.revisions, experience_id)
-
-    async def revise(self, experience_id: str, change: Callable[[Experience], Experience]) -> Experience | None:
-        """Write `change` of the latest revision as the next one, whoever else revises; None if there is no such lesson.
-
-        Raises:
-            Exception: whatever `change` raises; nothing was written then.
-        """
-        return await self._write(saving.revise, experience_id, change, self._clock())
-
-    async def add_experiences(self, lessons: Sequence[Experience]) -> set[str]:
-        """Write those that no lesson has the id of yet, all or none; ids of the others."""
-        return await self._write(saving.add_experiences, lessons, self._clock())
-
-    async def say(self, opinion: Opinion, reason: str) -> Heard:
-        heard = await self._write(opinions.say, opinion, reason, self._clock())
-        self._audited(heard.head)
-        return heard
-
-    async def voices(self, experience_ids: Sequence[str]) -> dict[str, Voices]:
-        return await self._read(opinions.voices, experience_ids)
-
-    async def said(self, experience_id: str, limit: int = 100) -> list[Said]:
-        return await self._read(opinions.said, experience_id, limit)
-
-    async def hush(self, experience_ids: Sequence[str]) -> None:
-        await self._write(opinions.hush, experience_ids)
-
-    # Forgetting (see `actors.store.erasing`)
-
-    async def find(self, selector: Selector) -> Scope:
-        return await self._read(erasing.find, selector)
-
-    async def entomb(self, selector: Selector, scope: Scope) -> None:
-        """From now on nothing of these is written, nor delivered to an actor."""
-        await self._write(erasing.entomb, selector, scope, self._clock())
-
-    async def erase(self, scope: Scope) -> None:
-        """Take `scope`, which has its tombstones, out for good, in many short transactions; may be done again."""
-        for part in erasing.parts(scope):
-            await self._write(erasing.erase, part)
-        await self._write(erasing.sweep)
-
-    async def buried(self, ids: Sequence[str]) -> set[str]:
-        return await self._read(erasing.buried, ids)
-
-    async def fold(self) -> bool:
-        """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: a reader was
-        in the way, and it happens by itself later."""
-        return await anyio.to_thread.run_sync(fold, self._engine, limiter=self._limiter)
-
     async def tasks(
         self, *, origin: str | None = None, environment: str | None = None, limit: int = 1000
     ) -> list[Task]:
@@ -296,6 +244,60 @@ class Store:
 
     async def state_put(self, key: str, value: bytes) -> None:
         await self._write(ledger.put_state, key, value)
+
+    # Lessons by hand, and what is said of them
+
+    async def revisions(self, experience_id: str) -> list[Experience]:
+        return await self._read(reading.revisions, experience_id)
+
+    async def revise(self, experience_id: str, change: Callable[[Experience], Experience]) -> Experience | None:
+        """Write `change` of the latest revision as the next one, whoever else revises; None if there is no such lesson.
+
+        Raises:
+            Exception: whatever `change` raises; nothing was written then.
+        """
+        return await self._write(saving.revise, experience_id, change, self._clock())
+
+    async def add_experiences(self, lessons: Sequence[Experience]) -> set[str]:
+        """Write those that no lesson has the id of yet, all or none; ids of the others."""
+        return await self._write(saving.add_experiences, lessons, self._clock())
+
+    async def say(self, opinion: Opinion, reason: str) -> Heard:
+        heard = await self._write(opinions.say, opinion, reason, self._clock())
+        self._audited(heard.head)
+        return heard
+
+    async def voices(self, experience_ids: Sequence[str]) -> dict[str, Voices]:
+        return await self._read(opinions.voices, experience_ids)
+
+    async def said(self, experience_id: str, limit: int = 100) -> list[Said]:
+        return await self._read(opinions.said, experience_id, limit)
+
+    async def hush(self, experience_ids: Sequence[str]) -> None:
+        await self._write(opinions.hush, experience_ids)
+
+    # Forgetting (see `actors.store.erasing`)
+
+    async def find(self, selector: Selector) -> Scope:
+        return await self._read(erasing.find, selector)
+
+    async def entomb(self, selector: Selector, scope: Scope) -> None:
+        """From now on nothing of these is written, nor delivered to an actor."""
+        await self._write(erasing.entomb, selector, scope, self._clock())
+
+    async def erase(self, scope: Scope) -> None:
+        """Take `scope`, which has its tombstones, out for good, in many short transactions; may be done again."""
+        for part in erasing.parts(scope):
+            await self._write(erasing.erase, part)
+        await self._write(erasing.sweep)
+
+    async def buried(self, ids: Sequence[str]) -> set[str]:
+        return await self._read(erasing.buried, ids)
+
+    async def fold(self) -> bool:
+        """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: a reader was
+        in the way, and it happens by itself later."""
+        return await anyio.to_thread.run_sync(fold, self._engine, limiter=self._limiter)
 
     def _audited(self, head: Head | None) -> None:
         """Tell where the audit trail ends, once that is durable: whoever keeps logs elsewhere has an anchor with it."""
