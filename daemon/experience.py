@@ -154,7 +154,7 @@ class ExperiencePool:
         Raises:
             OrderRefused: 404.
         """
-        revisions = await self._store.revisions(experience_id)
+        revisions = await self._store.revisions_of(experience_id)
         if not revisions:
             raise _unknown(experience_id)
         sources = [await self._origin(key) for key in revisions[0].sources[:_SOURCES]]
@@ -210,7 +210,7 @@ class ExperiencePool:
         Raises:
             OrderRefused: 404, 422 the words or the key, 429 too many voices or changes of mind.
         """
-        revisions = await self._store.revisions(experience_id)
+        revisions = await self._store.revisions_of(experience_id)
         if not revisions:
             raise _unknown(experience_id)
         _require(key, "key: who says so? a name or id of a person, an agent or a run", _MAX_KEY)
@@ -241,7 +241,7 @@ class ExperiencePool:
             kind=lesson.kind, origin="operator", detail=lesson.detail, reason=reason, updated=self._clock(),
         )  # fmt: skip
         if await self._store.add_experiences([made]):
-            return (await self._store.revisions(made.id))[0], False
+            return (await self._store.revisions_of(made.id))[0], False
         await self._told("add", reason, by, {"experience": made.id, "tenant": made.tenant})
         await self._changed([made])
         return made, True

@@ -247,8 +247,8 @@ class Store:
 
     # Lessons by hand, and what is said of them
 
-    async def revisions(self, experience_id: str) -> list[Experience]:
-        return await self._read(reading.revisions, experience_id)
+    async def revisions_of(self, experience_id: str) -> list[Experience]:
+        return await self._read(reading.revisions_of, experience_id)
 
     async def revise(self, experience_id: str, change: Callable[[Experience], Experience]) -> Experience | None:
         """Write `change` of the latest revision as the next one, whoever else revises; None if there is no such lesson.

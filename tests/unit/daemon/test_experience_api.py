@@ -210,7 +210,7 @@ async def test_a_change_that_makes_no_sense_is_refused_with_those_that_do(
     answer = await http.post(f"{BASE}/a/state", json={"change": change, "reason": "r"})
     assert await refused(answer, 409) == f"the lesson is {state}; possible: {possible}"
     assert "give a reason" in await refused(await http.post(f"{BASE}/a/state", json={"change": change}), 422)
-    assert [found.revision for found in await desk.store.revisions("a")] == [0]
+    assert [found.revision for found in await desk.store.revisions_of("a")] == [0]
 
 
 async def test_a_revision_by_hand_never_collides_with_one_of_the_experiencers(desk: Desk) -> None:
