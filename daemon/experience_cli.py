@@ -214,8 +214,8 @@ def _export(client: "ExperienceClient", given: argparse.Namespace) -> Any:
 def _import(client: "ExperienceClient", given: argparse.Namespace) -> Any:
     from daemon.experience_client import Call
 
-    text = _text(given.file)
-    body = {"text": text, "tenants": _tenants(given.tenant), "quarantine": given.quarantine, "dry_run": given.dry_run}
+    tenants, text = _tenants(given.tenant), _text(given.file)
+    body = {"text": text, "tenants": tenants, "quarantine": given.quarantine, "dry_run": given.dry_run}
     print(f"{text.count(chr(10)):,} lines to {client.url}", file=sys.stderr)
     return client.call(Call("POST", "/api/experience/import", body=body, timeout=300.0))
 

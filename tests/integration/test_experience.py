@@ -24,6 +24,7 @@ from daemon.cli import main
 from daemon.control import ControlSettings, serve
 from daemon.errors import ControlUnreachable, OrderRefused
 from daemon.experience_client import AsyncExperienceClient, ExperienceClient
+from daemon.experience_mcp import server
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.credited import attributed
 from tests.support.engines import free_port
@@ -281,11 +282,10 @@ async def test_an_agent_uses_the_pool_over_mcp_on_http_and_no_page_elsewhere_doe
                 assert evil.status_code in (403, 421)
 
 
-async def test_a_daemon_that_is_away_is_told_to_the_agent_and_ends_nothing(served: Served) -> None:
-    environment = {**served.environment, "EVOLVED_URL": f"http://127.0.0.1:{free_port()}"}
-    how = StdioServerParameters(command=sys.executable, args=ARGUMENTS, env=environment)
-    with anyio.fail_after(90):
-        async with Client(how) as client:
+async def test_a_daemon_that_is_away_is_told_to_the_agent_and_ends_nothing() -> None:
+    away = AsyncExperienceClient(f"http://127.0.0.1:{free_port()}")
+    with anyio.fail_after(60):
+        async with Client(server(away, tenant="acme", agent="agent-7")) as client:
             for _ in range(2):
                 result = await client.call_tool("search_experience", {"query": "x"})
                 assert result.is_error
