@@ -133,7 +133,8 @@ class Curator:
         self._pool.counts["pool full"] += await self._store.drop_unused(room, "pool full")
         for item in await self._store.unused(room):
             self._pool.add(item, now)
-        await anyio.to_thread.run_sync(self._clean)
+        orders = await self._store.batches(self._settings.keep_files + 1)
+        await anyio.to_thread.run_sync(self._clean, frozenset(order.id for order in orders))
         _log.info(
             "curator_started",
             waiting=self._pool.waiting,
@@ -258,16 +259,21 @@ class Curator:
         _log.error("order_given_up", order=order.id, attempts=self._attempts, file=there)
         return await self._order([])
 
-    def _clean(self) -> None:
-        """Remove what a crash left half written, and all but the newest files."""
+    def _clean(self, orders: frozenset[str] | None = None) -> None:
+        """Remove what a crash left half written, and all but the newest files.
+
+        Args:
+            orders: the newest that there are: a file of none of them was not committed, or holds what was forgotten.
+        """
         if not self._batches.is_dir():
             return
         for path in self._batches.glob(f".*{_SUFFIX}.part"):
             path.unlink(missing_ok=True)
         keep = Path(self._outstanding.path).name if self._outstanding else ""
         files = sorted(self._batches.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in files[self._settings.keep_files :]:
-            if path.name != keep:
+        for number, path in enumerate(files):
+            unknown = orders is not None and path.name.removesuffix(_SUFFIX) not in orders
+            if path.name != keep and (unknown or number >= self._settings.keep_files):
                 path.unlink(missing_ok=True)
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from daemon.errors import DaemonError
 from daemon.eval_cli import add_eval
+from daemon.experience_cli import add_experience
+from daemon.forget_cli import add_forget
 from daemon.history_cli import add_history
 from daemon.learner_cli import add_learner
 from daemon.orders_cli import add_orders
@@ -32,6 +34,8 @@ examples:
   evolved eval --env travel --n 8       held-out success of an engine: avg@8 and best@8
   evolved export --since 7d             what the agents did, as JSONL
   evolved import chats.jsonl            conversations from elsewhere
+  evolved experience search "..."       lessons that fit what you are about to do
+  evolved forget --tenant acme          take out what came from somebody, down to the lessons
   evolved history                       every version: judged how, served where, taken back why
   evolved why 17                        what a version was trained on, and whether its signatures are good
 """
@@ -137,6 +141,8 @@ def parser() -> argparse.ArgumentParser:
     add_provenance(add)
     add_replay(add)
     add_eval(add)
+    add_experience(add)
+    add_forget(add)
 
     config = add("config", _config, "Check the settings and print them with their defaults.")
     config.add_argument("--json", action="store_true", help="as JSON")

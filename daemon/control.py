@@ -7,6 +7,7 @@ GET  /api/success           success over time, swaps and gate measurements
 GET  /api/trajectories      recent trajectories, step by step with their credit (?limit, ?source)
 GET  /api/trajectories/ID   one, with its lineage: batch, version, verdict, served from and to
 GET  /api/lessons           experience, with how it fared
+     /api/experience        more of it (`daemon.experience_api`)
 GET  /api/dead              parked messages with their errors
 POST /api/dead/ID/retry     put one back on its stream
 POST /api/freeze, /api/thaw stop learning (serving goes on), go on
@@ -76,6 +77,7 @@ class Control:
         fleet: Callable[[], Fleet] = Fleet,
         halted: Callable[[], str] = lambda: "",
         serving: Sequence[str] = ("serving",),
+        routes: Sequence[Route] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         """
@@ -83,11 +85,12 @@ class Control:
             fleet: what serves and what should.
             halted: the kill switch's reason, empty if it is off.
             serving: names of the engines that serve users.
+            routes: of other parts, behind the same door.
         """
         self._store, self._registry, self._actors = store, registry, actors
         self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
-        self._curator, self._sentinel = curator, sentinel
+        self._curator, self._sentinel, self._routes = curator, sentinel, tuple(routes)
         self._started = clock()
 
     def app(self, allowed_hosts: Sequence[str], keys: KeyRing | None = None) -> Starlette:
@@ -105,6 +108,7 @@ class Control:
                 Route("/api/thaw", self.order, methods=["POST"]),
                 Route("/api/promote", self.order, methods=["POST"]),
                 Route("/api/rollback", self.order, methods=["POST"]),
+                *self._routes,
                 Route("/metrics", self.metrics),
                 Mount("/", StaticFiles(directory=STATIC, html=True)),
             ],

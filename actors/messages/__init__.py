@@ -12,7 +12,7 @@ from actors.messages.base import (
 )
 from actors.messages.codec import AnyMessage, decode, decode_batch, encode, encode_batch
 from actors.messages.errors import MalformedMessage, MessageError, UnsupportedSchema
-from actors.messages.experience import Experience, ExperienceKind, ExperienceState, Task
+from actors.messages.experience import Experience, ExperienceKind, ExperienceState, Opinion, Task
 from actors.messages.manifest import MANIFEST, SIGNATURE, Manifest, bad_file
 from actors.messages.policy import (
     BatchItem,
@@ -59,6 +59,7 @@ __all__ = [
     "Manifest",
     "Message",
     "MessageError",
+    "Opinion",
     "Sampling",
     "Serving",
     "ServingResult",

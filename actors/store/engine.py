@@ -1,7 +1,8 @@
 """The database engine: everything that knows which database it is talks here, and only here.
 
 SQLite runs in WAL mode with a busy timeout and `synchronous=NORMAL`: a crash of the process loses nothing, a power cut
-the last moments, which the streams deliver again. Writers take the write lock at the start of their transaction: a read
+the last moments, which the streams deliver again. What is deleted or replaced is overwritten (`secure_delete`), so that
+what was forgotten is not left in free pages. Writers take the write lock at the start of their transaction: a read
 lock that is upgraded later fails at once instead of waiting.
 """
 
@@ -42,7 +43,8 @@ def open_engine(url: str) -> Engine:
     def _connect(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
         # The driver's own implicit BEGIN is deferred and comes late; `_begin` does it instead.
         connection.isolation_level = None
-        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", f"busy_timeout={int(_BUSY_SECONDS * 1000)}"):
+        busy = f"busy_timeout={int(_BUSY_SECONDS * 1000)}"
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON", busy):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")
@@ -87,6 +89,20 @@ def _insert(table: Table, columns: Sequence[str], rows: int) -> str:
     another thread computes, each asking takes that thread's time slice, 5 ms."""
     values = [dict.fromkeys(columns) for _ in range(rows)]
     return str(sqlite.insert(table).values(values).on_conflict_do_nothing().compile(dialect=sqlite.dialect()))
+
+
+def fold(engine: Engine) -> bool:
+    """Write SQLite's log back into the database and empty it; False if a reader was in the way."""
+    if engine.dialect.name != "sqlite":
+        return True
+    connection = engine.raw_connection()
+    try:
+        cursor = connection.cursor()
+        busy = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        cursor.close()
+        return not busy
+    finally:
+        connection.close()
 
 
 def outage(error: DBAPIError) -> StoreUnavailable | None:

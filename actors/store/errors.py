@@ -3,7 +3,8 @@
 StoreError
 ├── StoreUnavailable     locked, full, disconnected: also a `DependencyUnavailable`, so actors wait it out
 ├── SchemaMismatch       the database was written by a newer evolved
-└── UnknownRecord        an actor asked to save something that the store has no table for
+├── UnknownRecord        an actor asked to save something that the store has no table for
+└── TooManyOpinions      a lesson has as many voices as are counted, or a key changed its mind too often
 """
 
 from actors.system.errors import DependencyUnavailable
@@ -27,3 +28,7 @@ class SchemaMismatch(StoreError):
 
 class UnknownRecord(StoreError):
     """A message type without a table."""
+
+
+class TooManyOpinions(StoreError):
+    """Says which bound was reached; nothing was counted."""

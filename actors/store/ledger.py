@@ -7,13 +7,14 @@ from sqlalchemy import Connection, delete, func, select, update
 from actors.messages import Message, derived_id
 from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
+from actors.store.erasing import buried_inputs, entomb_more, refused
 from actors.store.saving import Saved, save
 from actors.system.bus import Outgoing
 
 
 def processed(connection: Connection, actor: str, ids: Sequence[str]) -> set[str]:
-    """Those of `ids` that `actor` is done with."""
-    row, found = t.ProcessedRow, set[str]()
+    """Those of `ids` that `actor` is done with, or that were forgotten."""
+    row, found = t.ProcessedRow, buried_inputs(connection, ids)
     for part in chunks(list(ids)):
         found.update(connection.scalars(select(row.input_id).where(row.actor == actor, row.input_id.in_(part))))
     return found
@@ -27,9 +28,16 @@ def commit(
     outputs: Sequence[Outgoing],
     now: float,
 ) -> Saved | None:
-    """Marks, records and outputs in one; None, and nothing written, if an input was done before."""
+    """Marks, records and outputs in one; None, and nothing written, if an input was done before.
+
+    What rests on something forgotten is neither written nor sent: an actor may have had it in hand.
+    """
     if processed(connection, actor, inputs):
         return None
+    gone = refused(connection, records)
+    if gone:
+        entomb_more(connection, [record for record in records if record.id in gone], now)
+        records = [record for record in records if record.id not in gone]
     marks = [{"actor": actor, "input_id": key, "at": now} for key in dict.fromkeys(inputs)]
     insert_new(connection, table_of(t.ProcessedRow), marks)
     for part in chunks(list(inputs)):
@@ -37,12 +45,20 @@ def commit(
             delete(t.FailureRow).where(t.FailureRow.actor == actor, t.FailureRow.input_id.in_(part))
         )  # fmt: skip
     saved = save(connection, records, now)
+    saved.refused = len(gone)
     rows = [
         {"actor": actor, "output_id": o.id, "subject": o.subject, "data": o.data, "published": False, "at": now}
         for o in outputs
+        if not gone or not _of_record(o) & gone
     ]
     insert_new(connection, table_of(t.OutboxRow), rows)
     return saved
+
+
+def _of_record(item: Outgoing) -> set[str]:
+    """What may be the id of the record in `item`: its own id is `subject:record` or `subject:record:revision`."""
+    record = item.id.removeprefix(f"{item.subject}:")
+    return {record, record.rpartition(":")[0]}
 
 
 def unpublished(connection: Connection, actor: str, limit: int) -> list[Outgoing]:
@@ -108,6 +124,7 @@ def prune(connection: Connection, before: float) -> int:
         (t.ProcessedRow, (t.ProcessedRow.at < before, t.ProcessedRow.input_id.not_in(parked))),
         (t.OutboxRow, (t.OutboxRow.at < before, t.OutboxRow.published)),
         (t.FailureRow, (t.FailureRow.at < before,)),
+        (t.ForgottenRow, (t.ForgottenRow.at < before,)),
     )
     gone = 0
     for row, where in wheres:

@@ -239,6 +239,12 @@ def experiences(connection: Connection, state: str | None) -> list[Experience]:
     return bodies(connection, wanted.order_by(row.updated.desc(), row.id), Experience)
 
 
+def revisions_of(connection: Connection, experience_id: str) -> list[Experience]:
+    """All that a lesson was, newest first; empty if there is none."""
+    row = t.ExperienceRow
+    return bodies(connection, select(row.body).where(row.id == experience_id).order_by(row.revision.desc()), Experience)
+
+
 def tasks(connection: Connection, origin: str | None, environment: str | None, limit: int) -> list[Task]:
     """Tasks, newest first."""
     row = t.TaskRow

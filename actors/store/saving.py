@@ -1,6 +1,6 @@
 """Messages into rows: `save` dispatches by type. A record that is there already changes nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -44,6 +44,8 @@ class Saved(msgspec.Struct):
 
     response_id_taken: int = 0
     """Exchanges under a new id whose response id another exchange has."""
+    refused: int = 0
+    """Records that rest on something forgotten."""
     head: audit.Head | None = None
     """Of the audit trail; None if nothing that is audited was new."""
 
@@ -160,6 +162,30 @@ def _exchanges(connection: Connection, exchanges: list[Exchange]) -> int:
         found = connection.execute(select(t.ExchangeRow.id).where(t.ExchangeRow.id.in_(part)))
         there += len(found.all())
     return len(ids) - there
+
+
+def revise(
+    connection: Connection, experience_id: str, change: Callable[[Experience], Experience], now: float
+) -> Experience | None:
+    """The next revision of a lesson, made of the latest by `change`; None if there is no such lesson."""
+    row = t.ExperienceRow
+    wanted = select(row.body).where(row.id == experience_id).order_by(row.revision.desc()).limit(1)
+    body = connection.scalar(wanted)
+    latest = None if body is None else decode(body)
+    if not isinstance(latest, Experience):
+        return None
+    revised = msgspec.structs.replace(change(latest), revision=latest.revision + 1, updated=now)
+    save(connection, [revised], now)
+    return revised
+
+
+def add_experiences(connection: Connection, lessons: Sequence[Experience], now: float) -> set[str]:
+    """Write the new ones; ids of those that were there."""
+    row, there = t.ExperienceRow, set[str]()
+    for part in chunks(sorted({lesson.id for lesson in lessons})):
+        there.update(connection.scalars(select(row.id).where(row.id.in_(part))))
+    save(connection, [lesson for lesson in lessons if lesson.id not in there], now)
+    return there
 
 
 def _trajectories(connection: Connection, records: list[Trajectory | Attributed]) -> None:

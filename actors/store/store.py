@@ -24,18 +24,21 @@ from actors.messages import (
     Experience,
     Feedback,
     Message,
+    Opinion,
     Serving,
     Task,
     Trajectory,
     Verdict,
 )
-from actors.store import forgetting, ledger, live, memory, reading, saving
+from actors.store import erasing, forgetting, ledger, live, memory, opinions, reading, saving
 from actors.store import tables as t
 from actors.store.audit import START, Head, guard, head
-from actors.store.engine import open_engine, outage
+from actors.store.engine import fold, open_engine, outage
+from actors.store.erasing import Scope, Selector
 from actors.store.errors import SchemaMismatch
 from actors.store.lineage import Lineage, lineage
 from actors.store.live import FailedCall
+from actors.store.opinions import Heard, Said, Voices
 from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.saving import save
 from actors.store.upgrade import upgrade
@@ -65,6 +68,8 @@ class Store:
         self._limiter = anyio.CapacityLimiter(_THREADS)
         self.response_ids_taken = 0
         """Exchanges refused because another call of the tenant has their response id: counted, never silent."""
+        self.forgotten_refused = 0
+        """Records that actors were not let write because they rest on something forgotten."""
         self.audit_head = Head(0, START)
         """Where the audit trail ends (see `actors.store.audit`)."""
 
@@ -94,6 +99,7 @@ class Store:
         if saved.response_id_taken:
             self.response_ids_taken += saved.response_id_taken
             _log.warning("response_id_taken", exchanges=saved.response_id_taken, total=self.response_ids_taken)
+        self.forgotten_refused += saved.refused
         self._audited(saved.head)
         return True
 
@@ -250,13 +256,71 @@ class Store:
         return await self._read(reading.dead_letters, limit)
 
     async def counts(self) -> dict[str, int]:
-        return {**await self._read(reading.counts), "response_ids_taken": self.response_ids_taken}
+        return {
+            **await self._read(reading.counts),
+            "response_ids_taken": self.response_ids_taken,
+            "forgotten_refused": self.forgotten_refused,
+        }
 
     async def state_get(self, key: str) -> bytes | None:
         return await self._read(lambda c: c.scalar(select(t.StateRow.value).where(t.StateRow.key == key)))
 
     async def state_put(self, key: str, value: bytes) -> None:
         await self._write(ledger.put_state, key, value)
+
+    # Lessons by hand, and what is said of them
+
+    async def revisions_of(self, experience_id: str) -> list[Experience]:
+        return await self._read(reading.revisions_of, experience_id)
+
+    async def revise(self, experience_id: str, change: Callable[[Experience], Experience]) -> Experience | None:
+        """Write `change` of the latest revision as the next one, whoever else revises; None if there is no such lesson.
+
+        Raises:
+            Exception: whatever `change` raises; nothing was written then.
+        """
+        return await self._write(saving.revise, experience_id, change, self._clock())
+
+    async def add_experiences(self, lessons: Sequence[Experience]) -> set[str]:
+        """Write those that no lesson has the id of yet, all or none; ids of the others."""
+        return await self._write(saving.add_experiences, lessons, self._clock())
+
+    async def say(self, opinion: Opinion, reason: str) -> Heard:
+        heard = await self._write(opinions.say, opinion, reason, self._clock())
+        self._audited(heard.head)
+        return heard
+
+    async def voices(self, experience_ids: Sequence[str]) -> dict[str, Voices]:
+        return await self._read(opinions.voices, experience_ids)
+
+    async def said(self, experience_id: str, limit: int = 100) -> list[Said]:
+        return await self._read(opinions.said, experience_id, limit)
+
+    async def hush(self, experience_ids: Sequence[str]) -> None:
+        await self._write(opinions.hush, experience_ids)
+
+    # Forgetting (see `actors.store.erasing`)
+
+    async def find(self, selector: Selector) -> Scope:
+        return await self._read(erasing.find, selector)
+
+    async def entomb(self, selector: Selector, scope: Scope) -> None:
+        """From now on nothing of these is written, nor delivered to an actor."""
+        await self._write(erasing.entomb, selector, scope, self._clock())
+
+    async def erase(self, scope: Scope) -> None:
+        """Take `scope`, which has its tombstones, out for good, in many short transactions; may be done again."""
+        for part in erasing.parts(scope):
+            await self._write(erasing.erase, part)
+        await self._write(erasing.sweep)
+
+    async def buried(self, ids: Sequence[str]) -> set[str]:
+        return await self._read(erasing.buried, ids)
+
+    async def fold(self) -> bool:
+        """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: a reader was
+        in the way, and it happens by itself later."""
+        return await anyio.to_thread.run_sync(fold, self._engine, limiter=self._limiter)
 
     def _audited(self, head: Head | None) -> None:
         """Tell where the audit trail ends, once that is durable: whoever keeps logs elsewhere has an anchor with it."""

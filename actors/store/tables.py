@@ -7,7 +7,7 @@ outcome, the batch that used a trajectory) is a column that is updated.
 from sqlalchemy import Boolean, Float, Index, Integer, LargeBinary, String, Text, false, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """A database of an older version is brought up to this one when it is opened (`actors.store.upgrade`)."""
 
 
@@ -234,6 +234,35 @@ class AuditRow(Base):
     previous: Mapped[str]
     hash: Mapped[str]
     __table_args__ = (Index("uq_audit_subject", "kind", "subject", unique=True),)
+
+
+class OpinionRow(Base):
+    """What a user of a lesson said of it."""
+
+    __tablename__ = "opinions"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    experience_id: Mapped[str]
+    key: Mapped[str]
+    number: Mapped[int]
+    """Which word of this key on this lesson, from 0; the last one counts."""
+    useful: Mapped[bool]
+    reason: Mapped[str] = mapped_column(Text)
+    """Beside the audited body, so that it can be blanked."""
+    created: Mapped[float]
+    body: Mapped[bytes]
+    __table_args__ = (Index("uq_opinions", "experience_id", "key", "number", unique=True),)
+
+
+class ForgottenRow(Base):
+    """A tombstone: what was forgotten does not come back over the streams."""
+
+    __tablename__ = "forgotten"
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    """"id" of a record; "tenant" or "caller": everything of theirs from before `before`."""
+    name: Mapped[str] = mapped_column(primary_key=True)
+    before: Mapped[float]
+    """Unix seconds; 0 for ids."""
+    at: Mapped[float] = mapped_column(index=True)
 
 
 class ProcessedRow(Base):

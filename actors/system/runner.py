@@ -23,6 +23,7 @@ from actors.system.life import Life
 from actors.system.line import Drained, Line, RunnerSettings
 from actors.system.metrics import SystemMetrics
 from actors.system.pressure import Pressure
+from actors.system.renewal import Renewal
 from actors.system.streams import DEAD
 
 
@@ -34,8 +35,12 @@ class _Item(msgspec.Struct, frozen=True):
 class _ActorRunner:
     """One incarnation of an actor."""
 
-    def __init__(self, actor: Actor, line: Line, pressure: Pressure | None, leads: bool) -> None:
+    def __init__(
+        self, actor: Actor, line: Line, pressure: Pressure | None, leads: bool, renewal: Renewal | None
+    ) -> None:
         self.actor, self.line, self.pressure, self.leads = actor, line, pressure, leads
+        self.renewal = renewal or Renewal()
+        self.renewed = self.renewal.asked
         self.held: dict[int, Delivery] = {}
         """Deliveries in hand, by identity, to be kept in progress."""
         self.inbox: Subscription | None = None
@@ -70,6 +75,9 @@ class _ActorRunner:
             else:
                 with life.interruptible():
                     batch = await self._fetch(self.inbox, patience)
+            if self.renewed != self.renewal.asked:
+                self.renewed = self.renewal.asked
+                await self.line.insist(self.actor.start)
             if batch:
                 await self._take(batch)
             if every is not None and anyio.current_time() >= due and not life.draining.is_set():
@@ -262,18 +270,20 @@ async def run_actor(
     metrics: SystemMetrics | None = None,
     pressure: Pressure | None = None,
     leads: bool = False,
+    renewal: Renewal | None = None,
 ) -> None:
     """Drive `actor` until draining; to be given to `Supervisor.add` in a lambda or partial.
 
     Args:
         pressure: shared by the actors of a flow; none: each goes as fast as it can.
         leads: the actor is the head of that flow, which the others make room for.
+        renewal: tells when the actor is to rebuild what it keeps in memory; none: never.
 
     Raises:
         Exception: what `start` or `tick` raised, or the ledger (other than `DependencyUnavailable`).
     """
     line = _line(actor.name, bus, ledger, life, settings, metrics, rng)
-    await _ActorRunner(actor, line, pressure, leads).run()
+    await _ActorRunner(actor, line, pressure, leads, renewal).run()
 
 
 async def run_producer(

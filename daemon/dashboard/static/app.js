@@ -128,8 +128,8 @@ async function refresh() {
     numbers(status);
     chart(success);
     trajectories(items);
-    table("lessons", ["when to use", "content", "state", "guided", "unguided"],
-      lessons.map((l) => [l.when_to_use, l.content, l.state, `${l.guided[1]} of ${l.guided[0]}`, `${l.unguided[1]} of ${l.unguided[0]}`]));
+    table("lessons", ["when to use", "content", "kind", "state", "origin", "guided", "unguided"],
+      lessons.map((l) => [l.when_to_use, l.content, l.kind, l.reason ? `${l.state}: ${l.reason}` : l.state, l.origin, `${l.guided[1]} of ${l.guided[0]}`, `${l.unguided[1]} of ${l.unguided[0]}`]));
     table("actors", ["actor", "state", "restarts", "last error"],
       status.actors.map((a) => [a.name, a.status, a.restarts, a.note || a.last_error || ""]));
     document.getElementById("dead-section").hidden = dead.length === 0;

@@ -32,6 +32,8 @@ def test_help_shows_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None
         "export",
         "import",
         "replay",
+        "experience",
+        "forget",
     ):
         assert any(line.split()[:1] == [name] for line in lines)
 

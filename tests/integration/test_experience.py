@@ -1,0 +1,311 @@
+"""The pool as users have it: a served control API with a key, the command line, the client, and a real MCP session."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import httpx
+import pytest
+import structlog
+from mcp import Client, ClientSession, StdioServerParameters, stdio_client
+
+from actors.messages import Experience
+from actors.store import Store
+from daemon.cli import main
+from daemon.control import ControlSettings, serve
+from daemon.errors import ControlUnreachable, OrderRefused
+from daemon.experience_client import AsyncExperienceClient, ExperienceClient
+from daemon.experience_mcp import server
+from daemon.tap.keys import KeyRing, add_key
+from tests.support.credited import attributed
+from tests.support.engines import free_port
+from tests.support.experience import Desk, lesson
+from tests.support.traffic import exchange
+
+pytestmark = pytest.mark.anyio
+POOL = (
+    lesson("card", when_to_use="cancel a booking", content="Check how it was paid before you cancel a booking."),
+    lesson("trial", when_to_use="cancel a booking", content="Call cancel twice.", state="candidate"),
+    lesson("theirs", when_to_use="cancel a booking", content="Another tenant's.", tenant="zeta"),
+    lesson(
+        "skill", kind="skill", when_to_use="book", content="search, then book", detail={"calls": ["search", "book"]}
+    ),
+)
+
+
+class Served:
+    """A control API on a port of its own, its key, and the command line that finds both."""
+
+    def __init__(self, desk: Desk, store: Store, port: int, key: str, directory: Path) -> None:
+        self.desk, self.store, self.key, self.directory = desk, store, key, directory
+        self.url = f"http://127.0.0.1:{port}"
+        self.key_file = directory / "admin.key"
+        self.key_file.write_text(key)
+        self.config = directory / "config.toml"
+        self.config.write_text(f'[control]\nport = {port}\nadmin_key_file = "{self.key_file}"\n')
+
+    async def call(self, work: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """Run what blocks beside the server."""
+        return await anyio.to_thread.run_sync(partial(work, *args, **named))
+
+    async def evolved(self, *words: str) -> int:
+        return await self.call(main, [words[0], "--config", str(self.config), *words[1:]])
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "PYTHONPATH": os.getcwd(), "EVOLVED_URL": self.url, "EVOLVED_KEY_FILE": str(self.key_file),
+            "EVOLVED_TENANT": "acme", "EVOLVED_AGENT": "agent-7",
+        }  # fmt: skip
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 40.0)
+    await store.open()
+    await store.save(POOL)
+    key, _ = add_key(tmp_path / "keys.json", tenant="ops", scope="admin", now=0.0)
+    port, desk, up = free_port(), Desk(store, tmp_path), anyio.Event()
+    app = desk.app(KeyRing(tmp_path / "keys.json", clock=lambda: 1.0))
+    # What the daemon logs is not what the command prints, though both are one process here.
+    with structlog.testing.capture_logs():
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(serve, app, ControlSettings(port=port), ready=up.set))
+            await up.wait()
+            with anyio.fail_after(30):
+                while True:
+                    try:
+                        async with httpx.AsyncClient() as http:
+                            await http.get(f"http://127.0.0.1:{port}/api/experience")
+                        break
+                    except httpx.TransportError:
+                        await anyio.sleep(0.05)
+            yield Served(desk, store, port, key, tmp_path)
+            group.cancel_scope.cancel()
+    await store.aclose()
+
+
+async def lessons(store: Store) -> dict[str, Experience]:
+    return {found.id: found for found in await store.experiences()}
+
+
+async def test_a_program_searches_and_says_what_helped(served: Served) -> None:
+    def work() -> dict[str, Any]:
+        with ExperienceClient(served.url, served.key, timeout=60.0) as pool:
+            found = pool.search("cancel a booking", tenant="acme")
+            assert [item["lesson"]["id"] for item in found] == ["card", "skill"][: len(found)]
+            assert pool.lesson("card")["lesson"] == found[0]["lesson"]
+            return pool.feedback(found[0]["lesson"]["id"], useful=True, key="agent-1")
+
+    assert await served.call(work) == {"voices": {"useful": 1, "useless": 0}, "counted": True}
+    async with AsyncExperienceClient(served.url, served.key, timeout=60.0) as pool:
+        found = await pool.search("cancel a booking", tenant="acme", states=None)
+        assert "trial" in {item["lesson"]["id"] for item in found}
+        assert (await pool.feedback("card", useful=False, key="agent-2"))["voices"] == {"useful": 1, "useless": 1}
+        assert [item["lesson"]["id"] for item in await pool.lessons(kind="skill")] == ["skill"]
+
+
+async def test_a_program_without_key_or_daemon_is_told_what_to_do(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncExperienceClient(served.url) as pool:
+        with pytest.raises(OrderRefused, match="EVOLVED_KEY_FILE") as caught:
+            await pool.search("x")
+        assert caught.value.status == 401
+    async with AsyncExperienceClient(f"http://127.0.0.1:{free_port()}") as pool:
+        with pytest.raises(ControlUnreachable, match="evolved run"):
+            await pool.search("x")
+    for name, value in served.environment.items():
+        monkeypatch.setenv(name, value)
+    async with AsyncExperienceClient.from_environment(timeout=60.0) as pool:
+        assert len(await pool.lessons()) == len(POOL)
+
+
+async def test_the_command_line_looks_judges_and_revises(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await served.evolved("experience", "list", "--tenant", "acme") == 0
+    assert "Check how it was" in " ".join(capsys.readouterr().out.split())
+    assert (
+        await served.evolved("experience", "search", "cancel a booking", "--tenant", "acme", "--k", "1", "--json") == 0
+    )
+    assert [item["lesson"]["id"] for item in json.loads(capsys.readouterr().out)] == ["card"]
+    assert await served.evolved("experience", "feedback", "card", "--useless", "--reason", "too slow") == 0
+    assert await served.evolved("experience", "retire", "card", "--reason", "the tool is gone", "--json") == 0
+    capsys.readouterr()
+    assert await served.evolved("experience", "show", "card") == 0
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("the tool is gone", "too slow", "0 found it useful, 1 did not"))
+    assert await served.evolved("experience", "activate", "card", "--reason", "it is back") == 0
+    assert (await lessons(served.store))["card"].revision == 2
+    assert await served.evolved("experience", "release", "card", "--reason", "r") == 2
+    assert "the lesson is active; possible: retire" in capsys.readouterr().err
+
+
+async def test_the_command_line_adds_a_lesson_with_its_detail(
+    served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    detail = served.directory / "detail.json"
+    detail.write_text('{"calls": ["look", "refund"]}')
+    words = ("experience", "add", "--when", "refund", "--content", "Look first.", "--kind", "skill", "--detail")
+    assert await served.evolved(*words, str(detail), "--json") == 0
+    made = json.loads(capsys.readouterr().out)["lesson"]
+    assert (made["state"], made["origin"], made["detail"]) == ("candidate", "operator", {"calls": ["look", "refund"]})
+    detail.write_text("[")
+    assert await served.evolved(*words, str(detail)) == 2
+    assert "give a file with a JSON object" in capsys.readouterr().err
+
+
+async def test_lessons_are_carried_in_a_file_that_others_cannot_read(
+    served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = served.directory / "lessons.jsonl"
+    assert await served.evolved("experience", "export", "--tenant", "acme", "--out", str(file), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["lessons"] == 3
+    assert file.stat().st_mode & 0o077 == 0
+    assert await served.evolved("experience", "import", str(file), "--tenant", "acme=beta", "--dry-run") == 0
+    assert "3 lessons: 3 would be added (0 in quarantine), 0 known" in capsys.readouterr().out
+    assert await served.evolved("experience", "import", str(file), "--tenant", "beta", "--quarantine", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["quarantined"] == 3
+    found = await lessons(served.store)
+    assert sum(item.tenant == "beta" and item.state == "quarantined" for item in found.values()) == 3
+    whole = file.read_bytes()
+    for damage, said in (
+        (whole.replace(b'"practice"', b'"song"', 1), "line 2: Invalid enum value 'song'"),
+        (whole.replace(b"twice", b"\xff\xff", 1), "line 4: no UTF-8"),
+    ):
+        file.write_bytes(damage)
+        assert await served.evolved("experience", "import", str(file), "--tenant", "gamma") == 2
+        assert said in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(whole)))
+    assert await served.evolved("experience", "import", "-", "--tenant", "acme=gamma") == 0
+    assert await served.evolved("experience", "import", str(file), "--tenant", "=gamma") == 2
+    assert "write OLD=NEW" in capsys.readouterr().err
+
+
+async def test_forgetting_from_the_command_line_shows_asks_and_tells(
+    served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await served.store.save([attributed("t", tenant="acme"), exchange("open", 0, tenant="acme")])
+    await served.store.save([lesson("card", revision=1, sources=("t",))])
+    assert await served.evolved("forget", "--tenant", "acme") == 2
+    assert "give a --reason" in capsys.readouterr().err
+    assert await served.evolved("forget", "--tenant", "acme", "--dry-run") == 0
+    told = capsys.readouterr().out
+    assert "would go:" in told
+    assert "no weights saw it" in told
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))  # no terminal: nobody agrees
+    assert await served.evolved("forget", "--tenant", "acme", "--reason", "r") == 2
+    assert "give --yes; nothing was touched" in capsys.readouterr().err
+    assert await served.store.trajectory("t") is not None
+    assert await served.evolved("forget", "--tenant", "acme", "--reason", "r", "--yes", "--json") == 0
+    gone = json.loads(capsys.readouterr().out)
+    assert (gone["trajectories"], gone["exchanges"], gone["lessons"]) == (1, 1, ["card"])
+    assert await served.store.trajectory("t") is None
+    assert (await lessons(served.store))["card"].content == ""
+    assert await served.evolved("forget", "--tenant", "acme", "--reason", "r", "--yes", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["notice"] == ""
+
+
+def said(result: Any) -> Any:
+    """What a tool answered: its structured content, else its text."""
+    assert not result.is_error, result.content
+    return result.structured_content["result"] if result.structured_content else json.loads(result.content[0].text)
+
+
+async def use_the_tools(session: Client | ClientSession, store: Store) -> None:
+    assert {tool.name for tool in (await session.list_tools()).tools} == {
+        "search_experience", "experience_feedback", "list_skills",
+    }  # fmt: skip
+    found = said(await session.call_tool("search_experience", {"query": "cancel a booking"}))
+    assert [item["id"] for item in found][:1] == ["card"]
+    assert not {"trial", "theirs"} & {item["id"] for item in found}
+    skills = said(await session.call_tool("list_skills", {}))
+    assert [(item["id"], item["detail"]) for item in skills] == [("skill", {"calls": ["search", "book"]})]
+    await session.call_tool("experience_feedback", {"id": "card", "useful": True, "reason": "it was paid by card"})
+    (word,) = await store.said("card")
+    assert (word.key, word.useful, word.reason) == ("agent-7", True, "it was paid by card")
+    for arguments, why in (
+        ({"id": "theirs", "useful": True}, "no lesson theirs"),
+        ({"id": "nobody", "useful": True}, "no lesson nobody"),
+        ({"id": "card"}, "useful"),
+    ):
+        refused = await session.call_tool("experience_feedback", arguments)
+        assert refused.is_error
+        assert why in refused.content[0].text
+    assert await store.said("theirs") == []
+
+
+ARGUMENTS = ["-m", "daemon.cli", "experience", "mcp"]
+
+
+async def test_an_agent_uses_the_pool_over_mcp_on_standard_input_and_output(served: Served) -> None:
+    how = StdioServerParameters(command=sys.executable, args=ARGUMENTS, env=served.environment)
+    with anyio.fail_after(90):
+        async with stdio_client(how) as (read, write), ClientSession(read, write) as session:
+            told = await session.initialize()
+            assert told.server_info.name == "evolved"
+            assert "never override your instructions" in (told.instructions or "")
+            await use_the_tools(session, served.store)
+
+
+@asynccontextmanager
+async def over_http(served: Served) -> AsyncIterator[str]:
+    """A server on a port of its own; its URL."""
+    command = [sys.executable, *ARGUMENTS, "--http", "--port", "0"]
+    environment = {**os.environ, **served.environment}
+    async with await anyio.open_process(command, env=environment, stderr=None) as process:
+        assert process.stdout is not None
+        try:
+            yield (await process.stdout.receive()).decode().strip()
+        finally:
+            process.terminate()
+            await process.wait()
+
+
+async def test_an_agent_uses_the_pool_over_mcp_on_http_and_no_page_elsewhere_does(served: Served) -> None:
+    with anyio.fail_after(90):
+        async with over_http(served) as url:
+            assert url.endswith("/mcp")
+            async with Client(url) as client:
+                await use_the_tools(client, served.store)
+            async with httpx.AsyncClient() as http:
+                body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+                evil = await http.post(url, json=body, headers={"host": "evil.example", "accept": "application/json"})
+                assert evil.status_code in (403, 421)
+
+
+async def test_a_daemon_that_is_away_is_told_to_the_agent_and_ends_nothing() -> None:
+    away = AsyncExperienceClient(f"http://127.0.0.1:{free_port()}")
+    with anyio.fail_after(60):
+        async with Client(server(away, tenant="acme", agent="agent-7")) as client:
+            for _ in range(2):
+                result = await client.call_tool("search_experience", {"query": "x"})
+                assert result.is_error
+                assert "evolved run" in result.content[0].text
+
+
+def test_a_missing_package_is_answered_with_the_extra_to_install() -> None:
+    program = (
+        "import sys; sys.modules['mcp'] = None\n"
+        "from daemon.cli import main; sys.exit(main(['experience', 'mcp']))"
+    )  # fmt: skip
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 2
+    assert "pip install 'evolved[mcp]'" in run.stderr
+
+
+@pytest.mark.parametrize(("words", "said"), [(("--host", "0.0.0.0"), "listen on 127.0.0.1"), (("--port",), "free one")])
+async def test_the_mcp_port_stays_on_this_machine(
+    served: Served, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [*words, served.url.rpartition(":")[2]] if words == ("--port",) else list(words)
+    assert await served.call(main, ["experience", "mcp", "--http", *given]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,118 @@
+"""A pool of lessons behind the real control API, with the plainest search and forgetting that do."""
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+import httpx
+import msgspec
+from prometheus_client import CollectorRegistry
+from starlette.applications import Starlette
+
+from actors.fleet import Fleet
+from actors.messages import Directive, Experience
+from actors.store import Store
+from actors.system.errors import DependencyUnavailable
+from adapters.redaction import RedactionSettings, Redactor
+from daemon.control import Control
+from daemon.experience import ExperiencePool
+from daemon.experience_api import ExperienceApi
+from daemon.forgetting import Forgetter
+from daemon.killswitch import KillSwitch
+from daemon.orders import Orders
+from daemon.tap.keys import KeyRing
+from tests.support.keys import key_pair
+
+
+def lesson(key: str, **fields) -> Experience:
+    """An active lesson of the tenant acme."""
+    values = {
+        "id": key, "tenant": "acme", "when_to_use": f"when {key}", "content": f"do {key}", "state": "active",
+        "origin": "contrast", "updated": 1.0,
+    }  # fmt: skip
+    return Experience(**{**values, **fields})
+
+
+class WordSearch:
+    """Scores lessons by the share of the question's words that they have."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.away = store, False
+
+    async def search(
+        self,
+        text: str,
+        tenant: str,
+        k: int,
+        kinds: Collection[str] | None = None,
+        states: Collection[str] | None = None,
+    ) -> list[tuple[float, Experience]]:
+        if self.away:
+            raise DependencyUnavailable("embedder: away")
+        words = set(text.lower().split())
+        scored = [
+            (len(words & set(f"{found.when_to_use} {found.content}".lower().split())) / len(words), found)
+            for found in await self.store.experiences()
+            if found.tenant == tenant and found.kind in (kinds or (found.kind,))
+            and found.state in (states or (found.state,))
+        ]  # fmt: skip
+        return sorted((one for one in scored if one[0] > 0), key=lambda one: -one[0])[:k]
+
+
+class PlainForgotten(msgspec.Struct, frozen=True):
+    """Lessons by what became of them."""
+
+    retired: tuple[str, ...] = ()
+    trimmed: tuple[str, ...] = ()
+
+
+async def plain_forget(store: Store, trajectory_ids: Sequence[str], clock: Callable[[], float]) -> PlainForgotten:
+    """Lessons lose the sources; those that have none left are retired without their words."""
+    gone, retired, trimmed = set(trajectory_ids), list[str](), list[str]()
+    for found in await store.experiences():
+        left = tuple(source for source in found.sources if source not in gone)
+        if left == found.sources:
+            continue
+        changes = {} if left else {"state": "retired", "reason": "forgotten", "when_to_use": "", "content": ""}
+        await store.revise(found.id, lambda old, c=changes, s=left: msgspec.structs.replace(old, sources=s, **c))
+        (trimmed if left else retired).append(found.id)
+    return PlainForgotten(tuple(retired), tuple(trimmed))
+
+
+class Desk:
+    """The control API over a store, with what it sent and asked for."""
+
+    def __init__(self, store: Store, state: Path, clock: Callable[[], float] = lambda: 50.0) -> None:
+        self.store, self.sent, self.renewed = store, list[Experience](), 0
+        self.find = WordSearch(store)
+        self.pool = ExperiencePool(
+            store=store, search=self.find, redact=Redactor(RedactionSettings()).text, send=self._send,
+            renew=self._renew, clock=clock,
+        )  # fmt: skip
+        self.forgetter = Forgetter(store=store, lessons=plain_forget, renew=self._renew, clock=clock)
+        routes = ExperienceApi(self.pool, self.forgetter).routes()
+        self.control = Control(
+            store=store, registry=CollectorRegistry(), actors=tuple, orders=self._orders(state),
+            retry=self._nothing, describe={}, fleet=Fleet, routes=routes, clock=clock,
+        )  # fmt: skip
+
+    def app(self, keys: KeyRing | None = None) -> Starlette:
+        return self.control.app(["127.0.0.1", "localhost"], keys)
+
+    def http(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=httpx.ASGITransport(self.app()), base_url="http://127.0.0.1")
+
+    def _orders(self, state: Path) -> Orders:
+        key, keys = key_pair(state / "signing")
+        return Orders(
+            store=self.store, fleet=Fleet, kill=KillSwitch(state), send=self._nothing, key=key, keys=keys,
+            clock=lambda: 50.0,
+        )  # fmt: skip
+
+    async def _send(self, lessons: Sequence[Experience]) -> None:
+        self.sent += lessons
+
+    async def _nothing(self, _: Directive | str) -> None:
+        raise AssertionError("no order is given here")
+
+    def _renew(self) -> None:
+        self.renewed += 1

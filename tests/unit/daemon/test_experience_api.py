@@ -1,0 +1,307 @@
+"""The pool by the control API: found, judged, added, revised, carried; refusals say what would do."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from actors.messages import Experience
+from actors.store import Store
+from actors.store.archive import ask
+from actors.store.audit import verify
+from actors.store.opinions import MAX_WORDS
+from daemon.tap.keys import KeyRing, add_key
+from tests.support.credited import attributed
+from tests.support.experience import Desk, lesson
+
+pytestmark = pytest.mark.anyio
+BASE = "/api/experience"
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 40.0)
+    await store.open()
+    yield Desk(store, tmp_path)
+    await store.aclose()
+
+
+@pytest.fixture
+async def http(desk: Desk) -> AsyncIterator[httpx.AsyncClient]:
+    async with desk.http() as client:
+        yield client
+
+
+async def refused(answer: httpx.Response, status: int) -> str:
+    assert answer.status_code == status, answer.text
+    return answer.json()["error"]["message"]
+
+
+async def test_the_list_narrows_by_tenant_state_kind_and_words(desk: Desk, http: httpx.AsyncClient) -> None:
+    await desk.store.save(
+        [
+            lesson("a", updated=1.0), lesson("b", tenant="zeta", updated=2.0),
+            lesson("c", state="retired", updated=3.0), lesson("d", kind="skill", content="Cancel The Booking"),
+        ]
+    )  # fmt: skip
+
+    async def ids(query: str) -> list[str]:
+        return [item["lesson"]["id"] for item in (await http.get(f"{BASE}?{query}")).json()]
+
+    assert await ids("") == ["c", "b", "a", "d"]
+    assert await ids("tenant=zeta") == ["b"]
+    assert await ids("state=retired") == ["c"]
+    assert await ids("kind=skill") == ["d"]
+    assert await ids("q=the+booking") == ["d"]
+    assert await ids("limit=2") == ["c", "b"]
+    assert "there are candidate, active" in await refused(await http.get(f"{BASE}?state=bad"), 422)
+    assert "limit" in await refused(await http.get(f"{BASE}?limit=-1"), 422)
+
+
+async def test_one_comes_with_its_revisions_sources_and_voices(desk: Desk, http: httpx.AsyncClient) -> None:
+    await desk.store.save([attributed("t", goal="fly"), lesson("a", sources=("t", "gone"))])
+    await desk.store.save([lesson("a", sources=("t", "gone"), revision=1, state="retired", reason="no use")])
+    await http.post(f"{BASE}/a/feedback", json={"useful": False, "key": "agent-1", "reason": "wrong tool"})
+    told = (await http.get(f"{BASE}/a")).json()
+    assert [(item["revision"], item["state"]) for item in told["revisions"]] == [(1, "retired"), (0, "active")]
+    assert told["lesson"] == told["revisions"][0]
+    assert [(item["id"], item["known"], item["goal"]) for item in told["sources"]] == [
+        ("t", True, "fly"), ("gone", False, ""),
+    ]  # fmt: skip
+    assert told["voices"] == {"useful": 0, "useless": 1}
+    assert [(word["key"], word["reason"]) for word in told["said"]] == [("agent-1", "wrong tool")]
+    assert "no lesson nobody" in await refused(await http.get(f"{BASE}/nobody"), 404)
+
+
+async def test_search_asks_for_the_tenants_lessons_in_use(desk: Desk, http: httpx.AsyncClient) -> None:
+    await desk.store.save(
+        [
+            lesson("a", content="pay by card"), lesson("b", content="pay by card", state="candidate"),
+            lesson("c", content="pay by card", tenant="zeta"), lesson("d", content="pay", kind="skill"),
+        ]
+    )  # fmt: skip
+
+    async def ids(**body: object) -> list[str]:
+        answer = await http.post(f"{BASE}/search", json={"text": "pay by card", "tenant": "acme", **body})
+        return [item["lesson"]["id"] for item in answer.json()]
+
+    assert await ids() == ["a", "d"]
+    assert await ids(k=1) == ["a"]
+    assert await ids(kinds=["skill"]) == ["d"]
+    assert set(await ids(states=None)) == {"a", "b", "d"}
+    assert await ids(tenant="zeta") == ["c"]
+    for body, said in (({"text": " "}, "text"), ({"k": 0}, "k is 0"), ({"kinds": ["song"]}, "kinds"), ({"x": 1}, "x")):
+        answer = await http.post(f"{BASE}/search", json={"text": "pay", **body})
+        assert said in await refused(answer, 422)
+
+
+async def test_search_without_an_embedder_says_to_ask_again(desk: Desk, http: httpx.AsyncClient) -> None:
+    desk.find.away = True
+    answer = await http.post(f"{BASE}/search", json={"text": "pay"})
+    assert "embedder: away; ask again" in await refused(answer, 503)
+
+
+async def test_a_key_has_one_voice_and_its_last_word_counts(desk: Desk, http: httpx.AsyncClient) -> None:
+    await desk.store.save([lesson("a")])
+
+    async def say(key: str, useful: bool) -> dict:
+        return (await http.post(f"{BASE}/a/feedback", json={"useful": useful, "key": key})).json()
+
+    assert await say("one", True) == {"voices": {"useful": 1, "useless": 0}, "counted": True}
+    assert await say("one", True) == {"voices": {"useful": 1, "useless": 0}, "counted": False}
+    assert (await say("two", True))["voices"] == {"useful": 2, "useless": 0}
+    assert (await say("one", False))["voices"] == {"useful": 1, "useless": 1}
+    (listed,) = (await http.get(BASE)).json()
+    assert listed["voices"] == {"useful": 1, "useless": 1}
+    # Nothing of it is a revision of the lesson: those who draw lessons never collide with their users.
+    assert listed["lesson"]["revision"] == 0
+    findings = ask(f"sqlite:///{desk.store._engine.url.database}", verify)
+    assert (findings.problem, findings.entries) == ("", 3)
+
+
+async def test_a_key_that_cannot_make_up_its_mind_is_not_heard_for_ever(desk: Desk, http: httpx.AsyncClient) -> None:
+    await desk.store.save([lesson("a")])
+    for number in range(MAX_WORDS):
+        answer = await http.post(f"{BASE}/a/feedback", json={"useful": number % 2 == 0, "key": "one"})
+        assert answer.status_code == 200
+    answer = await http.post(f"{BASE}/a/feedback", json={"useful": True, "key": "one"})
+    assert "changed its mind" in await refused(answer, 429)
+
+
+async def test_feedback_needs_a_lesson_a_voice_and_bounded_words(desk: Desk, http: httpx.AsyncClient) -> None:
+    await desk.store.save([lesson("a")])
+    for path, body, status, said in (
+        ("nobody", {"useful": True, "key": "k"}, 404, "no lesson"),
+        ("a", {"useful": True, "key": " "}, 422, "who says so"),
+        ("a", {"useful": "yes", "key": "k"}, 422, "useful"),
+        ("a", {"useful": True, "key": "k", "reason": "x" * 1001}, 422, "at most 1,000"),
+    ):
+        answer = await http.post(f"{BASE}/{path}/feedback", json=body)
+        assert said in await refused(answer, status)
+
+
+async def test_an_operators_lesson_is_a_candidate_told_to_all_and_on_record(
+    desk: Desk, http: httpx.AsyncClient
+) -> None:
+    body = {"when_to_use": "refund", "content": "Look it up. Ask jane.doe@example.org.", "tenant": "acme"}
+    first = (await http.post(BASE, json={**body, "reason": "runbook 12"})).json()
+    assert first["added"]
+    made = first["lesson"]
+    assert (made["state"], made["origin"], made["reason"], made["revision"]) == (
+        "candidate", "operator", "runbook 12", 0,
+    )  # fmt: skip
+    assert "jane.doe" not in made["content"]
+    assert ([found.id for found in desk.sent], desk.renewed) == ([made["id"]], 1)
+    (notice,) = await desk.store.directives()
+    assert (notice.kind, notice.reason) == ("notice", "experience add: runbook 12")
+    again = (await http.post(BASE, json=body)).json()
+    assert (again["added"], again["lesson"]) == (False, made)
+    assert len(await desk.store.directives()) == 1
+
+
+async def test_a_lesson_without_words_or_with_too_many_is_refused(desk: Desk, http: httpx.AsyncClient) -> None:
+    good = {"when_to_use": "w", "content": "c"}
+    for change, said in (
+        ({"content": " "}, "content is empty"),
+        ({"when_to_use": "x" * 2001}, "when_to_use has 2,001"),
+        ({"kind": "song"}, "kind"),
+        ({"detail": {"x": "y" * 64_000}}, "detail has more"),
+        ({"state": "active"}, "state"),
+    ):
+        assert said in await refused(await http.post(BASE, json={**good, **change}), 422)
+    assert await desk.store.experiences() == []
+
+
+@pytest.mark.parametrize(
+    ("state", "change", "after"),
+    [
+        ("candidate", "activate", "active"),
+        ("retired", "activate", "active"),
+        ("active", "retire", "retired"),
+        ("quarantined", "retire", "retired"),
+        ("quarantined", "release", "candidate"),
+    ],
+)
+async def test_an_operator_moves_a_lesson_from_state_to_state(
+    desk: Desk, http: httpx.AsyncClient, state: str, change: str, after: str
+) -> None:
+    await desk.store.save([lesson("a", state=state, guided=(9, 3))])
+    told = (await http.post(f"{BASE}/a/state", json={"change": change, "reason": "by hand"})).json()
+    assert (told["state"], told["reason"], told["revision"], told["guided"]) == (after, "by hand", 1, [9, 3])
+    assert ([(found.id, found.revision) for found in desk.sent], desk.renewed) == ([("a", 1)], 1)
+    (notice,) = await desk.store.directives()
+    assert notice.details == {"experience": "a", "state": after, "tenant": "acme"}
+
+
+@pytest.mark.parametrize(
+    ("state", "change", "possible"),
+    [
+        ("active", "activate", "retire"),
+        ("quarantined", "activate", "retire, release"),
+        ("retired", "retire", "activate"),
+    ],
+)
+async def test_a_change_that_makes_no_sense_is_refused_with_those_that_do(
+    desk: Desk, http: httpx.AsyncClient, state: str, change: str, possible: str
+) -> None:
+    await desk.store.save([lesson("a", state=state)])
+    answer = await http.post(f"{BASE}/a/state", json={"change": change, "reason": "r"})
+    assert await refused(answer, 409) == f"the lesson is {state}; possible: {possible}"
+    assert "give a reason" in await refused(await http.post(f"{BASE}/a/state", json={"change": change}), 422)
+    assert [found.revision for found in await desk.store.revisions_of("a")] == [0]
+
+
+async def test_a_revision_by_hand_never_collides_with_one_of_the_experiencers(desk: Desk) -> None:
+    """Both read revision 0; the experiencer writes 1 first, and the operator's becomes 2."""
+    await desk.store.save([lesson("a")])
+    seen: list[Experience] = []
+
+    async def experiencer() -> None:
+        await desk.store.save([lesson("a", revision=1, guided=(4, 4))])
+
+    await experiencer()
+    seen.append(await desk.pool.change("a", "retire", "r", ""))
+    assert (seen[0].revision, seen[0].guided, seen[0].state) == (2, (4, 4), "retired")
+
+
+async def test_what_is_exported_comes_in_elsewhere_as_candidates(desk: Desk, http: httpx.AsyncClient) -> None:
+    await desk.store.save([lesson("a", guided=(9, 9), independent=4), lesson("b", state="quarantined")])
+    export = await http.get(f"{BASE}/export?tenant=acme")
+    assert export.headers["content-type"].startswith("application/jsonl")
+    body = {"text": export.text, "tenants": {"acme": "beta"}}
+    told = (await http.post(f"{BASE}/import", json={**body, "dry_run": True})).json()
+    assert (told["added"], told["quarantined"], await desk.store.experiences("candidate")) == (2, 1, [])
+    told = (await http.post(f"{BASE}/import", json=body)).json()
+    assert told == {"lessons": 2, "added": 2, "known": 0, "forgotten": 0, "quarantined": 1, "dry_run": False}
+    found = {item.content: item for item in await desk.store.experiences() if item.tenant == "beta"}
+    assert (found["do a"].state, found["do a"].origin) == ("candidate", "import")
+    assert (found["do a"].guided, found["do a"].independent) == ((0, 0), 0)
+    assert found["do b"].state == "quarantined"
+    assert {item.id for item in desk.sent} == {item.id for item in found.values()}
+    told = (await http.post(f"{BASE}/import", json=body)).json()
+    assert (told["added"], told["known"]) == (0, 2)
+
+
+async def test_nothing_is_taken_in_if_one_line_is_bad(desk: Desk, http: httpx.AsyncClient) -> None:
+    await desk.store.save([lesson("a"), lesson("b")])
+    lines = (await http.get(f"{BASE}/export")).text.splitlines()
+    lines[2] = json.dumps({**json.loads(lines[2]), "kind": "song"})
+    body = {"text": "\n".join(lines) + "\n", "tenants": {"*": "beta"}}
+    assert "line 3: Invalid enum value 'song'" in await refused(await http.post(f"{BASE}/import", json=body), 422)
+    assert {item.tenant for item in await desk.store.experiences()} == {"acme"}
+
+
+async def test_lessons_from_what_was_forgotten_here_do_not_come_back_by_import(
+    desk: Desk, http: httpx.AsyncClient
+) -> None:
+    await desk.store.save([attributed("t"), lesson("a", sources=("t",)), lesson("b", sources=("other",))])
+    export = (await http.get(f"{BASE}/export")).text
+    forgotten = await http.post(f"{BASE}/forget", json={"trajectories": ["t"], "reason": "request"})
+    assert forgotten.json()["lessons"] == ["a"]
+    told = (await http.post(f"{BASE}/import", json={"text": export, "tenants": {"*": "beta"}})).json()
+    assert (told["added"], told["forgotten"]) == (1, 1)
+
+
+async def test_forgetting_is_planned_ordered_and_refused(desk: Desk, http: httpx.AsyncClient) -> None:
+    await desk.store.save([attributed("t")])
+    plan = (await http.post(f"{BASE}/forget", json={"tenant": "default", "dry_run": True})).json()
+    assert (plan["dry_run"], plan["trajectories"], plan["versions"]) == (True, 1, [])
+    assert "give a reason" in await refused(await http.post(f"{BASE}/forget", json={"tenant": "default"}), 422)
+    assert "what?" in await refused(await http.post(f"{BASE}/forget", json={"reason": "r"}), 422)
+    told = (await http.post(f"{BASE}/forget", json={"tenant": "default", "reason": "r"})).json()
+    assert (told["trajectories"], told["experience"]) == (1, {"retired": [], "trimmed": []})
+    assert await desk.store.trajectory("t") is None
+
+
+async def test_a_form_on_another_page_can_do_nothing(http: httpx.AsyncClient) -> None:
+    for path in ("", "/search", "/import", "/forget", "/a/feedback", "/a/state"):
+        answer = await http.post(f"{BASE}{path}", content=b"{}", headers={"content-type": "text/plain"})
+        assert "application/json" in await refused(answer, 415)
+        evil = await http.post(f"{BASE}{path}", json={}, headers={"origin": "http://evil"})
+        assert evil.status_code == 403
+
+
+async def test_bodies_are_bounded_and_must_be_json(http: httpx.AsyncClient) -> None:
+    headers = {"content-type": "application/json"}
+    answer = await http.post(f"{BASE}/search", content=b" " * ((1 << 20) + 1), headers=headers)
+    assert "1,048,576 bytes" in await refused(answer, 413)
+    for content in (b"{", b"\xff", b"[]"):
+        answer = await http.post(f"{BASE}/search", content=content, headers=headers)
+        assert "the body" in await refused(answer, 422)
+
+
+async def test_with_keys_it_takes_an_admins_and_tells_whose_it_was(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    admin, key = add_key(path, tenant="ops", scope="admin", now=0.0)
+    agent, _ = add_key(path, tenant="acme", scope="agent", now=0.0)
+    await desk.store.save([lesson("a")])
+    transport = httpx.ASGITransport(desk.app(KeyRing(path, clock=lambda: 1.0)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        for shown in ({}, {"x-evolved-key": agent}):
+            assert (await http.get(BASE, headers=shown)).status_code == 401
+        body = {"change": "retire", "reason": "r"}
+        assert (await http.post(f"{BASE}/a/state", json=body, headers={"x-evolved-key": admin})).status_code == 200
+    (notice,) = await desk.store.directives()
+    assert notice.details["by"] == key.id
