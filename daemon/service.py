@@ -7,7 +7,7 @@ are supervised tasks of one process. It holds no weights and no torch.
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -19,10 +19,11 @@ from prometheus_client import CollectorRegistry
 from actors.assembler import Assembler
 from actors.attributor import Attributor
 from actors.curator import Curator
+from actors.experience.forgetting import forget
 from actors.experience.skill_trials import SkillReplayer
 from actors.experiencer import Experiencer
 from actors.gatekeeper import Gatekeeper
-from actors.messages import Directive
+from actors.messages import Directive, Experience
 from actors.navigator import Navigator
 from actors.probing import Prober, engine_player
 from actors.rollout import Rollout
@@ -39,8 +40,9 @@ from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
 from actors.system.notify import Notify
 from actors.system.pressure import Pressure
+from actors.system.renewal import Renewal
 from actors.system.runner import run_actor, run_producer
-from actors.system.streams import POLICY_DIRECTIVE
+from actors.system.streams import EXPERIENCE_LESSON, POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
 from adapters.engines.vllm import VllmEngine
 from adapters.redaction import Redactor
@@ -53,9 +55,12 @@ from daemon.connect import open_bus
 from daemon.control import Control, serve
 from daemon.curating import CuratorCollector
 from daemon.errors import StartFailed
+from daemon.experience import ExperiencePool
+from daemon.experience_api import ExperienceApi
 from daemon.experiencing import ExperienceCollector
 from daemon.finding import NavigatorCollector
 from daemon.fleet import FleetCollector
+from daemon.forgetting import Forgetter
 from daemon.gating import gate_trial
 from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
 from daemon.killswitch import ORIGIN, KillSwitch
@@ -168,27 +173,28 @@ def build(config: Config, parts: Parts) -> Supervisor:
         prober = Prober(config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock)
     trial = gate_trial(config, store=store, shadow=shadow, environment=environment, retriever=navigator)
 
-    pressure = Pressure()
+    pressure, renewal = Pressure(), Renewal()
+    forgetter = Forgetter(store=store, lessons=forget, renew=renewal.ask, clock=clock)
 
-    def act(actor: Actor, restart: Restart | None = None, *, leads: bool = False) -> None:
+    def act(actor: Actor, restart: Restart | None = None, *, leads: bool = False, renews: bool = False) -> None:
         async def task(life: Life) -> None:
             await run_actor(
                 actor, bus, store, life, rng=rng(actor.name), settings=config.actors, metrics=parts.metrics,
-                pressure=pressure, leads=leads,
+                pressure=pressure, leads=leads, renewal=renewal if renews else None,
             )  # fmt: skip
 
         supervisor.add(actor.name, task, restart)
 
     assembler = Assembler(config.assembler, store=store, clock=clock, serving=times.version)
     AssemblerCollector(assembler).register(parts.registry)
-    act(assembler, leads=True)
+    act(assembler, leads=True, renews=True)
     act(Attributor(config.attributor, judge=judge, evidence=store))
     curator = Curator(
         config.curator, store=store, batches=config.state / "batches", clock=clock, curriculum=curriculum
     )  # fmt: skip
     CuratorCollector(curator).register(parts.registry)
-    act(curator)
-    act(navigator)
+    act(curator, renews=True)
+    act(navigator, renews=True)
     experiencer = Experiencer(
         config.experiencer, store=store, prober=prober, clock=clock, embedder=embedder,
         tester=SkillReplayer(config.skill_trials, environment=environment) if environment is not None else None,
@@ -196,7 +202,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
         if config.extractor.name else None,
     )  # fmt: skip
     ExperienceCollector(experiencer).register(parts.registry)
-    act(experiencer, LONG)
+    act(experiencer, LONG, renews=True)
     act(
         Gatekeeper(
             config.gate.keeper, store=store, shadow=shadow, shadow_name=SHADOW, runner=swaps, trial=trial,
@@ -237,16 +243,22 @@ def build(config: Config, parts: Parts) -> Supervisor:
         )  # fmt: skip
         IntakeCollector(intake).register(parts.registry)
         supervisor.add("intake", intake.run)
-    supervisor.add("housekeeping", partial(_housekeeping, parts), Restart(critical=False))
+    supervisor.add(
+        "housekeeping", partial(_housekeeping, parts, forgetter), Restart(critical=False, stall_seconds=3600.0)
+    )
     orders = Orders(
         store=store, fleet=lambda: swapper.fleet, kill=kill, send=partial(_send, parts), key=key,
         keys=provenance.trusted("gate"), clock=clock,
     )  # fmt: skip
     supervisor.add("kill_switch", lambda life: kill.watch(life, store, partial(orders.issue, origin=ORIGIN)))
+    pool = ExperiencePool(
+        store=store, search=navigator, redact=Redactor(config.redaction).text, send=partial(_teach, parts),
+        renew=renewal.ask, clock=clock,
+    )  # fmt: skip
     control = partial(
         Control, store=store, registry=parts.registry, actors=lambda: supervisor.state().actors, orders=orders,
         curator=lambda: curator.figures, sentinel=sentinel.status, fleet=lambda: swapper.fleet, halted=kill.reason,
-        serving=tuple(serving),
+        serving=tuple(serving), routes=ExperienceApi(pool, forgetter).routes(),
     )  # fmt: skip
     supervisor.add("control", _control(config, parts, supervisor, control))
     return supervisor
@@ -257,9 +269,14 @@ async def _send(parts: Parts, directive: Directive) -> None:
     await parts.bus.publish([outgoing(POLICY_DIRECTIVE, directive)])
 
 
-async def _housekeeping(parts: Parts, life: Life) -> None:
+async def _teach(parts: Parts, lessons: Sequence[Experience]) -> None:
+    await parts.bus.publish([outgoing(EXPERIENCE_LESSON, lesson) for lesson in lessons])
+
+
+async def _housekeeping(parts: Parts, forgetter: Forgetter, life: Life) -> None:
     """Every hour, forget what no stream can bring back: marks and sent outputs in the store, payloads of the bus."""
     life.ready()
+    await forgetter.resume()
     while not life.draining.is_set():
         forgotten = await parts.store.prune(time.time() - REMEMBERED_SECONDS)
         swept = await parts.bus.sweep_claims(time.time())
