@@ -6,7 +6,7 @@ under trio and asyncio alike. Use one `Store` from one event loop.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, TypeVarTuple
 
 import anyio
@@ -29,11 +29,12 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
-from actors.store import ledger, live, reading, saving
+from actors.store import judgements, ledger, live, reading, saving
 from actors.store import tables as t
 from actors.store.audit import START, Head, guard, head
 from actors.store.engine import open_engine, outage
 from actors.store.errors import SchemaMismatch
+from actors.store.judgements import Bounds, Judgement
 from actors.store.lineage import Lineage, lineage
 from actors.store.live import FailedCall
 from actors.store.reading import DeadRow, OutcomeRow
@@ -234,6 +235,22 @@ class Store:
 
     async def state_put(self, key: str, value: bytes) -> None:
         await self._write(ledger.put_state, key, value)
+
+    async def states(self, prefix: str) -> dict[str, bytes]:
+        return await self._read(judgements.states, prefix)
+
+    async def judgements(self, keys: Sequence[str]) -> dict[str, bytes]:
+        return await self._read(judgements.judgements, keys)
+
+    async def keep_judgements(
+        self, fresh: Sequence[Judgement], used: Sequence[str], states: Mapping[str, bytes]
+    ) -> None:
+        """In one transaction: add judgements and values of state, and note which judgements were used again."""
+        await self._write(judgements.keep, fresh, used, states, self._clock())
+
+    async def bound_judgements(self, bounds: Bounds) -> int:
+        """Forget what is beyond `bounds`; returns how many."""
+        return await self._write(judgements.bound, bounds, self._clock())
 
     def _audited(self, head: Head | None) -> None:
         """Tell where the audit trail ends, once that is durable: whoever keeps logs elsewhere has an anchor with it."""

@@ -126,7 +126,7 @@ async def test_what_somebody_reported_of_a_step_outranks_the_judge():
     attribution, actor = await with_evidence(Failing(0), said)
     assert attribution.labels[:2] == (StepLabel("BAD", 1.0, "feedback: wrong day"), StepLabel("GOOD", 0.5, "feedback"))
     assert {label for label in attribution.labels[2:]} == {StepLabel("GOOD")}
-    assert (attribution.judge, actor.told) == ("failing", 2)
+    assert (attribution.judge, actor.counts["told_steps"]) == ("failing", 2)
 
 
 async def test_who_says_neither_good_nor_bad_is_not_overruled_by_the_judge():
