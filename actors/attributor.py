@@ -26,8 +26,9 @@ import msgspec
 import structlog
 
 from actors.attribution.asking import Asking, Reason, Refusal
+from actors.attribution.books import PageReport
 from actors.attribution.breaker import Breaker, BreakerSettings
-from actors.attribution.budget import Budget, BudgetSettings
+from actors.attribution.budget import Budget, BudgetSettings, Spent
 from actors.attribution.calibration import CalibrationSettings
 from actors.attribution.content import content_hash
 from actors.attribution.journal import CacheSettings, Journal, Memory
@@ -42,6 +43,8 @@ from adapters.judges import Judge
 
 _OURS: tuple[Reason, ...] = ("not_sampled", "budget")
 """Reasons for which the judge was not asked."""
+LONGEST = 840.0
+"""Seconds that a batch may take; below what the daemon's supervisor allows between two signs of life."""
 FEEDBACK = "feedback"
 """Judge and rubric of a trajectory that no judge saw."""
 
@@ -70,6 +73,13 @@ class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     breaker: BreakerSettings = BreakerSettings()
     cache: CacheSettings = CacheSettings()
     calibration: CalibrationSettings = CalibrationSettings()
+
+    def __post_init__(self) -> None:
+        if self.patience + self.timeout > LONGEST:
+            raise ValueError(
+                f"attributor.patience + attributor.timeout is {self.patience + self.timeout:g} s; a batch that takes "
+                f"longer than {LONGEST:g} s is taken for stuck: lower one of them"
+            )
 
 
 class Evidence(Protocol):
@@ -170,18 +180,32 @@ class Attributor:
         return {
             "judge": self._judge.name,
             "rubric": self._judge.rubric,
-            "away": self._breaker.open,
+            "away": self.away,
             "asked_again_in": round(self._breaker.remaining(), 1),
             "opened": self._breaker.opened,
-            "budget": {"limits": self._settings.budget, "spent": self._budget.spent(), "used_up": self.used_up},
+            "budget": {"limits": self._settings.budget, "spent": self.spent, "used_up": self.used_up},
             "counts": dict(self.counts),
-            "judges": self._journal.books.report(),
+            "judges": self.pages(),
         }
 
     @property
     def used_up(self) -> str:
         """Which limit of the budget is reached, empty if none."""
         return self._budget.used_up()
+
+    @property
+    def spent(self) -> Spent:
+        """What the judge cost of late."""
+        return self._budget.spent()
+
+    @property
+    def away(self) -> bool:
+        """The judge does not answer."""
+        return self._breaker.open
+
+    def pages(self) -> list[PageReport]:
+        """What every judge did, by tenant."""
+        return self._journal.books.report()
 
     async def _labelled(self, trajectories: Sequence[Trajectory], told: Told) -> list[Attribution]:
         keys = [content_hash(self._judge.name, self._judge.rubric, trajectory) for trajectory in trajectories]
@@ -215,7 +239,7 @@ class Attributor:
     ) -> Attribution | Refusal:  # fmt: skip
         said = told.get(trajectory.id, {})
         if len(said) == len(trajectory.steps):
-            await self._trials.told(trajectory, said)
+            await self._trials.told(trajectory, said, until)
             nothing = StepLabel("ABSTAIN", 0.0)
             return Attribution(labels=(nothing,) * len(trajectory.steps), judge=FEEDBACK, rubric=FEEDBACK)
         found = self._journal.found(key)
@@ -223,7 +247,7 @@ class Attributor:
             found = Refusal("not_sampled", "not sampled")
         if found is None:
             found = await self._asked(trajectory, key, until)
-        await self._trials.blind(trajectory)
+        await self._trials.blind(trajectory, until)
         return found
 
     def _worth(self, trajectory: Trajectory) -> bool:
@@ -244,7 +268,7 @@ class Attributor:
         finally:
             self._flying.pop(key).set()
         if isinstance(found, Attribution):
-            await self._trials.again(trajectory, found)
+            await self._trials.again(trajectory, found, until)
         return found
 
     def _settled(

@@ -11,6 +11,7 @@ from typing import Any
 from daemon.errors import DaemonError
 from daemon.eval_cli import add_eval
 from daemon.history_cli import add_history
+from daemon.judge_cli import add_judge
 from daemon.learner_cli import add_learner
 from daemon.orders_cli import add_orders
 from daemon.provenance_cli import add_provenance
@@ -136,6 +137,7 @@ def parser() -> argparse.ArgumentParser:
     add_history(add)
     add_provenance(add)
     add_replay(add)
+    add_judge(add)
     add_eval(add)
 
     config = add("config", _config, "Check the settings and print them with their defaults.")

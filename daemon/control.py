@@ -7,6 +7,7 @@ GET  /api/success           success over time, swaps and gate measurements
 GET  /api/trajectories      recent trajectories, step by step with their credit (?limit, ?source)
 GET  /api/trajectories/ID   one, with its lineage: batch, version, verdict, served from and to
 GET  /api/lessons           experience, with how it fared
+GET  /api/judge             what the judge did, cost, and is worth
 GET  /api/dead              parked messages with their errors
 POST /api/dead/ID/retry     put one back on its stream
 POST /api/freeze, /api/thaw stop learning (serving goes on), go on
@@ -76,6 +77,7 @@ class Control:
         fleet: Callable[[], Fleet] = Fleet,
         halted: Callable[[], str] = lambda: "",
         serving: Sequence[str] = ("serving",),
+        judge: Callable[[], Mapping[str, Any]] = dict,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """
@@ -83,11 +85,12 @@ class Control:
             fleet: what serves and what should.
             halted: the kill switch's reason, empty if it is off.
             serving: names of the engines that serve users.
+            judge: the attributor's report.
         """
         self._store, self._registry, self._actors = store, registry, actors
         self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
-        self._curator, self._sentinel = curator, sentinel
+        self._curator, self._sentinel, self._judge = curator, sentinel, judge
         self._started = clock()
 
     def app(self, allowed_hosts: Sequence[str], keys: KeyRing | None = None) -> Starlette:
@@ -99,6 +102,7 @@ class Control:
                 Route("/api/trajectories", self.trajectories),
                 Route("/api/trajectories/{id}", self.trajectory),
                 Route("/api/lessons", self.lessons),
+                Route("/api/judge", self.judge),
                 Route("/api/dead", self.dead),
                 Route("/api/dead/{id}/retry", self.dead_retry, methods=["POST"]),
                 Route("/api/freeze", self.order, methods=["POST"]),
@@ -204,6 +208,9 @@ class Control:
 
     async def lessons(self, request: Request) -> Response:
         return _json(await self._store.experiences())
+
+    async def judge(self, request: Request) -> Response:
+        return _json(self._judge())
 
     async def dead(self, request: Request) -> Response:
         return _json(await self._store.dead_letters(100))

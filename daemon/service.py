@@ -47,6 +47,7 @@ from adapters.weights import WeightSource
 from adapters.weights.http import HttpPull
 from daemon import registry as adapters
 from daemon.admin import admin_keys
+from daemon.attributing import AttributorCollector
 from daemon.config import SHADOW, Config, serving_engines, tap_settings
 from daemon.connect import open_bus
 from daemon.control import Control, serve
@@ -161,19 +162,23 @@ def build(config: Config, parts: Parts) -> Supervisor:
 
     pressure = Pressure()
 
-    def act(actor: Actor, restart: Restart | None = None, *, leads: bool = False) -> None:
+    def act(actor: Actor, restart: Restart | None = None, *, leads: bool = False, lane: str = "") -> None:
         async def task(life: Life) -> None:
             await run_actor(
                 actor, bus, store, life, rng=rng(actor.name), settings=config.actors, metrics=parts.metrics,
                 pressure=pressure, leads=leads,
             )  # fmt: skip
 
-        supervisor.add(actor.name, task, restart)
+        supervisor.add(actor.name + lane, task, restart)
 
     assembler = Assembler(config.assembler, store=store, clock=clock, serving=times.version)
     AssemblerCollector(assembler).register(parts.registry)
     act(assembler, leads=True)
-    act(Attributor(config.attributor, judge=judge, evidence=store))
+    attributor = Attributor(config.attributor, judge=judge, evidence=store, store=store, clock=clock)
+    AttributorCollector(attributor).register(parts.registry)
+    # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them busy.
+    act(attributor, LONG)
+    act(attributor, LONG, lane="-2")
     curator = Curator(
         config.curator, store=store, batches=config.state / "batches", clock=clock, curriculum=curriculum
     )  # fmt: skip
@@ -233,7 +238,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     control = partial(
         Control, store=store, registry=parts.registry, actors=lambda: supervisor.state().actors, orders=orders,
         curator=lambda: curator.figures, sentinel=sentinel.status, fleet=lambda: swapper.fleet, halted=kill.reason,
-        serving=tuple(serving),
+        serving=tuple(serving), judge=attributor.report,
     )  # fmt: skip
     supervisor.add("control", _control(config, parts, supervisor, control))
     return supervisor

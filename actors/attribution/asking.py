@@ -21,6 +21,9 @@ from adapters.judges import Judge
 
 Reason = Literal["budget", "timeout", "error", "labels", "judge", "not_sampled"]
 """Why no step has a label. `labels`: not one a step; `judge`: the judge itself abstained on all of them."""
+PROBE = 0.1
+"""What a probe that timed out counts as an attempt at its trajectory. Not nothing: if nobody but this trajectory came,
+and the judge hung on it alone, it would be asked for ever."""
 _REMEMBERED = 4096
 _log = structlog.get_logger(__name__)
 
@@ -30,10 +33,12 @@ class Refusal(msgspec.Struct, frozen=True):
 
     reason: Reason
     detail: str
+    probe: bool = False
+    """It was asked to see whether a judge that is away is back: that says little of the trajectory."""
 
 
 class _Tries(msgspec.Struct):
-    count: int = 0
+    count: float = 0.0
     last: Refusal = Refusal("error", "")
 
 
@@ -79,7 +84,7 @@ class Asking:
             if isinstance(found, Attribution) or found.reason == "budget":
                 self._tries.pop(trajectory.id, None)
                 return found
-            tries.count, tries.last = tries.count + 1, found
+            tries.count, tries.last = tries.count + (PROBE if found.probe else 1.0), found
             _log.warning("judge_failed", trajectory=trajectory.id, attempt=tries.count, reason=found.detail[:200])
         return tries.last
 
@@ -104,6 +109,7 @@ class Asking:
             if self.budget.settings.when_spent == "wait":
                 raise DependencyUnavailable(f"judge {self.judge.name}: its budget of {spent} is spent; waiting for it")
             return Refusal("budget", f"budget of {spent} is spent")
+        probe = self.breaker.open
         if not self.breaker.allows():
             wait = self.breaker.remaining()
             raise DependencyUnavailable(f"judge {self.judge.name} is away; it is asked again in {wait:.0f} s")
@@ -121,7 +127,7 @@ class Asking:
                 told = True
                 # One hard trajectory may take too long, and so does a judge that hangs.
                 self.breaker.missed()
-                return Refusal("timeout", f"no answer in {self._timeout:g} s")
+                return Refusal("timeout", f"no answer in {self._timeout:g} s", probe)
             # Whatever a judge of any origin raises, it must not cost us the trajectory.
             except Exception as error:
                 told = True

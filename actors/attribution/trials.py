@@ -19,7 +19,7 @@ from actors.system.errors import DependencyUnavailable
 
 
 class Trials:
-    """One judge's.
+    """One judge's. None of its questions is begun after `until` (anyio's time).
 
     Args:
         settings: which trajectories take part.
@@ -30,7 +30,7 @@ class Trials:
     def __init__(self, settings: CalibrationSettings, asking: Asking, journal: Journal) -> None:
         self._settings, self._asking, self._journal = settings, asking, journal
 
-    async def blind(self, trajectory: Trajectory) -> None:
+    async def blind(self, trajectory: Trajectory, until: float) -> None:
         """Show the judge a trajectory without its outcome, if that is verified: a sandbox's verdict, or feedback."""
         if trajectory.outcome is None or not trajectory.steps:
             return
@@ -42,7 +42,7 @@ class Trials:
         await self._journal.look_up([key])
         if self._journal.found(key) is not None:
             return
-        found = await self._extra(hidden)
+        found = await self._extra(hidden, until)
         if found is None:
             return
         self._journal.judged(key, trajectory, found)
@@ -50,18 +50,18 @@ class Trials:
         good = trajectory.outcome >= SUCCESS
         self._journal.books.outcome(found.judge, found.rubric, trajectory.tenant, score(found.labels), good)
 
-    async def again(self, trajectory: Trajectory, first: Attribution) -> None:
+    async def again(self, trajectory: Trajectory, first: Attribution, until: float) -> None:
         """Ask for labels once more that the judge has just given."""
         if not trajectory.steps or chance(trajectory.id, "repeat") >= self._settings.repeat:
             return
-        second = await self._extra(trajectory)
+        second = await self._extra(trajectory, until)
         if second is not None and second.judge == first.judge and second.rubric == first.rubric:
             self._journal.books.repeated(first.judge, first.rubric, trajectory.tenant, first.labels, second.labels)
 
-    async def told(self, trajectory: Trajectory, said: Mapping[int, StepLabel]) -> None:
+    async def told(self, trajectory: Trajectory, said: Mapping[int, StepLabel], until: float) -> None:
         """Ask about a trajectory whose labels all come from feedback."""
         if trajectory.steps and chance(trajectory.id, "blind") < self._settings.share:
-            found = await self._extra(trajectory)
+            found = await self._extra(trajectory, until)
             if found is not None:
                 self.steps(trajectory, found, said)
 
@@ -72,9 +72,9 @@ class Trials:
                 own, good = score(found.labels[number : number + 1]), report.label == "GOOD"
                 self._journal.books.step(found.judge, found.rubric, trajectory.tenant, own, good)
 
-    async def _extra(self, trajectory: Trajectory) -> Attribution | None:
+    async def _extra(self, trajectory: Trajectory, until: float) -> Attribution | None:
         try:
-            found = await self._asking.once(trajectory)
+            found = await self._asking.once(trajectory, until)
         except DependencyUnavailable:
             return None
         return found if isinstance(found, Attribution) else None
