@@ -42,7 +42,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     money_day: float = 0.0
 
 
-class _Slot(msgspec.Struct):
+class _Slot(msgspec.Struct, array_like=True):
     number: int
     tokens: float = 0.0
     money: float = 0.0

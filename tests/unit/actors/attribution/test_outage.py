@@ -60,7 +60,7 @@ class Endpoint:
         return Attribution(labels=(StepLabel("GOOD"),) * len(trajectory.steps), judge=self.name, rubric=self.rubric)
 
 
-async def an_hour_without(judge: Endpoint, path: Path) -> tuple[Store, StubBus, Recorder, Attributor, Counter[str]]:
+async def an_hour_without(judge: Endpoint, path: Path) -> tuple[Store, Recorder, Attributor, Counter[str]]:
     """A trajectory a minute for 70 minutes, and a bystander that gets a note as often; then ten minutes more."""
     store = Store(f"sqlite:///{path}/evolved.db", clock=anyio.current_time)
     await store.open()
@@ -108,13 +108,13 @@ async def an_hour_without(judge: Endpoint, path: Path) -> tuple[Store, StubBus, 
     async with anyio.create_task_group() as group:
         group.start_soon(traffic)
         assert await supervisor.run(signals=False)
-    return store, bus, bystander, attributor, got
+    return store, bystander, attributor, got
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["refusing", "hanging"])
 async def test_an_hour_without_a_judge_loses_nothing_and_is_caught_up_with(tmp_path, hangs):
     judge = Endpoint(hangs=hangs)
-    store, bus, bystander, attributor, got = await an_hour_without(judge, tmp_path)
+    store, bystander, attributor, got = await an_hour_without(judge, tmp_path)
     runs = [played.trajectory.id for played in plays(RUNS)]
     # Each came out once, and everybody behind got it.
     assert got == Counter(runs)
@@ -157,7 +157,8 @@ async def test_what_was_spent_and_judged_outlives_a_restart(tmp_path):
         result = await actor.handle(batch)
         costs = [record.attribution.cost for record in result.records if isinstance(record, Attributed)]
         assert actor.spent.money_day == 10.0
-    assert len(judge.asked) == 20 and sum(costs) == 0.0
+    assert len(judge.asked) == 20
+    assert sum(costs) == 0.0
     (own, everywhere) = [page for page in actor.pages() if page.tenant in ("default", "*")]
     assert (own.judged, own.cached, own.tokens) == (everywhere.judged, everywhere.cached, 2000) == (20, 20, 2000)
     await store.aclose()
