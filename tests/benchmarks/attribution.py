@@ -1,5 +1,5 @@
 """What the attributor adds to its judge: trajectories a second through the actor, beside the bare client; and what it
-saves: abstentions, cost and cache on 1,000 trajectories under three settings.
+saves: abstentions, cost and cache on 1,000 trajectories under three settings; and the weight of a judge that errs.
 
     python -m tests.benchmarks.attribution [--trajectories 960] [--rounds 5] [--json build/attribution.json]
 
@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -23,13 +23,16 @@ import numpy as np
 import structlog
 from prometheus_client import CollectorRegistry
 
+from actors.attribution.books import PageReport
 from actors.attribution.budget import BudgetSettings
 from actors.attribution.calibration import CalibrationSettings
+from actors.attribution.journal import CacheSettings
 from actors.attribution.sampling import SamplingSettings
 from actors.attributor import Attributor, AttributorSettings
 from actors.messages import TokenRow, Trajectory, pack_array
 from actors.store import Store
 from actors.system import runtime
+from actors.system.actor import Received
 from actors.system.bus import outgoing
 from actors.system.life import Life, Restart
 from actors.system.metrics import SystemMetrics
@@ -40,13 +43,17 @@ from actors.system.streams import TRAJECTORY_CLOSED
 from actors.system.supervisor import Supervisor
 from daemon.demo.world import free_ports
 from tests.benchmarks import report
+from tests.benchmarks.ablation.labels import label
 from tests.support.http_judge import HttpJudge, endpoint
 from tests.support.nats import opened_bus, running_broker
+from tests.support.scripted_judge import Labels, ScriptedJudge
 from tests.support.travelling import plays
 
 TOKENS = 1200
 """Of a trajectory; about what the travel desk's have."""
 CONCURRENCY = (8, 32)
+NOISE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+SEEDS = (0, 1, 2, 3, 4)
 NO_TRIALS = CalibrationSettings(share=0.0, repeat=0.0)
 
 
@@ -96,7 +103,12 @@ async def bare(runs: Sequence[Trajectory], judge: HttpJudge, concurrency: int) -
 
 
 async def through_actor(
-    runs: Sequence[Trajectory], judge: HttpJudge, settings: AttributorSettings, bus: NatsBus, directory: Path
+    runs: Sequence[Trajectory],
+    judge: HttpJudge,
+    settings: AttributorSettings,
+    bus: NatsBus,
+    directory: Path,
+    lanes: int = 2,
 ) -> tuple[tuple[float, float], Attributor]:
     """Seconds, the same two, from the first fetch until all have been committed and published."""
     store = Store(f"sqlite:///{directory}/evolved.db", clock=time.time)
@@ -111,8 +123,8 @@ async def through_actor(
     async def task(life: Life) -> None:
         await run_actor(attributor, bus, store, life, rng=random.Random(1), metrics=metrics)
 
-    for lane in ("attributor", "attributor-2"):
-        supervisor.add(lane, task, Restart(stall_seconds=900.0))
+    for lane in range(lanes):
+        supervisor.add(f"attributor-{lane + 1}", task, Restart(stall_seconds=900.0))
     began = Took()
 
     async def watch() -> None:
@@ -222,6 +234,53 @@ async def savings(host: runtime.Host, directory: Path, port: int) -> dict[str, f
     return figures
 
 
+async def weights(count: int, seeds: Sequence[int]) -> dict[str, float]:
+    """The automatic weight by the share of wrong labels: `count` trajectories each, all of them shown blind."""
+    rows: list[list[object]] = []
+    figures: dict[str, float] = {}
+    settings = AttributorSettings(
+        cache=CacheSettings(entries=0), calibration=CalibrationSettings(share=1.0, repeat=0.0)
+    )  # fmt: skip
+    for desk, families in (("short", "AABBC"), ("long", "L")):
+        for source in ("oracle", "rules"):
+            for wrong in NOISE:
+                found: list[PageReport] = []
+                for seed in seeds:
+                    seen: dict[str, Labels] = {}
+                    blind: dict[str, Labels] = {}
+                    rng, batch = random.Random(f"{seed}-{wrong}"), list[Received]()
+                    for played in plays(count, seed=seed, families=families):
+                        run = played.trajectory
+                        hidden = msgspec.structs.replace(run, outcome=None)
+                        for where, shown in ((seen, run), (blind, hidden)):
+                            where[run.id] = label(source, shown, played.truth, rng, wrong=wrong, silent=0.0)
+                        batch.append(Received(run.id, TRAJECTORY_CLOSED, run))
+                    attributor = Attributor(settings, judge=ScriptedJudge(seen, blind))
+                    await attributor.handle(batch)
+                    found += [page for page in attributor.pages() if page.tenant == "default"]
+                figure = partial(_median, found)
+                rows.append(
+                    [f"{desk} desk, {source}, {100 * wrong:.0f} % wrong",
+                     figure(lambda page: page.outcomes.agreement and page.outcomes.agreement.value),
+                     figure(lambda page: page.outcomes.precision_good and page.outcomes.precision_good.value),
+                     figure(lambda page: page.outcomes.precision_bad and page.outcomes.precision_bad.value),
+                     figure(lambda page: page.outcomes.auc), figure(lambda page: page.outcomes.auc_low),
+                     figure(lambda page: page.weight),
+                     f"{min(page.weight for page in found):.2f}-{max(page.weight for page in found):.2f}"]
+                )  # fmt: skip
+                key = f"weight_{desk}_{source}_{100 * wrong:.0f}"
+                figures[key] = statistics.median(page.weight for page in found)
+    report.table(
+        f"weights by share of wrong labels, {count} trajectories, medians of {len(seeds)} seeds",
+        ("labels", "agreement", "GOOD right", "BAD right", "AUC", "at least", "weight", "over seeds"), rows,
+    )  # fmt: skip
+    return figures
+
+
+def _median(found: Sequence[PageReport], figure: Callable[[PageReport], float | None]) -> str:
+    return f"{statistics.median(value for page in found if (value := figure(page)) is not None):.2f}"
+
+
 def _flat(
     judged: int, cached: int, not_sampled: int, abstained: dict[str, int], tokens: float
 ) -> Iterable[tuple[str, float]]:  # fmt: skip
@@ -235,12 +294,12 @@ def main() -> None:
     parser.add_argument("--trajectories", type=int, default=960, help="a round (960)")
     parser.add_argument("--rounds", type=int, default=5, help="(5)")
     parser.add_argument("--concurrency", type=int, action="append", metavar="N", help="judgements at once (8 and 32)")
-    parser.add_argument("--only", choices=("throughput", "savings"), help="one of the two tables")
+    parser.add_argument("--only", choices=("throughput", "savings", "weights"), help="one of the three tables")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as work:
-        if options.only != "savings":
+        if options.only in (None, "throughput"):
             (port,) = free_ports(1)
             place = Path(work) / "throughput"
             place.mkdir()
@@ -251,13 +310,15 @@ def main() -> None:
                         levels=options.concurrency or CONCURRENCY, directory=place, port=port,
                     )
                 )  # fmt: skip
-        if options.only != "throughput":
+        if options.only in (None, "savings"):
             (port,) = free_ports(1)
             place = Path(work) / "savings"
             place.mkdir()
             with endpoint(port, milliseconds=2.0, faulty=5.0):
                 figures |= runtime.run(lambda host: savings(host, place, port))
-    report.write(options.json, "attribution", figures, [7])
+    if options.only in (None, "weights"):
+        figures |= anyio.run(weights, 400, SEEDS, backend="trio")
+    report.write(options.json, "attribution", figures, SEEDS)
 
 
 if __name__ == "__main__":
