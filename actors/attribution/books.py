@@ -6,13 +6,13 @@ weight; without enough of it the judge's over all tenants does.
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 import structlog
 
-from actors.attribution.calibration import Calibration, CalibrationSettings, Figures, Observation, Series, figures
-from actors.messages import StepLabel
+from actors.attribution.calibration import Calibration, CalibrationSettings, Figures, Series, figures, observed
+from actors.messages import Attribution, StepLabel
 
 PREFIX = "attributor.page."
 """Of the state keys that pages are kept under."""
@@ -93,20 +93,18 @@ class Books:
                 return page.calibration.weight if self._settings.weigh else 1.0
         return 1.0
 
-    def outcome(self, judge: str, rubric: str, tenant: str, score: float, good: bool) -> None:
-        """The judge scored, blind, a trajectory whose outcome is known."""
-        self._observe(judge, rubric, tenant, lambda page: page.calibration.outcomes, score, good)
+    def outcome(self, found: Attribution, tenant: str, *, good: bool) -> None:
+        """The judge labelled, blind, a trajectory whose outcome is known."""
+        self._observe(found, found.labels, tenant, lambda page: page.calibration.outcomes, good)
 
-    def step(self, judge: str, rubric: str, tenant: str, score: float, good: bool) -> None:
+    def step(self, found: Attribution, number: int, tenant: str, *, good: bool) -> None:
         """The judge labelled a step that somebody reported on."""
-        self._observe(judge, rubric, tenant, lambda page: page.calibration.steps, score, good)
+        self._observe(found, found.labels[number : number + 1], tenant, lambda page: page.calibration.steps, good)
 
-    def repeated(
-        self, judge: str, rubric: str, tenant: str, first: tuple[StepLabel, ...], second: tuple[StepLabel, ...]
-    ) -> None:
+    def repeated(self, first: Attribution, second: Attribution, tenant: str) -> None:
         """The judge labelled a trajectory twice."""
-        for page in self.pages(judge, rubric, tenant):
-            page.calibration.repeated(first, second)
+        for page in self.pages(first.judge, first.rubric, tenant):
+            page.calibration.repeated(first.labels, second.labels)
 
     def settle(self) -> None:
         """Let weights follow from what was observed; log those that moved."""
@@ -154,10 +152,11 @@ class Books:
         return self._pages[key]
 
     def _observe(
-        self, judge: str, rubric: str, tenant: str, series: Callable[[Page], Series], score: float, good: bool
+        self, found: Attribution, labels: Sequence[StepLabel], tenant: str, series: Callable[[Page], Series], good: bool
     ) -> None:
-        for page in self.pages(judge, rubric, tenant):
-            series(page).add(Observation(score, good, self._clock()), self._settings.window)
+        seen = observed(labels, good=good, at=self._clock())
+        for page in self.pages(found.judge, found.rubric, tenant):
+            series(page).add(seen, self._settings.window)
             self._unsettled.add((page.judge, page.rubric, page.tenant))
 
     def _bound(self) -> None:

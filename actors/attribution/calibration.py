@@ -77,7 +77,9 @@ class Observation(msgspec.Struct, frozen=True, array_like=True):
     """One piece of evidence."""
 
     score: float
-    """What the judge thought: above 0 good, below 0 bad."""
+    """What the judge thought, its labels summed: above 0 good, below 0 bad."""
+    steps: int
+    """How many steps it gave a label."""
     good: bool
     """What became known."""
     at: float
@@ -158,10 +160,11 @@ def weight_of(low: float, threshold: float) -> float:
     return min(1.0, max(0.0, (2.0 * low - 1.0) / (2.0 * threshold - 1.0)))
 
 
-def score(labels: Sequence[StepLabel]) -> float:
-    """Labels summed with sign and confidence."""
+def observed(labels: Sequence[StepLabel], *, good: bool, at: float) -> Observation:
+    """Labels summed with sign and confidence, beside what became known of the same steps."""
     signs = {"GOOD": 1.0, "BAD": -1.0, "ABSTAIN": 0.0}
-    return sum(signs[label.label] * label.confidence for label in labels)
+    summed = sum(signs[label.label] * label.confidence for label in labels)
+    return Observation(summed, sum(label.label != "ABSTAIN" for label in labels), good, at)
 
 
 def figures(window: Sequence[Observation]) -> Figures:
@@ -184,8 +187,14 @@ def figures(window: Sequence[Observation]) -> Figures:
 
 
 def auc(window: Sequence[Observation]) -> tuple[float, float] | None:
-    """The AUC of the scores that are not 0, and its lower bound; None without both a good and a bad one."""
-    scored = sorted((one.score, one.good) for one in window if one.score)
+    """The AUC and its lower bound; None without both a good and a bad one that got labels.
+
+    Scores are less what the judge's average label adds up to over as many steps, as credit centres labels: or a judge
+    that finds everything good would seem to know something wherever successes are longer than failures.
+    """
+    labelled = [one for one in window if one.steps]
+    mean = sum(one.score for one in labelled) / max(1, sum(one.steps for one in labelled))
+    scored = sorted((round(one.score - mean * one.steps, 9), one.good) for one in labelled)
     good = sum(was for _, was in scored)
     bad = len(scored) - good
     if not good or not bad:
@@ -206,7 +215,7 @@ def auc(window: Sequence[Observation]) -> tuple[float, float] | None:
 
 
 def _low(window: Sequence[Observation], settings: CalibrationSettings) -> float | None:
-    scored = [one.good for one in window if one.score]
+    scored = [one.good for one in window if one.steps]
     if min(scored.count(True), scored.count(False)) < settings.evidence:
         return None
     area = auc(window)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.attribution.asking import Asking
-from actors.attribution.calibration import CalibrationSettings, score
+from actors.attribution.calibration import CalibrationSettings
 from actors.attribution.content import chance, content_hash
 from actors.attribution.journal import Journal
 from actors.attribution.sampling import SUCCESS
@@ -48,7 +48,7 @@ class Trials:
         self._journal.judged(key, trajectory, found)
         self._journal.claim(key)
         good = trajectory.outcome >= SUCCESS
-        self._journal.books.outcome(found.judge, found.rubric, trajectory.tenant, score(found.labels), good)
+        self._journal.books.outcome(found, trajectory.tenant, good=good)
 
     async def again(self, trajectory: Trajectory, first: Attribution, until: float) -> None:
         """Ask for labels once more that the judge has just given."""
@@ -56,7 +56,7 @@ class Trials:
             return
         second = await self._extra(trajectory, until)
         if second is not None and second.judge == first.judge and second.rubric == first.rubric:
-            self._journal.books.repeated(first.judge, first.rubric, trajectory.tenant, first.labels, second.labels)
+            self._journal.books.repeated(first, second, trajectory.tenant)
 
     async def told(self, trajectory: Trajectory, said: Mapping[int, StepLabel], until: float) -> None:
         """Ask about a trajectory whose labels all come from feedback."""
@@ -69,8 +69,7 @@ class Trials:
         """Hold the judge's labels against what was reported of the same steps."""
         for number, report in said.items():
             if report.label != "ABSTAIN" and 0 <= number < len(found.labels):
-                own, good = score(found.labels[number : number + 1]), report.label == "GOOD"
-                self._journal.books.step(found.judge, found.rubric, trajectory.tenant, own, good)
+                self._journal.books.step(found, number, trajectory.tenant, good=report.label == "GOOD")
 
     async def _extra(self, trajectory: Trajectory, until: float) -> Attribution | None:
         try:

@@ -201,9 +201,9 @@ async def savings(host: runtime.Host, directory: Path, port: int) -> dict[str, f
     runs = trajectories(1000, 7, repeats=300)
     random.Random(7).shuffle(runs)
     everything = AttributorSettings()
-    sampled = AttributorSettings(sampling=SamplingSettings(share=0.1))
+    sampled = AttributorSettings(sampling=SamplingSettings(share=0.1, mixed=0.5))
     capped = msgspec.structs.replace(sampled, budget=BudgetSettings(tokens_per_hour=150_000))
-    settings = {"all": everything, "a tenth of the rest": sampled, "and 150,000 tokens an hour": capped}
+    settings = {"all": everything, "failures, new kinds, 10 % of the rest": sampled, "and 150,000 tokens an hour": capped}
     rows: list[list[object]] = []
     figures: dict[str, float] = {}
     broker_port = free_ports(1)[0]
@@ -242,6 +242,7 @@ async def weights(count: int, seeds: Sequence[int]) -> dict[str, float]:
         cache=CacheSettings(entries=0), calibration=CalibrationSettings(share=1.0, repeat=0.0)
     )  # fmt: skip
     for desk, families in (("short", "AABBC"), ("long", "L")):
+        desks = {seed: list(plays(count, seed=seed, families=families)) for seed in seeds}
         for source in ("oracle", "rules"):
             for wrong in NOISE:
                 found: list[PageReport] = []
@@ -249,7 +250,7 @@ async def weights(count: int, seeds: Sequence[int]) -> dict[str, float]:
                     seen: dict[str, Labels] = {}
                     blind: dict[str, Labels] = {}
                     rng, batch = random.Random(f"{seed}-{wrong}"), list[Received]()
-                    for played in plays(count, seed=seed, families=families):
+                    for played in desks[seed]:
                         run = played.trajectory
                         hidden = msgspec.structs.replace(run, outcome=None)
                         for where, shown in ((seen, run), (blind, hidden)):
