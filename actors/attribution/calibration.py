@@ -7,8 +7,8 @@ Agreement and the precision of GOOD and of BAD are reported as they are. The wei
 the AUC: how often, of a good and a bad one, the judge scores the good one higher (ties count half). A precision
 depends on how many trajectories succeed (a coin has 90 % where nine in ten do) and on how generous the judge is. The
 AUC depends on neither, and nor does credit, which compares labels with each other. On the travel desk's long tasks the
-answer key itself has a precision of GOOD of 49 %, since a failed run has one wrong step among a dozen right ones; its
-AUC is 0.999 (docs/attribution.md).
+answer key itself has a precision of GOOD of 47 %, since a failed run has one wrong step among a dozen right ones; its
+AUC is 0.99 (docs/attribution.md).
 
 Source: Hanley and McNeil (1982) for the AUC; 2 AUC - 1 is Somers' D, for a two-valued score Youden's J.
 """

@@ -203,7 +203,11 @@ async def savings(host: runtime.Host, directory: Path, port: int) -> dict[str, f
     everything = AttributorSettings()
     sampled = AttributorSettings(sampling=SamplingSettings(share=0.1, mixed=0.5))
     capped = msgspec.structs.replace(sampled, budget=BudgetSettings(tokens_per_hour=150_000))
-    settings = {"all": everything, "failures, new kinds, 10 % of the rest": sampled, "and 150,000 tokens an hour": capped}
+    settings = {
+        "all": everything,
+        "failures, new kinds, 10 % of the rest": sampled,
+        "and 150,000 tokens an hour": capped,
+    }
     rows: list[list[object]] = []
     figures: dict[str, float] = {}
     broker_port = free_ports(1)[0]
