@@ -13,6 +13,7 @@ from daemon.eval_cli import add_eval
 from daemon.experience_cli import add_experience
 from daemon.forget_cli import add_forget
 from daemon.history_cli import add_history
+from daemon.judge_cli import add_judge
 from daemon.learner_cli import add_learner
 from daemon.orders_cli import add_orders
 from daemon.provenance_cli import add_provenance
@@ -140,6 +141,7 @@ def parser() -> argparse.ArgumentParser:
     add_history(add)
     add_provenance(add)
     add_replay(add)
+    add_judge(add)
     add_eval(add)
     add_experience(add)
     add_forget(add)

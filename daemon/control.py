@@ -8,6 +8,7 @@ GET  /api/trajectories      recent trajectories, step by step with their credit 
 GET  /api/trajectories/ID   one, with its lineage: batch, version, verdict, served from and to
 GET  /api/lessons           experience, with how it fared
      /api/experience        more of it (`daemon.experience_api`)
+GET  /api/judge             what the judge did, cost, and is worth
 GET  /api/dead              parked messages with their errors
 POST /api/dead/ID/retry     put one back on its stream
 POST /api/freeze, /api/thaw stop learning (serving goes on), go on
@@ -78,6 +79,7 @@ class Control:
         halted: Callable[[], str] = lambda: "",
         serving: Sequence[str] = ("serving",),
         routes: Sequence[Route] = (),
+        judge: Callable[[], Mapping[str, Any]] = dict,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """
@@ -86,11 +88,12 @@ class Control:
             halted: the kill switch's reason, empty if it is off.
             serving: names of the engines that serve users.
             routes: of other parts, behind the same door.
+            judge: the attributor's report.
         """
         self._store, self._registry, self._actors = store, registry, actors
         self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
-        self._curator, self._sentinel, self._routes = curator, sentinel, tuple(routes)
+        self._curator, self._sentinel, self._judge, self._routes = curator, sentinel, judge, tuple(routes)
         self._started = clock()
 
     def app(self, allowed_hosts: Sequence[str], keys: KeyRing | None = None) -> Starlette:
@@ -102,6 +105,7 @@ class Control:
                 Route("/api/trajectories", self.trajectories),
                 Route("/api/trajectories/{id}", self.trajectory),
                 Route("/api/lessons", self.lessons),
+                Route("/api/judge", self.judge),
                 Route("/api/dead", self.dead),
                 Route("/api/dead/{id}/retry", self.dead_retry, methods=["POST"]),
                 Route("/api/freeze", self.order, methods=["POST"]),
@@ -208,6 +212,9 @@ class Control:
 
     async def lessons(self, request: Request) -> Response:
         return _json(await self._store.experiences())
+
+    async def judge(self, request: Request) -> Response:
+        return _json(self._judge())
 
     async def dead(self, request: Request) -> Response:
         return _json(await self._store.dead_letters(100))

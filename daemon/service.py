@@ -50,6 +50,7 @@ from adapters.weights import WeightSource
 from adapters.weights.http import HttpPull
 from daemon import registry as adapters
 from daemon.admin import admin_keys
+from daemon.attributing import AttributorCollector
 from daemon.config import SHADOW, Config, serving_engines, tap_settings
 from daemon.connect import open_bus
 from daemon.control import Control, serve
@@ -176,19 +177,25 @@ def build(config: Config, parts: Parts) -> Supervisor:
     pressure, renewal = Pressure(), Renewal()
     forgetter = Forgetter(store=store, lessons=forget, renew=renewal.ask, clock=clock)
 
-    def act(actor: Actor, restart: Restart | None = None, *, leads: bool = False, renews: bool = False) -> None:
+    def act(
+        actor: Actor, restart: Restart | None = None, *, leads: bool = False, renews: bool = False, lane: str = ""
+    ) -> None:  # fmt: skip
         async def task(life: Life) -> None:
             await run_actor(
                 actor, bus, store, life, rng=rng(actor.name), settings=config.actors, metrics=parts.metrics,
                 pressure=pressure, leads=leads, renewal=renewal if renews else None,
             )  # fmt: skip
 
-        supervisor.add(actor.name, task, restart)
+        supervisor.add(actor.name + lane, task, restart)
 
     assembler = Assembler(config.assembler, store=store, clock=clock, serving=times.version)
     AssemblerCollector(assembler).register(parts.registry)
     act(assembler, leads=True, renews=True)
-    act(Attributor(config.attributor, judge=judge, evidence=store))
+    attributor = Attributor(config.attributor, judge=judge, evidence=store, store=store, clock=clock)
+    AttributorCollector(attributor).register(parts.registry)
+    # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them busy.
+    act(attributor, LONG, renews=True)
+    act(attributor, LONG, lane="-2")
     curator = Curator(
         config.curator, store=store, batches=config.state / "batches", clock=clock, curriculum=curriculum
     )  # fmt: skip
@@ -258,7 +265,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     control = partial(
         Control, store=store, registry=parts.registry, actors=lambda: supervisor.state().actors, orders=orders,
         curator=lambda: curator.figures, sentinel=sentinel.status, fleet=lambda: swapper.fleet, halted=kill.reason,
-        serving=tuple(serving), routes=ExperienceApi(pool, forgetter).routes(),
+        serving=tuple(serving), judge=attributor.report, routes=ExperienceApi(pool, forgetter).routes(),
     )  # fmt: skip
     supervisor.add("control", _control(config, parts, supervisor, control))
     return supervisor

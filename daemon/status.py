@@ -16,13 +16,13 @@ _TOLD = 3
 """Findings of the sentinel that are shown, the newest."""
 
 
-def fetch(settings: ControlSettings) -> dict[str, Any]:
-    """The daemon's `/api/status`.
+def fetch(settings: ControlSettings, path: str = "/api/status") -> dict[str, Any]:
+    """What the daemon answers at `path`.
 
     Raises:
         ControlUnreachable: nobody answers there, or not without an admin key.
     """
-    url = f"http://{settings.host}:{settings.port}/api/status"
+    url = f"http://{settings.host}:{settings.port}{path}"
     try:
         answer = httpx.get(url, headers=key_headers(settings.admin_key_file), timeout=5.0)
         answer.raise_for_status()

@@ -235,7 +235,12 @@ def erase(connection: Connection, scope: Scope) -> None:
 
 
 def sweep(connection: Connection) -> None:
-    """Take forgotten records out of the outbox and of the parked ones, and what failures said of them."""
+    """Take forgotten records out of the outbox and of the parked ones, and what failures said of them.
+
+    Caches are emptied: what a judge said of some content quotes it, and is not found by whom it is of.
+    """
+    connection.execute(delete(t.JudgementRow))
+    connection.execute(delete(t.EmbeddingRow))
     out, dead = t.OutboxRow, t.DeadLetterRow
     open_ones = connection.execute(select(out.sequence, out.data).where(out.published.is_(False))).all()
     mine = _concerned(connection, {str(row.sequence): row.data for row in open_ones})

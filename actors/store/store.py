@@ -30,12 +30,13 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
-from actors.store import erasing, forgetting, ledger, live, memory, opinions, reading, saving
+from actors.store import erasing, forgetting, judgements, ledger, live, memory, opinions, reading, saving
 from actors.store import tables as t
 from actors.store.audit import START, Head, guard, head
 from actors.store.engine import fold, open_engine, outage
 from actors.store.erasing import Scope, Selector
 from actors.store.errors import SchemaMismatch
+from actors.store.judgements import Bounds, Judgement
 from actors.store.lineage import Lineage, lineage
 from actors.store.live import FailedCall
 from actors.store.opinions import Heard, Said, Voices
@@ -321,6 +322,24 @@ class Store:
         """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: a reader was
         in the way, and it happens by itself later."""
         return await anyio.to_thread.run_sync(fold, self._engine, limiter=self._limiter)
+
+    # What the attributor keeps
+
+    async def states(self, prefix: str) -> dict[str, bytes]:
+        return await self._read(judgements.states, prefix)
+
+    async def judgements(self, keys: Sequence[str]) -> dict[str, bytes]:
+        return await self._read(judgements.judgements, keys)
+
+    async def keep_judgements(
+        self, fresh: Sequence[Judgement], used: Sequence[str], states: Mapping[str, bytes]
+    ) -> None:
+        """In one transaction: add judgements and values of state, and note which judgements were used again."""
+        await self._write(judgements.keep, fresh, used, states, self._clock())
+
+    async def bound_judgements(self, bounds: Bounds) -> int:
+        """Forget what is beyond `bounds`; returns how many."""
+        return await self._write(judgements.bound, bounds, self._clock())
 
     def _audited(self, head: Head | None) -> None:
         """Tell where the audit trail ends, once that is durable: whoever keeps logs elsewhere has an anchor with it."""

@@ -113,6 +113,17 @@ class TrajectoryRow(Base):
     )
 
 
+class JudgementRow(Base):
+    """What a judge said of some content, so that the same is not paid for twice."""
+
+    __tablename__ = "judgements"
+    key: Mapped[str] = mapped_column(primary_key=True)
+    tenant: Mapped[str] = mapped_column(index=True)
+    used: Mapped[float] = mapped_column(index=True)
+    """Unix seconds of the last time that it was wanted."""
+    body: Mapped[bytes]
+
+
 class ExperienceRow(Base):
     """One revision of a lesson."""
 

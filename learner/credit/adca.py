@@ -52,33 +52,51 @@ def allocation(
     return sign * weights / whole if whole > 0 else np.zeros_like(weights)
 
 
-def standardise(values: Sequence[Floats], judged: Sequence[Mask], *, leave_one_out: bool = False) -> list[Floats]:
+def standardise(
+    values: Sequence[Floats],
+    judged: Sequence[Mask],
+    weights: Sequence[float] | None = None,
+    *,
+    leave_one_out: bool = False,
+) -> list[Floats]:
     """z-score of the step labels over a set of trajectories, each trajectory of equal weight however long.
 
     mu = mean over trajectories of (mean over their judged steps); sigma^2 = the same mean of (value - mu)^2. Steps that
     were not judged get 0, and trajectories without a judged step do not count. All equal gives zeros.
 
+    With weights w both means are weighted by w, and a trajectory's scores are multiplied by its own: one at half the
+    weight says half as much, of itself and of the average. One at 0 counts as not judged.
+
     Args:
         values: per trajectory `(K_i,)`.
         judged: per trajectory `(K_i,)`.
+        weights: per trajectory, 0 to 1; None: all 1.
         leave_one_out: centre each trajectory on the mean of the others; the spread stays that of the whole set.
 
     Returns:
         Per trajectory `(K_i,)`.
     """
-    counted = [i for i, mask in enumerate(judged) if mask.any()]
+    trust = np.ones(len(judged)) if weights is None else np.array(weights, dtype=np.float64)
+    counted = [i for i, mask in enumerate(judged) if mask.any() and trust[i] > 0.0]
     out = [np.zeros(len(v), dtype=np.float64) for v in values]
     if not counted:
         return out
     means = np.array([values[i][judged[i]].mean() for i in counted], dtype=np.float64)
     squares = np.array([(values[i][judged[i]] ** 2).mean() for i in counted], dtype=np.float64)
-    mean, n = float(means.mean()), len(counted)
-    spread = float(np.sqrt(max(0.0, float(squares.mean()) - mean**2)))
+    n = len(counted)
+    if bool((trust[counted] == 1.0).all()):
+        mean, square = float(means.mean()), float(squares.mean())
+    else:
+        share = trust[counted] / trust[counted].sum()
+        mean, square = float((share * means).sum()), float((share * squares).sum())
+    spread = float(np.sqrt(max(0.0, square - mean**2)))
     if spread <= EPSILON:
         return out
+    total, summed = float(trust[counted].sum()), float((trust[counted] * means).sum())
     for own, i in zip(means, counted, strict=True):
-        centre = (float(means.sum()) - float(own)) / (n - 1) if leave_one_out and n > 1 else mean
-        out[i] = np.where(judged[i], (values[i] - centre) / spread, 0.0)
+        weight = float(trust[i])
+        centre = (summed - weight * float(own)) / (total - weight) if leave_one_out and n > 1 else mean
+        out[i] = np.where(judged[i], weight * ((values[i] - centre) / spread), 0.0)
     return out
 
 

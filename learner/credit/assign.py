@@ -20,6 +20,8 @@ from learner.credit.settings import CreditSettings
 
 NEGLIGIBLE = 1e-8
 """An advantage below this in every step has no gradient worth a forward pass."""
+UNTRUSTED = 1e-6
+"""A judge's weight up to which its labels count as ABSTAIN: leave-one-out divides by what others' weights leave."""
 LARGEST = 1e6
 """Outcomes are meant to lie between 0 and 1. What is beyond this, either side of 0, is no outcome: its square would
 overflow sums, or swamp every other trajectory's."""
@@ -63,8 +65,9 @@ def assign(
     for i, reason in channel.skipped.items():
         reasons[i] = reasons[i] or reason
     live = [peers for peers in channel.peers if any(i not in channel.skipped for i in peers.members)]
-    values = [adca.label_values(item.attributed.attribution.labels) for item in items]
-    labels = _labels(values, outcomes, live, settings)
+    weights = [_weight(item) for item in items]
+    values = [_values(item, weight) for item, weight in zip(items, weights, strict=True)]
+    labels = _labels(values, weights, outcomes, live, settings)
     met = _anchors(items, outcomes, live, settings)
 
     alpha = alpha_at(settings, update)
@@ -93,6 +96,8 @@ def assign(
         else:
             advantages.append(steps.astype(np.float32))
     statistics = _statistics(reasons, outcomes[counted], channel, process, [v for v, _ in values], met)
+    trained = [weight for weight, reason in zip(weights, reasons, strict=True) if not reason]
+    statistics["weight_mean"] = float(np.mean(trained)) if trained else 0.0
     return Credits(
         tuple(advantages),
         tuple(reasons),
@@ -116,10 +121,26 @@ def _unusable(item: BatchItem) -> str:
     return "" if trajectory.trainable else "not_trainable"
 
 
+def _weight(item: BatchItem) -> float:
+    """How far the item's labels can be trusted, 0 to 1; what is no number is no trust."""
+    weight = item.attributed.attribution.weight
+    return min(1.0, weight) if weight > UNTRUSTED else 0.0
+
+
+def _values(item: BatchItem, weight: float) -> tuple[Floats, adca.Mask]:
+    values, judged = adca.label_values(item.attributed.attribution.labels)
+    # A judge that nobody trusts has said nothing: not even what the average label is.
+    return (values, judged) if weight > 0.0 else (np.zeros_like(values), np.zeros_like(judged))
+
+
 def _labels(
-    values: Sequence[tuple[Floats, adca.Mask]], outcomes: Floats, live: Sequence[Peers], settings: CreditSettings
+    values: Sequence[tuple[Floats, adca.Mask]],
+    weights: Sequence[float],
+    outcomes: Floats,
+    live: Sequence[Peers],
+    settings: CreditSettings,
 ) -> list[Floats]:
-    """Standardised step labels of every trajectory, `(K_i,)` each; 0 outside the sets."""
+    """Standardised step labels of every trajectory, `(K_i,)` each, times its weight; 0 outside the sets."""
     found = [np.zeros(len(own), dtype=np.float64) for own, _ in values]
     for peers in live:
         members = peers.members
@@ -136,7 +157,8 @@ def _labels(
                 )
                 for i, labels, mask in zip(members, own, judged, strict=True)
             ]
-        scores = adca.standardise(own, judged, leave_one_out=peers.leave_one_out)
+        trust = [weights[i] for i in members]
+        scores = adca.standardise(own, judged, trust, leave_one_out=peers.leave_one_out)
         for i, score in zip(members, scores, strict=True):
             found[i] = score
     return found

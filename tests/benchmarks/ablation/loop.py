@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from actors.messages import BatchItem, Task
+from actors.messages import BatchItem, Task, Trajectory
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.drift import BASE, Variant
 from daemon import toml
@@ -28,6 +28,8 @@ from tests.benchmarks.ablation.attempts import Attempt, attributed
 from tests.benchmarks.ablation.labels import label
 from tests.benchmarks.ablation.plan import Setup
 from tests.benchmarks.ablation.player import Player, Shape, Weights
+from tests.benchmarks.ablation.watched import Watched
+from tests.support.scripted_judge import Labels
 
 TASKS_A_SEED = 1_000_000
 SHORT_DESK = "ABC"
@@ -38,7 +40,8 @@ _DECISIVE = (
                                                  "reference", "figures", "files")),
     "adapters/environments/travel", "adapters/judges",
     "daemon/demo/profile.toml",
-    *(f"tests/benchmarks/ablation/{name}.py" for name in ("loop", "player", "attempts", "labels")),
+    *(f"tests/benchmarks/ablation/{name}.py" for name in ("loop", "player", "attempts", "labels", "watched")),
+    "actors/attribution", "actors/attributor.py",
 )  # fmt: skip
 
 
@@ -134,6 +137,9 @@ class Loop:
         self._noise = torch.Generator().manual_seed(seed)
         self._measuring_noise = torch.Generator().manual_seed(seed + 1_000_003)
         self._rng = random.Random(f"labels-{seed}")
+        # Another stream: labels are the same in arms with and without weights.
+        self._blind_rng = random.Random(f"blind-{seed}")
+        self._watched = Watched(setup.blind) if setup.blind else None
         self._chance = random.Random(f"replay-{seed}")
         self._running: dict[str, Running] = {}
         self._remembered: deque[BatchItem] = deque(maxlen=setup.remembered)
@@ -162,12 +168,22 @@ class Loop:
         sampled = time.process_time()
         plain = [attempt.solved for attempt in attempts if not attempt.guided]
         self.training = float(np.mean(plain)) if plain else float("nan")
-        setup, items = self._setup, []
+        setup, items = self._setup, list[BatchItem]()
+        dealt: list[tuple[Trajectory, Labels, Labels]] = []
         for number, (attempt, row) in enumerate(zip(attempts, tokens, strict=True)):
             name = self._updates * len(attempts) + number
             trajectory = attempt.trajectory(name, row, self._player, version)
-            labels = label(setup.judge, trajectory, attempt.truth, self._rng, wrong=setup.wrong, silent=setup.silent)
+            labels, blind = (
+                label(setup.judge, seen, attempt.truth, rng, wrong=setup.wrong, silent=setup.silent)
+                for seen, rng in (
+                    (trajectory, self._rng),
+                    (msgspec.structs.replace(trajectory, outcome=None), self._blind_rng),
+                )
+            )
             items.append(BatchItem(attributed=attributed(trajectory, labels, setup.judge)))
+            dealt.append((trajectory, labels, blind))
+        if self._watched is not None:
+            items = [BatchItem(attributed=one) for one in self._watched.attributed(dealt)]
         self._learn(items)
         self._updates += 1
         return sampled - began, time.process_time() - sampled
@@ -224,7 +240,7 @@ class Loop:
         built = build(items, credits, self._limits())
         self.counts.update(credits.skipped)
         self.counts.update(built.dropped)
-        for name in ("alpha_effective", "steps_good", "steps_bad", "steps_abstained"):
+        for name in ("alpha_effective", "steps_good", "steps_bad", "steps_abstained", "weight_mean"):
             self.sums[name] += credits.statistics.get(name, 0.0)
         if built.batch is None:
             self.counts["nothing"] += 1

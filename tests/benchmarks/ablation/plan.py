@@ -40,6 +40,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Share of the labels turned round."""
     silent: float = 0.0
     """Share of the labels turned to ABSTAIN."""
+    blind: float = 0.0
+    """Share of the trajectories that the judge is also shown blind, so that its labels weigh what they turn out to be
+    worth; 0: every weight is 1."""
     lag: int = 0
     """Updates by which the sampling policy is behind."""
     learner: dict[str, Any] = {}
@@ -123,6 +126,7 @@ def experiments() -> tuple[Experiment, ...]:
         _staleness(),
         _headline("short", "Does step credit save updates on the short desk?", _SHORT),
         _judges(),
+        _weighted_judges(),
         _alpha(),
         _immediate(),
         _own_step("own step", "Does credit save updates on the long desk, if a label is its own step's alone?", _LONG),
@@ -183,6 +187,16 @@ def _judges() -> Experiment:
     arms += [Arm(f"{wrong} % wrong", _with(credited, wrong=wrong / 100)) for wrong in (0, 10, 20, 30, 50)]
     arms += [Arm(f"{silent} % abstaining", _with(credited, silent=silent / 100)) for silent in (30, 70)]
     return Experiment("judges", "How wrong may the judge be?", tuple(arms))
+
+
+def _weighted_judges() -> Experiment:
+    # The arms without weights are those of `judges`, and share their cells.
+    credited = _attributing(_LONG, credit=_OWN_STEP)
+    arms = [Arm("GRPO", _grpo(_LONG))]
+    for wrong in (0, 10, 20, 30, 50):
+        noisy = _with(credited, wrong=wrong / 100)
+        arms += [Arm(f"{wrong} % wrong", noisy), Arm(f"{wrong} % wrong, weighted", _with(noisy, blind=0.5))]
+    return Experiment("weighted judges", "Does the automatic weight keep a wrong judge from harm?", tuple(arms))
 
 
 def _alpha() -> Experiment:

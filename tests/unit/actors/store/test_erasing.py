@@ -283,7 +283,17 @@ async def test_large_tenants_are_found_and_erased_in_parts(kept: Kept) -> None:
     assert (await kept.store.counts())["exchanges"] == 0
 
 
-REACHED = {"exchanges", "feedback", "waiting_names", "trajectories", "outbox", "failures", "dead_letters"}
+REACHED = {
+    "exchanges",
+    "feedback",
+    "waiting_names",
+    "trajectories",
+    "outbox",
+    "failures",
+    "dead_letters",
+    "judgements",
+    "embeddings",
+}
 BY_LESSON = {"experiences", "opinions"}
 """By what is done to lessons, and `Store.hush`."""
 ONLY_IDS_AND_FIGURES = {

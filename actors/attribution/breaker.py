@@ -1,0 +1,82 @@
+"""`Breaker`: keeps a judge that is away from being hammered, and finds out when it is back.
+
+After Nygard, "Release It!": closed while the judge answers; open after so many failures in a row; half-open when the
+wait is over, where one question alone goes through. Its answer closes the breaker, its failure doubles the wait.
+"""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a judge counts as away."""
+
+    failures: AtLeastOne = 5
+    """Times in a row that it did not answer."""
+    first_wait: Positive = 10.0
+    """Seconds until it is asked again; doubles while it stays away."""
+    max_wait: Positive = 300.0
+    """The longest such wait, and so how late its return is noticed."""
+
+
+class Breaker:
+    """One judge's.
+
+    Args:
+        settings: how patient.
+        clock: seconds, of any epoch.
+    """
+
+    def __init__(self, settings: BreakerSettings, clock: Callable[[], float]) -> None:
+        self._settings, self._clock = settings, clock
+        self._failures = 0
+        self._wait = 0.0
+        self._until = 0.0
+        self._probing = False
+        self.opened = 0
+        """Times that it went from closed to open."""
+
+    @property
+    def open(self) -> bool:
+        """The judge counts as away."""
+        return self._wait > 0
+
+    def allows(self) -> bool:
+        """Whether a question may be asked now; if so, ask it, and report with `answered`, `missed` or `dropped`."""
+        if not self.open:
+            return True
+        if self._probing or self._clock() < self._until:
+            return False
+        self._probing = True
+        return True
+
+    def remaining(self) -> float:
+        """Seconds until the next question may be asked; 0 while one is under way."""
+        return max(0.0, self._until - self._clock()) if self.open else 0.0
+
+    def answered(self) -> None:
+        """The judge answered, whatever it said."""
+        self._failures, self._wait, self._probing = 0, 0.0, False
+
+    def missed(self) -> None:
+        """The judge did not answer."""
+        self._failures += 1
+        probed, self._probing = self._probing, False
+        if self.open:
+            # Questions from before it opened, still failing, say nothing new.
+            if probed:
+                self._wait = min(self._settings.max_wait, 2.0 * self._wait)
+                self._until = self._clock() + self._wait
+        elif self._failures >= self._settings.failures:
+            self.opened += 1
+            self._wait = min(self._settings.first_wait, self._settings.max_wait)
+            self._until = self._clock() + self._wait
+
+    def dropped(self) -> None:
+        """The question was given up before anybody could tell."""
+        self._probing = False

@@ -1,0 +1,135 @@
+"""`Budget`: what judgements may cost, in tokens and in money, in any hour and any day.
+
+Windows slide in slots of five minutes; the slot that a window begins in counts whole, so a limit is never passed for
+want of precision. What is under way is expected to cost what judgements cost on average; a limit is passed by no more
+than they differ from that.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import msgspec
+
+SLOT = 300.0
+HOUR, DAY = 3600.0, 86_400.0
+_MEMORY = 0.9
+"""Share of the old value when a judgement moves the average cost."""
+
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the judge may cost. 0: no limit."""
+
+    tokens_per_hour: NotNegative = 0
+    """LLM tokens, prompts and answers."""
+    tokens_per_day: NotNegative = 0
+    money_per_hour: NotNegative = 0.0
+    """In the currency of the judge's price list."""
+    money_per_day: NotNegative = 0.0
+    when_spent: Literal["abstain", "wait"] = "abstain"
+    """What happens to trajectories while a limit is reached. `abstain`: their steps get no label, their outcome still
+    counts. `wait`: they stay in the stream, and everything behind them, until the window has moved on."""
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """What judgements cost in the last hour and day."""
+
+    tokens_hour: float = 0.0
+    tokens_day: float = 0.0
+    money_hour: float = 0.0
+    money_day: float = 0.0
+
+
+class _Slot(msgspec.Struct, array_like=True):
+    number: int
+    tokens: float = 0.0
+    money: float = 0.0
+
+
+class _Kept(msgspec.Struct):
+    slots: list[_Slot]
+    tokens: float
+    money: float
+
+
+class Budget:
+    """Counts what is spent.
+
+    Args:
+        settings: the limits.
+        clock: unix seconds.
+    """
+
+    def __init__(self, settings: BudgetSettings, clock: Callable[[], float]) -> None:
+        self.settings, self._clock = settings, clock
+        self._slots: deque[_Slot] = deque()
+        self._tokens = self._money = 0.0
+        self._asked = 0
+
+    def used_up(self) -> str:
+        """Which limit another judgement could pass, empty if none."""
+        spent, limits = self.spent(), self.settings
+        # What is asked now counts as well, or a limit that nobody could ever pay would never stop anything.
+        tokens, money = self._asked * self._tokens, self._asked * self._money
+        for name, used, limit in (
+            ("tokens per hour", spent.tokens_hour + tokens, limits.tokens_per_hour),
+            ("tokens per day", spent.tokens_day + tokens, limits.tokens_per_day),
+            ("money per hour", spent.money_hour + money, limits.money_per_hour),
+            ("money per day", spent.money_day + money, limits.money_per_day),
+        ):
+            if limit and used >= limit:
+                return name
+        return ""
+
+    def begin(self) -> None:
+        """A judgement is asked for."""
+        self._asked += 1
+
+    def end(self, tokens: float, money: float) -> None:
+        """One that was begun has cost this much."""
+        self._asked -= 1
+        if not tokens and not money:
+            return
+        number = int(self._clock() // SLOT)
+        if not self._slots or self._slots[-1].number != number:
+            self._slots.append(_Slot(number))
+            self._forget()
+        slot = self._slots[-1]
+        slot.tokens += tokens
+        slot.money += money
+        share = 1.0 - _MEMORY if self._tokens or self._money else 1.0
+        self._tokens += share * (tokens - self._tokens)
+        self._money += share * (money - self._money)
+
+    def spent(self) -> Spent:
+        """In the windows that end now."""
+        now = self._clock()
+        hour = [slot for slot in self._slots if (slot.number + 1) * SLOT > now - HOUR]
+        day = [slot for slot in self._slots if (slot.number + 1) * SLOT > now - DAY]
+        return Spent(
+            tokens_hour=sum(slot.tokens for slot in hour),
+            tokens_day=sum(slot.tokens for slot in day),
+            money_hour=sum(slot.money for slot in hour),
+            money_day=sum(slot.money for slot in day),
+        )
+
+    def dump(self) -> bytes:
+        """For `load`, in another life."""
+        return msgspec.msgpack.encode(_Kept(list(self._slots), self._tokens, self._money))
+
+    def load(self, data: bytes) -> None:
+        """Go on from what `dump` gave.
+
+        Raises:
+            msgspec.DecodeError: it did not give that.
+        """
+        kept = msgspec.msgpack.decode(data, type=_Kept)
+        self._slots, self._tokens, self._money = deque(kept.slots), kept.tokens, kept.money
+        self._forget()
+
+    def _forget(self) -> None:
+        oldest = self._clock() - DAY
+        while self._slots and (self._slots[0].number + 1) * SLOT <= oldest:
+            self._slots.popleft()

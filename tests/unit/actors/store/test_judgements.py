@@ -1,0 +1,47 @@
+"""Judgements are found by content, and the least recently used go first."""
+
+import pytest
+
+from actors.store import Store
+from actors.store.judgements import Bounds, Judgement
+from tests.support.fakes import Clock
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def kept(tmp_path):
+    clock = Clock(0.0)
+    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=clock)
+    await store.open()
+    for number in range(10):
+        clock.now = float(number)
+        one = Judgement(key=f"k{number}", tenant="t", body=f"{number}".encode())
+        await store.keep_judgements([one], [], {f"page.{number}": b"v", "other": b"w"})
+    yield store, clock
+    await store.aclose()
+
+
+EVERY = [f"k{number}" for number in range(10)]
+
+
+async def test_they_are_found_by_key_with_the_state_of_their_transaction(kept):
+    store, _ = kept
+    assert await store.judgements(["k3", "k7", "nobody"]) == {"k3": b"3", "k7": b"7"}
+    assert len(await store.states("page.")) == 10
+    assert await store.states("other") == {"other": b"w"}
+
+
+async def test_what_was_used_again_outlives_what_was_not(kept):
+    store, clock = kept
+    clock.now = 20.0
+    await store.keep_judgements([], ["k0", "k1"], {})
+    assert await store.bound_judgements(Bounds(entries=4, seconds=1000.0)) == 6
+    assert set(await store.judgements(EVERY)) == {"k0", "k1", "k8", "k9"}
+
+
+async def test_what_was_not_used_for_too_long_goes_whatever_room_there_is(kept):
+    store, clock = kept
+    clock.now = 12.0
+    assert await store.bound_judgements(Bounds(entries=1000, seconds=5.0)) == 7
+    assert set(await store.judgements(EVERY)) == {"k7", "k8", "k9"}

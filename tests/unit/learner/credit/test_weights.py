@@ -1,0 +1,129 @@
+"""A judge's weight: 1 changes nothing, 0 is silence, and in between labels count for less."""
+
+import hashlib
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.messages import BatchItem, decode, encode
+from learner.credit import CreditSettings, assign
+from tests.unit.learner.maker import item
+
+PAPER = CreditSettings(alpha=0.1, discount=1.0)
+SETTINGS = [
+    CreditSettings(),
+    PAPER,
+    CreditSettings(scheme="allocation"),
+    CreditSettings(estimator="rloo"),
+    CreditSettings(single="leave_one_out"),
+    CreditSettings(h="horizon", horizon=2, discount=0.5),
+]
+
+
+def weighed(made: BatchItem, weight: float) -> BatchItem:
+    attributed = made.attributed
+    attribution = msgspec.structs.replace(attributed.attribution, weight=weight)
+    return msgspec.structs.replace(made, attributed=msgspec.structs.replace(attributed, attribution=attribution))
+
+
+def silenced(made: BatchItem) -> BatchItem:
+    attributed = made.attributed
+    labels = tuple(msgspec.structs.replace(label, label="ABSTAIN") for label in attributed.attribution.labels)
+    attribution = msgspec.structs.replace(attributed.attribution, labels=labels)
+    return msgspec.structs.replace(made, attributed=msgspec.structs.replace(attributed, attribution=attribution))
+
+
+def same(one, other):
+    assert one.reasons == other.reasons
+    for a, b in zip(one.advantages, other.advantages, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            assert a.tobytes() == b.tobytes()
+
+
+made = st.builds(
+    item,
+    st.sampled_from([0.0, 0.25, 1.0]),
+    st.text("+-?", min_size=1, max_size=6),
+    group=st.sampled_from(["", "a", "b"]),
+)
+batches = st.lists(made, min_size=2, max_size=8)
+
+
+@settings(deadline=None, max_examples=60)
+@given(batches, st.sampled_from(SETTINGS), st.data())
+def test_weight_zero_is_bit_for_bit_what_abstaining_on_all_steps_is(items, credit, data):
+    out = data.draw(st.lists(st.booleans(), min_size=len(items), max_size=len(items)))
+    zero = [weighed(one, 0.0) if off else one for one, off in zip(items, out, strict=True)]
+    silent = [silenced(one) if off else one for one, off in zip(items, out, strict=True)]
+    same(assign(zero, credit, {}), assign(silent, credit, {}))
+
+
+@settings(deadline=None, max_examples=60)
+@given(batches, st.sampled_from(SETTINGS), st.floats(0.01, 1.0))
+def test_one_weight_for_all_scales_the_process_channel_and_nothing_else(items, credit, weight):
+    plain, outcome = assign(items, credit, {}), assign([silenced(one) for one in items], credit, {})
+    scaled = assign([weighed(one, weight) for one in items], credit, {})
+    for full, alone, found in zip(plain.advantages, outcome.advantages, scaled.advantages, strict=True):
+        if full is None or found is None or alone is None:
+            continue
+        assert found == pytest.approx(alone + weight * (full - alone), abs=1e-5)
+
+
+@settings(deadline=None, max_examples=60)
+@given(batches, st.sampled_from(SETTINGS), st.data())
+def test_any_weights_give_finite_credit_within_what_the_labels_alone_would_give(items, credit, data):
+    weights = data.draw(st.lists(st.floats(0.0, 1.0), min_size=len(items), max_size=len(items)))
+    found = assign([weighed(one, w) for one, w in zip(items, weights, strict=True)], credit, {})
+    assert all(np.isfinite(a).all() for a in found.advantages if a is not None)
+
+
+@pytest.mark.parametrize("weight", [math.nan, -1.0, -math.inf])
+def test_a_weight_that_is_no_trust_is_zero(weight):
+    items = [item(1.0, "++", group="g"), item(0.0, "+-", group="g")]
+    same(
+        assign([weighed(one, weight) for one in items], PAPER, {}),
+        assign([weighed(one, 0.0) for one in items], PAPER, {}),
+    )
+
+
+def test_a_weight_above_one_is_one():
+    items = [item(1.0, "++", group="g"), item(0.0, "+-", group="g")]
+    same(assign([weighed(one, 7.0) for one in items], PAPER, {}), assign(items, PAPER, {}))
+
+
+def test_weights_by_hand():
+    # Means 1 and 0 with weights 1 and 1/2: mu = 2/3, sigma^2 = 1 - 4/9; the second's scores count half.
+    items = [item(1.0, "++", group="g"), weighed(item(0.0, "+-", group="g"), 0.5)]
+    credits = assign(items, CreditSettings(), {})
+    sigma = (5 / 9) ** 0.5
+    assert credits.advantages[0] == pytest.approx([1 + (1 / 3) / sigma] * 2)
+    assert credits.advantages[1] == pytest.approx([-1 + (1 / 6) / sigma, -1 - (5 / 6) / sigma])
+    assert credits.statistics["weight_mean"] == 0.75
+
+
+def test_full_weight_is_bit_for_bit_what_it_was_before_there_were_weights():
+    # Digests of the advantages, taken from the code as it was.
+    items = [
+        item(1.0, "+-?+", group="a"), item(0.0, "+--", group="a"), item(0.25, "?+", group="a"), item(1.0, "-+"),
+        item(0.0, "++-"), item(1.0, "+"),
+    ]  # fmt: skip
+    digests = []
+    for credit in SETTINGS:
+        digest = hashlib.sha256()
+        for advantages in assign(items, credit, {}).advantages:
+            digest.update(b"none" if advantages is None else advantages.tobytes())
+        digests.append(digest.hexdigest()[:12])
+    assert digests == BEFORE
+
+
+def test_the_weight_travels_with_the_message():
+    message = weighed(item(1.0, "+"), 0.25).attributed
+    assert decode(encode(message)).attribution.weight == 0.25
+
+
+BEFORE = ["50f13b4e98df", "b5f7c1a80737", "32f05d252149", "336873d79ce4", "028f505e6741", "84967f120391"]
