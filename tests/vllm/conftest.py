@@ -52,7 +52,7 @@ class Fleet:
             case "vllm":  # as somebody runs it who does not know the plug-in
                 options = ("--served-model-name", "desk", "--enable-scale-out", *_TOOLS, *_BARE)
                 return [*bare, "--model", str(MODEL), *options], {"VLLM_SERVER_DEV_MODE": "1", "VLLM_PLUGINS": ""}
-            case "tiny":
+            case "tiny" | "twin":
                 options = ("--served-model-name", "tiny", "--max-num-seqs", "32", *_TOOLS, *_SMALL, *raw)
                 return [*ours, "--vllm", str(self._versions / "a"), *options], {}
             case "tied":
@@ -106,7 +106,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     fleet = Fleet(tmp_path_factory.mktemp("vllm"), versions)
     wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     try:
-        for name in ("tiny", "vllm", "tied"):
+        for name in ("tiny", "vllm", "tied", "twin"):
             if name in wanted:
                 fleet.start(name)
         yield fleet
@@ -155,6 +155,12 @@ def tiny(fleet: Fleet) -> Started:
     """It started with version a."""
     url = fleet.url("tiny")
     return Started(url, greedy(url))
+
+
+@pytest.fixture(scope="session")
+def twin(fleet: Fleet) -> str:
+    """Base URL of one that was started like `tiny`."""
+    return fleet.url("twin")
 
 
 @pytest.fixture(scope="session")
