@@ -216,7 +216,8 @@ def engine(python: str, log: Path) -> Iterator[str]:
     command = [
         sys.executable, "-m", "daemon.cli", "engine", "--vllm", str(WARM_START), "--python", python,
         "--port", str(port), "--log", str(log), "--served-model-name", "desk", "--max-model-len", "1024",
-        "--max-num-seqs", "64", "--kv-cache-memory-bytes", str(1 << 27), "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
+        "--max-num-seqs", "64", "--kv-cache-memory-bytes", str(1 << 27), "--enable-auto-tool-choice",
+        "--tool-call-parser", "hermes",
     ]  # fmt: skip
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     url = f"http://127.0.0.1:{port}"
