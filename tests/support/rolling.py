@@ -61,9 +61,15 @@ class Rolling:
 
 @contextlib.asynccontextmanager
 async def rolling(
-    directory: Path, versions: Path, urls: Mapping[str, str], canary: CanarySettings
+    directory: Path,
+    versions: Path,
+    urls: Mapping[str, str],
+    canary: CanarySettings,
+    keys_of: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Rolling]:
-    """Engines by name at `urls`, which serve version 0 of `versions`."""
+    """Engines by name at `urls`, which serve version 0 of `versions`; `keys_of` has the API keys of those that want
+    one."""
+    shown = keys_of or {}
     upstreams = tuple(UpstreamSettings(url=url, name=name) for name, url in urls.items())
     routes = directory / "routes.json"
     store = Store(f"sqlite:///{directory}/s.db", clock=time.time)
@@ -75,7 +81,8 @@ async def rolling(
         )
         doors = {name: await stack.enter_async_context(door(url)) for name, url in urls.items()}
         engines = {
-            name: await stack.enter_async_context(VllmEngine(url, name=name)) for name, (_, url) in doors.items()
+            name: await stack.enter_async_context(VllmEngine(url, name=name, key=shown.get(name, "")))
+            for name, (_, url) in doors.items()
         }
         key, keys = key_pair(directory / "keys")
         swapper = Swapper(

@@ -124,6 +124,8 @@ class Door:
         if held and self._side == "before":
             await self._hold()
         headers = {"content-type": asked.headers.get("content-type", "application/json")}
+        if "authorization" in asked.headers:
+            headers["authorization"] = asked.headers["authorization"]
         answer = await self._http.request(method, target, content=asked.body, headers=headers)
         if verb == "resume":
             self.pauses.append((self._paused, time.monotonic()))

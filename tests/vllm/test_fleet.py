@@ -1,6 +1,8 @@
 """Two real vLLMs behind the tap: a version goes from its trial at one to both, and agents notice nothing."""
 
 import json
+import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,16 +17,19 @@ from actors.canary import CanarySettings
 from actors.gate_statistics import wilson
 from adapters.engines.swap import SwapJob, perform
 from adapters.engines.vllm import VllmEngine
+from adapters.errors import EngineRejected
 from tests.support import checkpoints
 from tests.support.rolling import Rolling, rolling
-from tests.vllm.conftest import Started
+from tests.support.swapping import until
+from tests.support.tap_process import family
+from tests.vllm.conftest import KEY, Launched, Started
 
 pytestmark = pytest.mark.anyio
 CANARY = CanarySettings(share=0.3, seconds=0.0, runs=10)
-CONVERSATIONS = 400
+CONVERSATIONS = 300
 """That begin while the trial is on."""
 SURE = 0.9999
-TURNS, TOKENS, CLIENTS = 2, 16, 4
+TURNS, TOKENS, CLIENTS = 2, 8, 4
 
 
 @pytest.fixture
@@ -42,13 +47,13 @@ def numbered(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def rolled(tiny: Started, twin: str, numbered: Path, tmp_path: Path) -> AsyncIterator[Rolling]:
-    urls = {"one": tiny.url, "two": twin}
+async def rolled(tiny: Started, twin: Launched, numbered: Path, tmp_path: Path) -> AsyncIterator[Rolling]:
+    urls = {"one": tiny.url, "two": twin.url}
     for url in urls.values():
         job = SwapJob(engine=url, path=str(numbered / "v000000"), version=0, result="")
-        async with VllmEngine(url) as engine:
+        async with VllmEngine(url, key=KEY) as engine:
             assert (await perform(job, engine)).result == "swapped"
-    async with rolling(tmp_path, numbered, urls, CANARY) as running:
+    async with rolling(tmp_path, numbered, urls, CANARY, {"two": KEY}) as running:
         yield running
 
 
@@ -56,7 +61,7 @@ class Agents:
     """Agents that hold one conversation after the other; no id tells which call belongs to which."""
 
     def __init__(self, url: str) -> None:
-        self._http = httpx.AsyncClient(base_url=url, timeout=60.0)
+        self._http = httpx.AsyncClient(base_url=url, timeout=60.0, headers={"authorization": f"Bearer {KEY}"})
         self.begun = 0
         """Conversations."""
         self.answers: list[tuple[float, bool, str]] = []
@@ -82,9 +87,10 @@ class Agents:
         if not stream:
             whole = answer.json()
             return whole["choices"][0]["message"]["content"] or "", _short(whole["usage"])
-        *events, end = [line[6:] for line in answer.text.splitlines() if line.startswith("data: ")]
-        if end != "[DONE]":
-            return "", f"the stream ended with {end}"
+        # Not str.splitlines(): tiny weights say all kinds of separators.
+        *events, end = [line[6:] for line in answer.content.split(b"\n") if line.startswith(b"data: ")]
+        if end != b"[DONE]":
+            return "", f"the stream ended with {end!r}"
         chunks = [json.loads(event) for event in events]
         text = "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
         return text, _short(chunks[-1]["usage"])
@@ -111,8 +117,15 @@ class Seen(msgspec.Struct):
         return seen
 
 
+async def test_an_engine_with_a_key_answers_who_shows_it(twin: Launched) -> None:
+    async with VllmEngine(twin.url) as stranger, VllmEngine(twin.url, key=KEY) as known:
+        with pytest.raises(EngineRejected, match="401"):
+            await stranger.models()
+        assert await known.models() == ["tiny"]
+
+
 async def test_a_version_rolls_over_both_without_a_lost_request_and_the_canary_gets_its_share(
-    rolled: Rolling, capsys: pytest.CaptureFixture[str]
+    rolled: Rolling, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agents = Agents(rolled.tap.url)
     async with anyio.create_task_group() as group:
@@ -153,3 +166,21 @@ async def test_a_version_rolls_over_both_without_a_lost_request_and_the_canary_g
             f"{len(strayed)} of {len(seen.engines)} changed engines"
         )
     assert low < CANARY.share < high
+    left = [path for path in (tmp_path / "swaps").iterdir() if path.is_file()]
+    assert left
+    assert not [path for path in left if KEY.encode() in path.read_bytes()], "the key of `two` is in no file"
+
+
+async def test_a_launcher_that_is_killed_takes_all_of_vllm_with_it(twin: Launched) -> None:
+    # The last one here: there is no twin afterwards.
+    server = family(twin.launcher)[1:]
+    assert len(server) >= 3  # API server, engine core, worker
+    os.kill(twin.launcher, signal.SIGKILL)
+
+    def gone(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            return True
+
+    await until(lambda: all(gone(pid) for pid in server), 120.0, f"{server} are gone")
