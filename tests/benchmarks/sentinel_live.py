@@ -17,7 +17,6 @@ import argparse
 import contextlib
 import json
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,13 +25,13 @@ from hashlib import sha256
 from pathlib import Path
 
 import anyio
-import httpx
 
 from actors.attributor import Attributor, AttributorSettings
 from actors.episodes import play
 from actors.gatekeeper import Gatekeeper, GatekeeperSettings
 from actors.messages import Candidate, Serving, Trajectory, Verdict
 from actors.sentinel import Sentinel, SentinelSettings
+from actors.serving_times import ServingTimes
 from actors.signing import sign
 from actors.store import Store
 from actors.swapper import Swapper, SwapperSettings
@@ -50,7 +49,7 @@ from daemon.gating import gate_trial
 from daemon.swaps import Swaps
 from tests.benchmarks import report
 from tests.support.bad_weights import FAMILIES, WARM_START, Credulous, hacked, shipped, worse
-from tests.support.engines import embedded_engine, free_port
+from tests.support.engines import embedded_engine, vllm_engine
 from tests.support.keys import key_pair, unsigned_weights
 
 SHADOW = "shadow"
@@ -61,7 +60,7 @@ class Rig:
 
     def __init__(self, directory: Path, engine: VllmEngine, store: Store, agents: int) -> None:
         self.directory, self.engine, self.store, self.agents = directory, engine, store, agents
-        self.bus = StubBus()
+        self.bus, self.times = StubBus(), ServingTimes(time.time)
         self.runs: list[tuple[int, float]] = []
         """(version, outcome) of each run, as agents saw it."""
         self.key, keys = key_pair(directory / "keys")
@@ -74,6 +73,7 @@ class Rig:
             Swapper(
                 SwapperSettings(reconcile_seconds=1.0), store=store, engines={"serving": engine}, runner=swaps,
                 versions=directory, key=self.key, keys=keys, clock=time.time,
+                times=self.times,
             ),
         )  # fmt: skip
 
@@ -85,7 +85,11 @@ class Rig:
             for count in range(1_000_000):
                 task = desk.sample(number * 100_000 + count, "train", FAMILIES)
                 episode, started = await desk.reset(task), time.time()
-                played = await play(self.engine, episode, max_steps=10, max_tokens=48, seed=number * 100_003 + count)
+                # A vLLM before 0.33 does not say which weights sampled an answer.
+                played = await play(
+                    self.engine, episode, max_steps=10, max_tokens=48, seed=number * 100_003 + count,
+                    version=self.times.hold("serving"),
+                )  # fmt: skip
                 run = Trajectory(
                     id=f"run-{number}-{count}", goal=task.goal, tools=json.dumps(played.tools).encode(),
                     steps=played.steps, rows=played.rows, outcome=played.outcome, started=started, ended=time.time(),
@@ -212,27 +216,12 @@ def engine(python: str, log: Path) -> Iterator[str]:
         with embedded_engine(WARM_START, "--dev-mode", name="desk") as url:
             yield url
         return
-    port = free_port()
-    command = [
-        sys.executable, "-m", "daemon.cli", "engine", "--vllm", str(WARM_START), "--python", python,
-        "--port", str(port), "--log", str(log), "--served-model-name", "desk", "--max-model-len", "1024",
-        "--max-num-seqs", "64", "--kv-cache-memory-bytes", str(1 << 27), "--enable-auto-tool-choice",
-        "--tool-call-parser", "hermes",
-    ]  # fmt: skip
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        while True:
-            if process.poll() is not None:
-                raise RuntimeError(f"vLLM did not come up:\n{log.read_text(errors='replace')[-2000:]}")
-            with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"{url}/health").status_code == 200:
-                    break
-            time.sleep(0.5)
+    options = (
+        "--served-model-name", "desk", "--max-model-len", "1024", "--max-num-seqs", "64", "--kv-cache-memory-bytes",
+        str(1 << 27), "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
+    )  # fmt: skip
+    with vllm_engine(python, WARM_START, *options, log=log) as url:
         yield url
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def main() -> None:
