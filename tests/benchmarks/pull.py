@@ -213,7 +213,7 @@ def show(found: dict[str, list[float]], bench: Bench, options) -> None:
     moved = dict.fromkeys(ROWS, bench.size) | {"resumed": bench.resumed_bytes}
     rows = [
         (text, f"{median[name]:.3f}", f"{min(found[name]):.3f}", f"{max(found[name]):.3f}",
-         f"{moved[name] / median[name] / 1e6:,.0f}")
+         f"{moved[name] / median[name] / 1e6:,.1f}")
         for name, text in ROWS.items()
     ]  # fmt: skip
     title = f"{bench.size / 1e6:.1f} MB from the learner's node into a vLLM, {options.repeat} rounds, seconds"
