@@ -23,9 +23,9 @@ from adapters.engines.vllm import VllmEngine
 from tests.benchmarks import report
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
-from tests.support.swapping import Door, SwapDaemon, door, open_store, promote, swap_programs, until
+from tests.support.swapping import Door, SwapDaemon, door, open_store, patience, promote, swap_programs, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(300)]
 IDS = [260, 72, 101, 108, 108, 111, 33, 44]
 UNPAUSED_SECONDS, RECONCILED_SECONDS = 20.0, 10.0
 
@@ -162,13 +162,15 @@ async def test_the_daemon_dies_and_the_engine_goes_on(bench: Bench, seen, point)
         bench.start(url)
         await bench.kill(point, held, program=False)
         # Without a restart: whatever was begun is brought to its end, and nobody waits behind a pause.
-        unpaused = await until(bench.unpaused, UNPAUSED_SECONDS, "the swap program ends, the engine is not paused")
+        unpaused = await until(
+            bench.unpaused, patience(UNPAUSED_SECONDS), "the swap program ends, the engine is not paused"
+        )
         served = await bench.engine.version()
         assert np.allclose(
             (await bench.engine.log_probs(IDS))[1:], (bench.after if served else bench.before)[1:], atol=1e-4
         ), "the label is that of the weights"
         bench.start(url)
-        took = await until(bench.settled, RECONCILED_SECONDS, f"reconciled (log: {log(bench)})")
+        took = await until(bench.settled, patience(RECONCILED_SECONDS), f"reconciled (log: {log(bench)})")
     assert np.allclose((await bench.engine.log_probs(IDS))[1:], bench.after[1:], atol=1e-4)
     seen.append(("daemon", named(point), f"{unpaused:.2f}", str(served), f"{took:.2f}", "1"))
 
@@ -181,11 +183,11 @@ async def test_daemon_and_program_die_and_the_next_daemon_resumes_the_engine(ben
         await until(lambda: not swap_programs(bench.state), 5.0, "the swap program is dead")
         began = time.monotonic()
         bench.start(url)
-        unpaused = await until(bench.unpaused, RECONCILED_SECONDS, f"resumed (log: {log(bench)})")
+        unpaused = await until(bench.unpaused, patience(RECONCILED_SECONDS), f"resumed (log: {log(bench)})")
         served = await bench.engine.version()
-        await until(bench.settled, RECONCILED_SECONDS, f"reconciled (log: {log(bench)})")
+        await until(bench.settled, patience(RECONCILED_SECONDS), f"reconciled (log: {log(bench)})")
         took = time.monotonic() - began
-    assert took < RECONCILED_SECONDS
+    assert took < patience(RECONCILED_SECONDS)
     assert np.allclose((await bench.engine.log_probs(IDS))[1:], bench.after[1:], atol=1e-4)
     row = ("daemon and program", named(point), f"{unpaused:.2f} (restart)", str(served), f"{took:.2f}", "1")
     seen.append(row)
@@ -201,9 +203,9 @@ async def test_the_program_alone_dies_and_the_same_daemon_cleans_up_and_tries_ag
         os.kill(pid, signal.SIGKILL)
         held.gate.set()
         began = time.monotonic()
-        unpaused = await until(bench.unpaused, RECONCILED_SECONDS, f"resumed (log: {log(bench)})")
+        unpaused = await until(bench.unpaused, patience(RECONCILED_SECONDS), f"resumed (log: {log(bench)})")
         served = await bench.engine.version()
-        await until(bench.settled, RECONCILED_SECONDS, f"reconciled (log: {log(bench)})")
+        await until(bench.settled, patience(RECONCILED_SECONDS), f"reconciled (log: {log(bench)})")
         took = time.monotonic() - began
     store = open_store(bench.state)
     results = [(item.result, item.version) for item in reversed(await store.servings("serving"))]
@@ -216,7 +218,7 @@ async def test_an_engine_that_somebody_left_paused_is_resumed(bench: Bench, seen
     shutil.rmtree(bench.state / "swaps", ignore_errors=True)
     await bench.engine.pause()
     bench.start(bench.url)
-    took = await until(bench.settled, RECONCILED_SECONDS, f"reconciled (log: {log(bench)})")
+    took = await until(bench.settled, patience(RECONCILED_SECONDS), f"reconciled (log: {log(bench)})")
     seen.append(("", "left paused", "", "", f"{took:.2f}", "1"))
 
 

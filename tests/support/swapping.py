@@ -168,6 +168,11 @@ def swap_programs(state: Path) -> list[int]:
     return found
 
 
+def patience(seconds: float) -> float:
+    """`seconds`, and more by as much as the machine has more to do than it has cores."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 async def until(done: Callable[[], object], seconds: float, what: str) -> float:
     """Wait until `done()`, awaited if need be, is true; how long it took. Fails with `what` after `seconds`."""
     began = time.monotonic()
