@@ -65,6 +65,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     url: str = ""
     """Base URL, without /v1. Its development endpoints must be reachable from the daemon and from nobody else."""
+    api_key_file: str = ""
+    """File that holds the key it was started with (vLLM's --api-key or VLLM_API_KEY); empty if it wants none."""
 
 
 class FleetEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,6 +78,8 @@ class FleetEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Base URL, without /v1. Its development endpoints must be reachable from the daemon and from nobody else."""
     weight: float = 1.0
     """Its share of new trajectories, relative to the others'."""
+    api_key_file: str = ""
+    """File that holds the key it was started with (vLLM's --api-key or VLLM_API_KEY); empty if it wants none."""
 
 
 class EnginesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -60,6 +60,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
     from actors.gate.exam import ExamSettings
     from daemon import registry
     from daemon.config import load
+    from daemon.engines import engine_clients
     from daemon.evaluation import as_json, evaluate
 
     for name in ("n", "tasks", "max_steps", "max_tokens", "concurrency"):
@@ -78,7 +79,8 @@ def run_eval(arguments: argparse.Namespace) -> int:
         concurrency=arguments.concurrency,
     )
     url = arguments.engine or config.engines.serving.url
-    result = anyio.run(evaluate, settings, environment, url, arguments.tasks, arguments.seed, _Progress())
+    key = next((one.key for one in engine_clients(config).values() if one.url == url.rstrip("/")), "")
+    result = anyio.run(evaluate, settings, environment, url, arguments.tasks, arguments.seed, _Progress(), key)
     if arguments.json:
         print(json.dumps(as_json(result), indent=2))
     else:

@@ -42,18 +42,20 @@ async def evaluate(
     tasks: int,
     seed: int,
     progress: Callable[[int, int, int], None] = lambda played, all_, solved: None,
+    key: str = "",
 ) -> Result:
     """Play the exam's first `tasks` tasks against the engine at `url`.
 
     Args:
         progress: told after each attempt: attempts played, attempts in all, attempts that solved their task.
+        key: the engine's API key, if it has one.
 
     Raises:
         EvalFailed: the engine is away, there is no such family, or too many episodes broke down.
     """
     scores: dict[int, list[bool]] = {}
     began = time.monotonic()
-    async with EngineClient(url) as engine:
+    async with EngineClient(url, key=key) as engine:
         exam = Exam(settings, environment=environment, engine=engine, seed=seed)
         try:
             exam.task(0)

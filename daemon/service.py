@@ -55,6 +55,7 @@ from daemon.config import SHADOW, Config, serving_engines, tap_settings
 from daemon.connect import open_bus
 from daemon.control import Control, serve
 from daemon.curating import CuratorCollector
+from daemon.engines import engine_clients
 from daemon.errors import StartFailed
 from daemon.experience import ExperiencePool
 from daemon.experience_api import ExperienceApi
@@ -128,8 +129,7 @@ class Parts:
         stack.push_async_callback(store.aclose)
         bus = await open_bus(config, host, "daemon")
         stack.push_async_callback(bus.aclose)
-        urls = {**serving_engines(config), SHADOW: config.engines.shadow.url}
-        engines = {name: VllmEngine(url, name=name) for name, url in urls.items()}
+        engines = engine_clients(config)
         for engine in engines.values():
             await stack.enter_async_context(engine)
         check = Provenance(config.provenance, config.state).manifest_check()

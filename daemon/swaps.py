@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from actors.ports import SwapReport
-from adapters.engines.swap import SwapJob, SwapOutcome, collect, perform, run_swap
+from adapters.engines.swap import KEY_VARIABLE, SwapJob, SwapOutcome, collect, perform, run_swap
 from adapters.engines.vllm import VllmEngine
 from adapters.errors import EngineUnavailable, SwapFailed
 from adapters.weights import WeightSource
@@ -55,7 +55,10 @@ class Swaps:
             last_good=os.path.abspath(last_good) if last_good else "",
             last_version=last_version,
         )
-        outcome = await (perform(job, client) if engine in self._inline else run_swap(job))
+        if engine in self._inline:
+            return _report(await perform(job, client), version)
+        # Not as an argument: those are for everybody on the machine to read.
+        outcome = await run_swap(job, environment={KEY_VARIABLE: client.key} if client.key else None)
         return _report(outcome, version)
 
     async def collect(self, engine: str) -> SwapReport | None:
@@ -63,7 +66,7 @@ class Swaps:
         if engine in self._inline:
             return None
         job = self._result(engine)
-        outcome = await collect(job)
+        outcome = await collect(job, key=self._engines[engine].key)
         return None if outcome is None else _report(outcome, outcome.asked)
 
     def _result(self, engine: str) -> Path:

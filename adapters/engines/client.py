@@ -5,7 +5,7 @@ packets, and every failure becomes one of three errors in one place (`_request`)
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -49,7 +49,7 @@ class EngineClient:
         name: str = "engine",
         model: str | None = None,
         deadlines: Deadlines | None = None,
-        headers: Mapping[str, str] | None = None,
+        key: str = "",
         transport: httpx.AsyncBaseTransport | None = None,
         connections: int = 256,
     ) -> None:
@@ -57,15 +57,16 @@ class EngineClient:
         Args:
             url: of the server, without /v1.
             model: put into requests that name none; the first that the engine serves if None.
-            headers: sent along with every request, such as an Authorization.
+            key: what the engine was started with as `--api-key`, if it has one; sent with every request (RFC 6750).
             transport: for tests.
             connections: most open at the same time; further calls wait their turn within their deadline.
         """
         self.name, self.url = name, url.rstrip("/")
+        self.key = key
         self._model, self._deadlines = model, deadlines or Deadlines()
         self._http = httpx.AsyncClient(
             base_url=self.url,
-            headers=headers,
+            headers={"authorization": f"Bearer {key}"} if key else None,
             transport=transport,
             limits=httpx.Limits(
                 # vLLM closes a connection that was idle for 5 s; who sends just then gets no answer.

@@ -254,11 +254,14 @@ def _spawn(job: SwapJob, environment: dict[str, str]) -> tuple[int, "subprocess.
     return readable, process
 
 
-async def collect(result: Path, *, wait: float = 300.0) -> SwapOutcome | None:
+async def collect(result: Path, *, wait: float = 300.0, key: str = "") -> SwapOutcome | None:
     """What a program of an earlier life came to; waits while it still runs. None if there is nothing to collect.
 
     If the program was killed in mid-swap, the engine may be paused, or serve weights under the wrong label: the last
     good version is loaded again, or at least the engine is resumed.
+
+    Args:
+        key: the engine's API key, if it has one.
 
     Raises:
         SwapFailed: the program still runs after `wait` seconds.
@@ -272,7 +275,7 @@ async def collect(result: Path, *, wait: float = 300.0) -> SwapOutcome | None:
         if job is None:
             return None
         _log.warning("swap.abandoned", engine=job.engine, version=job.version)
-        async with VllmEngine(job.engine, deadlines=_deadlines(job)) as engine:
+        async with VllmEngine(job.engine, deadlines=_deadlines(job), key=key) as engine:
             outcome = await _recover(job, engine)
         if outcome.result != "unreachable":
             _job_file(result).unlink(missing_ok=True)
@@ -367,9 +370,8 @@ def _deadlines(job: SwapJob) -> Deadlines:
 
 
 async def _main(job: SwapJob) -> None:
-    key = os.environ.get(KEY_VARIABLE)
-    headers = {"authorization": f"Bearer {key}"} if key else None
-    async with VllmEngine(job.engine, deadlines=_deadlines(job), headers=headers) as engine:
+    key = os.environ.get(KEY_VARIABLE, "")
+    async with VllmEngine(job.engine, deadlines=_deadlines(job), key=key) as engine:
         outcome = await perform(job, engine)
     _write(Path(job.result), msgspec.json.encode(outcome))
 

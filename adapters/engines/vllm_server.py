@@ -8,6 +8,7 @@ option given by hand takes the place of the one that would have been set.
 
 import argparse
 import contextlib
+import ctypes
 import ipaddress
 import json
 import os
@@ -16,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -31,6 +32,7 @@ _KEPT_OF = ("VLLM_", "HF_", "CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "OMP_"
 _KV_CACHE_BYTES = 1 << 30
 """On a CPU; without it vLLM takes most of the machine's memory."""
 _PROGRESS_SECONDS, _STOP_SECONDS, _LOOK_SECONDS = 5.0, 30.0, 0.5
+_PR_SET_PDEATHSIG = 1
 _QUESTION = """
 import importlib.metadata, importlib.util, json
 found = {"vllm": importlib.util.find_spec("vllm") is not None, "device": ""}
@@ -94,6 +96,7 @@ def main(argv: Sequence[str]) -> int:
             out = stack.enter_context(ours.log.open("ab")) if ours.log else None
             server = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+                preexec_fn=_ending_with(os.getpid()),
                 env=environment(os.environ, local=Path(ours.vllm).is_dir()),
             )  # fmt: skip
             with _stopping(server) as stop:
@@ -227,6 +230,21 @@ def _await_health(server: "subprocess.Popen[bytes]", stop: _Stop, url: str, seco
         if now - said > _PROGRESS_SECONDS:
             said = now
             _say(f"starting, {now - began:.0f} s so far")
+
+
+def _ending_with(parent: int) -> Callable[[], None] | None:
+    """What a child runs before it becomes the server: on Linux, have it told to stop when `parent` is killed, which can
+    pass no signal on then; prctl(2), PR_SET_PDEATHSIG."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl  # before the fork: the child should do as little as it can
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it died in between
+            os._exit(1)
+
+    return ask
 
 
 def _await_end(server: "subprocess.Popen[bytes]", stop: _Stop) -> int:

@@ -237,17 +237,31 @@ class HttpPull:
                     file.truncate(offset)
                     file.seek(offset)
                     self._hashes[part] = (offset, digest)
-                    async for block in answer.aiter_raw():
-                        offset += len(block)
-                        if offset > size:
-                            return f"more than the manifest's {size} bytes"
-                        await anyio.to_thread.run_sync(self._append, part, file, digest, block, offset)
-                        await self._pace(len(block))
+                    pending = bytearray()
+                    try:
+                        async for piece in answer.aiter_raw():
+                            pending += piece
+                            if offset + len(pending) > size:
+                                pending.clear()
+                                return f"more than the manifest's {size} bytes"
+                            if len(pending) < _BLOCK:
+                                continue  # a turn through a thread costs more than what the network gives at a time
+                            block, pending = pending, bytearray()
+                            offset += len(block)
+                            await anyio.to_thread.run_sync(self._append, part, file, digest, block, offset)
+                            await self._pace(len(block))
+                    finally:
+                        # Also when time is up: over a slow line a call may bring less than one block.
+                        if pending:
+                            offset += len(pending)
+                            with anyio.CancelScope(shield=True):
+                                await anyio.to_thread.run_sync(self._append, part, file, digest, pending, offset)
+                    await self._pace(len(pending))
         except httpx.HTTPError as error:
             return f"{type(error).__name__}: {error}"
         return "" if offset == size else "the answer ended early"
 
-    def _append(self, part: Path, file: BinaryIO, digest: "hashlib._Hash", block: bytes, offset: int) -> None:
+    def _append(self, part: Path, file: BinaryIO, digest: "hashlib._Hash", block: bytearray, offset: int) -> None:
         # Until the block is on disk and counted, the file must be read again to know its digest.
         self._hashes.pop(part, None)
         with disk.writing(part):

@@ -1,50 +1,60 @@
 """kill -9 at every line of the swap protocol: the engine is never left paused, and the next daemon finds its way.
 
 A table of points: the request to the engine that is under way when the daemon dies, held up before or after the engine
-has acted on it. The swap program lives in a session of its own and goes on; a second table kills it too.
+has acted on it. The swap program lives in a session of its own and goes on; a second table kills it too. Runs on the
+embedded engine here, and on a real vLLM in tests/vllm/test_swap_kill.py; at the end it prints what it saw.
 """
 
 import os
 import shutil
 import signal
+import time
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
 import anyio
 import numpy as np
 import pytest
+from rich.console import Console
 
 from actors.messages import Serving
-from adapters.engines.client import EngineClient
+from adapters.engines.vllm import VllmEngine
+from tests.benchmarks import report
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
-from tests.support.swapping import SwapDaemon, door, open_store, promote, swap_programs, until
+from tests.support.swapping import Door, SwapDaemon, door, open_store, patience, promote, swap_programs, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(300)]
 IDS = [260, 72, 101, 108, 108, 111, 33, 44]
 UNPAUSED_SECONDS, RECONCILED_SECONDS = 20.0, 10.0
 
 DAEMON_DIES = [
     ("weight_info", 1, "before"),  # the daemon's own look, before anything
     ("weight_info", 2, "before"),  # from here on: the swap program
+    ("render", 1, "before"),
+    ("weight_info", 3, "before"),
     ("pause", 1, "before"),
     ("pause", 1, "after"),
-    ("collective_rpc", 1, "before"),
-    ("collective_rpc", 1, "after"),
+    ("load", 1, "before"),
+    ("load", 1, "after"),
     ("update_weight_version", 1, "before"),
     ("update_weight_version", 1, "after"),
     ("resume", 1, "before"),
     ("resume", 1, "after"),
-    ("weight_info", 3, "before"),
-    ("render", 1, "before"),
+    ("weight_info", 4, "before"),
+    ("render", 2, "before"),
+    ("generate", 1, "before"),
     ("generate", 1, "after"),
-    ("weight_info", 4, "before"),  # the daemon again: it has the report, and the books do not
+    ("weight_info", 5, "before"),  # the daemon again: it has the report, and the books do not
 ]
 BOTH_DIE = [
-    ("pause", 1, "after"),
-    ("collective_rpc", 1, "after"),
-    ("update_weight_version", 1, "after"),
     ("weight_info", 3, "before"),
+    ("pause", 1, "after"),
+    ("load", 1, "before"),
+    ("load", 1, "after"),
+    ("update_weight_version", 1, "after"),
+    ("weight_info", 4, "before"),
 ]
 
 
@@ -54,8 +64,9 @@ def anyio_backend():
 
 
 @pytest.fixture(scope="module")
-def versions(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("versions")
+def numbered(tmp_path_factory) -> Path:
+    """Directory with the versions 0 and 1."""
+    directory = tmp_path_factory.mktemp("numbered")
     for number in (0, 1):
         path = checkpoints.write(directory / f"v{number:06d}", number + 1)
         checkpoints.write_manifest(path, number)
@@ -63,13 +74,23 @@ def versions(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def url(versions):
-    with embedded_engine(versions / "v000000", "--dev-mode", "--weight-version", "0") as url:
+def url(numbered):
+    with embedded_engine(numbered / "v000000", "--dev-mode", "--weight-version", "0") as url:
         yield url
 
 
+@pytest.fixture(scope="module")
+def seen(pytestconfig: pytest.Config) -> Iterator[list[tuple[str, ...]]]:
+    """Rows of the table: who died, where, seconds to unpaused, version then, seconds to reconciled, version then."""
+    rows: list[tuple[str, ...]] = []
+    yield rows
+    with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        columns = ("killed", "at", "unpaused after s", "version", "reconciled after s", "version")
+        report.table("kill -9 in a swap from 0 to 1", columns, rows, Console(width=120))
+
+
 class Bench:
-    def __init__(self, engine: EngineClient, versions: Path, state: Path, url: str) -> None:
+    def __init__(self, engine: VllmEngine, versions: Path, state: Path, url: str) -> None:
         self.engine, self.versions, self.state, self.url = engine, versions, state, url
         self.daemons: list[SwapDaemon] = []
 
@@ -92,15 +113,30 @@ class Bench:
         serving = last is not None and (last.result, last.version) == ("swapped", 1)
         return serving and await self.engine.version() == 1 and not await self.engine.is_paused()
 
+    async def unpaused(self) -> bool:
+        """It takes requests, and nobody is at work on it."""
+        return not swap_programs(self.state) and not await self.engine.is_paused()
+
+    async def kill(self, point: tuple[str, int, str], held: Door, *, program: bool) -> None:
+        """kill -9 of the daemon, and of the `program` too if asked, when the request at `point` is under way."""
+        with anyio.fail_after(30):
+            await held.reached.wait()
+        if program:
+            for pid in swap_programs(self.state):
+                os.kill(pid, signal.SIGKILL)
+        self.daemons[-1].kill()
+        held.gate.set()
+
 
 @pytest.fixture
-async def bench(url, versions, tmp_path):
-    async with EngineClient(url) as engine:
-        bench = Bench(engine, versions, tmp_path, url)
+async def bench(url, numbered, tmp_path):
+    async with VllmEngine(url) as engine:
+        bench = Bench(engine, numbered, tmp_path, url)
         bench.after = await bench.serve(1)
         bench.before = await bench.serve(0)
-        manifest = sha256((versions / "v000001" / "manifest.json").read_bytes()).hexdigest()
-        await promote(tmp_path, 1, versions / "v000001", manifest)
+        manifest = sha256((numbered / "v000001" / "manifest.json").read_bytes()).hexdigest()
+        await promote(tmp_path, 1, numbered / "v000001", manifest)
+        await first_look(bench)
         yield bench
         for daemon in bench.daemons:
             daemon.kill()
@@ -116,68 +152,74 @@ async def first_look(bench: Bench) -> None:
     await store.aclose()
 
 
-@pytest.mark.parametrize("point", DAEMON_DIES, ids=lambda point: "-".join(map(str, point)))
-async def test_the_daemon_dies_and_the_engine_goes_on(bench: Bench, point) -> None:
-    await first_look(bench)
+def named(point: tuple[str, int, str]) -> str:
+    return "-".join(map(str, point))
+
+
+@pytest.mark.parametrize("point", DAEMON_DIES, ids=named)
+async def test_the_daemon_dies_and_the_engine_goes_on(bench: Bench, seen, point) -> None:
     async with door(bench.url, point) as (held, url):
         bench.start(url)
-        with anyio.fail_after(30):
-            await held.reached.wait()
-        bench.daemons[-1].kill()
-        held.gate.set()
+        await bench.kill(point, held, program=False)
         # Without a restart: whatever was begun is brought to its end, and nobody waits behind a pause.
-        await until(lambda: not swap_programs(bench.state), UNPAUSED_SECONDS, "the swap program ends")
-        assert not await bench.engine.is_paused()
+        unpaused = await until(
+            bench.unpaused, patience(UNPAUSED_SECONDS), "the swap program ends, the engine is not paused"
+        )
         served = await bench.engine.version()
         assert np.allclose(
             (await bench.engine.log_probs(IDS))[1:], (bench.after if served else bench.before)[1:], atol=1e-4
         ), "the label is that of the weights"
         bench.start(url)
-        took = await until(bench.settled, RECONCILED_SECONDS, f"reconciled (log: {log(bench)})")
+        took = await until(bench.settled, patience(RECONCILED_SECONDS), f"reconciled (log: {log(bench)})")
     assert np.allclose((await bench.engine.log_probs(IDS))[1:], bench.after[1:], atol=1e-4)
-    print(f"{'-'.join(map(str, point))}: reconciled {took:.2f} s after the restart")
+    seen.append(("daemon", named(point), f"{unpaused:.2f}", str(served), f"{took:.2f}", "1"))
 
 
-@pytest.mark.parametrize("point", BOTH_DIE, ids=lambda point: "-".join(map(str, point)))
-async def test_daemon_and_program_die_and_the_next_daemon_resumes_the_engine(bench: Bench, point) -> None:
-    await first_look(bench)
+@pytest.mark.parametrize("point", BOTH_DIE, ids=named)
+async def test_daemon_and_program_die_and_the_next_daemon_resumes_the_engine(bench: Bench, seen, point) -> None:
     async with door(bench.url, point) as (held, url):
         bench.start(url)
-        with anyio.fail_after(30):
-            await held.reached.wait()
-        for pid in swap_programs(bench.state):
-            os.kill(pid, signal.SIGKILL)
-        bench.daemons[-1].kill()
-        held.gate.set()
+        await bench.kill(point, held, program=True)
         await until(lambda: not swap_programs(bench.state), 5.0, "the swap program is dead")
+        began = time.monotonic()
         bench.start(url)
-        took = await until(bench.settled, RECONCILED_SECONDS, f"reconciled (log: {log(bench)})")
+        unpaused = await until(bench.unpaused, patience(RECONCILED_SECONDS), f"resumed (log: {log(bench)})")
+        served = await bench.engine.version()
+        await until(bench.settled, patience(RECONCILED_SECONDS), f"reconciled (log: {log(bench)})")
+        took = time.monotonic() - began
+    assert took < patience(RECONCILED_SECONDS)
     assert np.allclose((await bench.engine.log_probs(IDS))[1:], bench.after[1:], atol=1e-4)
-    print(f"{'-'.join(map(str, point))}: reconciled {took:.2f} s after the restart")
+    row = ("daemon and program", named(point), f"{unpaused:.2f} (restart)", str(served), f"{took:.2f}", "1")
+    seen.append(row)
 
 
-async def test_the_program_alone_dies_and_the_same_daemon_cleans_up_and_tries_again(bench: Bench) -> None:
-    await first_look(bench)
-    async with door(bench.url, ("collective_rpc", 1, "after")) as (held, url):
+async def test_the_program_alone_dies_and_the_same_daemon_cleans_up_and_tries_again(bench: Bench, seen) -> None:
+    point = ("load", 1, "after")
+    async with door(bench.url, point) as (held, url):
         bench.start(url)
         with anyio.fail_after(30):
             await held.reached.wait()
         (pid,) = swap_programs(bench.state)
         os.kill(pid, signal.SIGKILL)
         held.gate.set()
-        await until(bench.settled, RECONCILED_SECONDS, f"reconciled (log: {log(bench)})")
+        began = time.monotonic()
+        unpaused = await until(bench.unpaused, patience(RECONCILED_SECONDS), f"resumed (log: {log(bench)})")
+        served = await bench.engine.version()
+        await until(bench.settled, patience(RECONCILED_SECONDS), f"reconciled (log: {log(bench)})")
+        took = time.monotonic() - began
     store = open_store(bench.state)
     results = [(item.result, item.version) for item in reversed(await store.servings("serving"))]
     await store.aclose()
     assert results == [("started", 0), ("rolled_back", 1), ("swapped", 1)]
+    seen.append(("program", named(point), f"{unpaused:.2f}", str(served), f"{took:.2f}", "1"))
 
 
-async def test_an_engine_that_somebody_left_paused_is_resumed(bench: Bench) -> None:
-    await first_look(bench)
+async def test_an_engine_that_somebody_left_paused_is_resumed(bench: Bench, seen) -> None:
     shutil.rmtree(bench.state / "swaps", ignore_errors=True)
     await bench.engine.pause()
     bench.start(bench.url)
-    await until(bench.settled, RECONCILED_SECONDS, f"reconciled (log: {log(bench)})")
+    took = await until(bench.settled, patience(RECONCILED_SECONDS), f"reconciled (log: {log(bench)})")
+    seen.append(("", "left paused", "", "", f"{took:.2f}", "1"))
 
 
 def log(bench: Bench) -> str:

@@ -1,11 +1,11 @@
-"""The gate on a real engine: the travel desk, the shipped weights, and candidates that must not come through."""
+"""The gate on a real engine: the travel desk, the shipped weights, and candidates that must not come through.
 
-import shutil
+Runs on the embedded engine here, and on a real vLLM in tests/vllm/test_gate.py.
+"""
+
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from actors.gate.panel import Panel, PanelSettings
 from actors.gate.safety import SafetyCheck, SafetySettings
@@ -14,13 +14,12 @@ from adapters.engines.client import EngineClient
 from adapters.environments.travel import TravelDesk
 from daemon.evaluation import evaluate
 from daemon.swaps import Swaps
-from tests.support import checkpoints
+from tests.support import bad_weights
 from tests.support.engines import embedded_engine
 from tests.support.fakes import FakeStore
 from tests.support.keys import unsigned_weights
 
 pytestmark = [pytest.mark.anyio, pytest.mark.torch]
-WARM_START = Path(__file__).parents[2] / "daemon" / "demo" / "warmstart"
 SETTINGS = SandboxTrialSettings(
     batch=12, tasks=36, max_tasks=36, attempts=2, margin=0.1, alpha=0.1, beta=0.1, families="A", max_steps=8,
     max_tokens=48,
@@ -35,34 +34,25 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 def url():
     options = ("--dev-mode", "--threads", "1", "--weight-version", "0")
-    with embedded_engine(WARM_START, *options, name="desk") as url:
+    with embedded_engine(bad_weights.WARM_START, *options, name="desk") as url:
         yield url
 
 
 @pytest.fixture(scope="module")
-def versions(tmp_path_factory) -> Path:
+def numbered(tmp_path_factory) -> Path:
     """v000000 is what ships, v000001 the same with noise on every matrix."""
-    directory = tmp_path_factory.mktemp("versions")
-    shutil.copytree(WARM_START, directory / "v000000")
-    shutil.copytree(WARM_START, directory / "v000001")
-    rng = np.random.default_rng(0)
-    tensors = load_file(WARM_START / "model.safetensors")
-    for name, tensor in tensors.items():
-        if tensor.ndim == 2:
-            noise = rng.standard_normal(tensor.shape).astype(tensor.dtype)
-            tensors[name] = tensor + 0.6 * tensor.std() * noise
-    save_file(tensors, directory / "v000001" / "model.safetensors", {"format": "pt"})
-    for version in (0, 1):
-        checkpoints.write_manifest(directory / f"v{version:06d}", version)
+    directory = tmp_path_factory.mktemp("numbered")
+    bad_weights.shipped(directory / "v000000", 0)
+    bad_weights.worse(directory / "v000001", 1)
     return directory
 
 
-async def test_worse_weights_are_rejected_and_left_in_the_shadow_engine_alone(url, versions, tmp_path):
+async def test_worse_weights_are_rejected_and_left_in_the_shadow_engine_alone(url, numbered, tmp_path):
     async with EngineClient(url, name="shadow") as engine:
         swaps = Swaps(tmp_path, {"shadow": engine}, inline=frozenset({"shadow"}), weights=unsigned_weights())
 
         async def load(version: int) -> None:
-            report = await swaps.swap("shadow", versions / f"v{version:06d}", version)
+            report = await swaps.swap("shadow", numbered / f"v{version:06d}", version)
             assert report.result == "swapped", report.reason
 
         trial = SandboxTrial(SETTINGS, environment=TravelDesk(), engine=engine, store=FakeStore())

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 import pytest
 
-from adapters.engines.swap import SwapJob, SwapOutcome, collect, run_swap
+from adapters.engines.swap import KEY_VARIABLE, SwapJob, SwapOutcome, collect, run_swap
 from adapters.errors import SwapFailed
 from tests.support import checkpoints
 from tests.support.engine import answer, running_engine
@@ -37,11 +37,15 @@ class Admin:
         self.paused, self.label, self.loaded = False, "1", "a"
         self.loading = anyio.Event()
         self.slow = False
+        self.key = ""
         self.died: list[int] = []
 
     async def __call__(self, engine, asked, stream) -> bool:
         path = asked.line.split()[1].split(b"?")[0].decode()
         body: dict = {}
+        if self.key and asked.headers.get("authorization") != f"Bearer {self.key}":
+            await stream.send(answer(401, {"error": "Unauthorized"}))
+            return True
         match path:
             case "/pause":
                 self.paused = True
@@ -129,19 +133,19 @@ async def test_the_program_goes_on_when_nobody_waits_any_more_and_is_collected_o
 
 async def test_a_program_that_is_killed_in_mid_swap_is_finished_by_whoever_collects(engine, versions, tmp_path):
     work = job(engine, versions, tmp_path)
-    engine.admin.slow = True
+    engine.admin.slow, engine.admin.key = True, "secret"
     async with anyio.create_task_group() as group:
 
         async def start() -> None:
             with pytest.raises(SwapFailed, match="no outcome"):
-                await run_swap(work)
+                await run_swap(work, environment={KEY_VARIABLE: "secret"})
 
         group.start_soon(start)
         await engine.admin.loading.wait()
         os.kill(child(work), signal.SIGKILL)
     engine.gate.set()
     assert engine.admin.paused
-    outcome = await collect(Path(work.result), wait=20)
+    outcome = await collect(Path(work.result), wait=20, key="secret")
     assert outcome is not None
     assert (outcome.result, outcome.version) == ("rolled_back", 1)
     assert (engine.admin.loaded, engine.admin.label, engine.admin.paused) == ("a", "1", False)

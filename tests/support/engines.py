@@ -1,4 +1,4 @@
-"""Engines for tests: the embedded one as a process of its own."""
+"""Engines for tests: the embedded one as a process of its own, and a vLLM of another environment."""
 
 import contextlib
 import socket
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx
 
@@ -27,21 +28,38 @@ def embedded_engine(model: Path, *arguments: str, name: str = "tiny", log: Path 
     ]  # fmt: skip
     with contextlib.ExitStack() as stack:
         out = stack.enter_context(log.open("wb")) if log else subprocess.DEVNULL
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        yield stack.enter_context(_running(command, port, out, seconds=60.0))
+
+
+@contextlib.contextmanager
+def vllm_engine(python: str, model: Path, *arguments: str, log: Path) -> Iterator[str]:
+    """A vLLM that serves `model`, started by `evolved engine` with the interpreter `python`; gives its URL."""
+    port = free_port()
+    command = [
+        sys.executable, "-m", "daemon.cli", "engine", "--vllm", str(model), "--python", python, "--port", str(port),
+        "--log", str(log), *arguments,
+    ]  # fmt: skip
+    with _running(command, port, None, seconds=600.0) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def _running(command: list[str], port: int, out: BinaryIO | int | None, seconds: float) -> Iterator[str]:
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait(url, process, seconds)
+        yield url
+    finally:
+        process.terminate()
         try:
-            url = f"http://127.0.0.1:{port}"
-            _wait(url, process)
-            yield url
-        finally:
-            process.terminate()
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.wait(40)  # longer than `evolved engine` gives vLLM
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
-def _wait(url: str, process: subprocess.Popen[bytes], seconds: float = 60.0) -> None:
+def _wait(url: str, process: subprocess.Popen[bytes], seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if process.poll() is not None:

@@ -5,6 +5,7 @@ program; the bus is in memory. It is forked from a server that has everything im
 """
 
 import contextlib
+import json
 import multiprocessing
 import os
 import random
@@ -25,13 +26,14 @@ from actors.system.life import Life
 from actors.system.runner import run_actor
 from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
-from adapters.engines.client import EngineClient
+from adapters.engines.vllm import VllmEngine
 from daemon.swaps import Swaps
 from tests.support.engine import Asked, Engine, running_engine
 from tests.support.keys import key_pair, unsigned_weights
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.support.swapping"])
+_LOADS = ("reload_weights", "evolved_load")
 
 
 def open_store(state: Path) -> Store:
@@ -74,7 +76,7 @@ def _main(state: Path, versions: Path, url: str) -> None:
 async def _serve(state: Path, versions: Path, url: str) -> None:
     store = open_store(state)
     await store.open()
-    async with EngineClient(url, name="serving") as engine:
+    async with VllmEngine(url, name="serving") as engine:
         engines = {"serving": engine}
         swaps = Swaps(state / "swaps", engines, inline=frozenset(), weights=unsigned_weights())
         key, keys = key_pair(state / "keys")
@@ -95,7 +97,8 @@ class Door:
     """Passes requests on to an engine; the one at the point is held up until the gate opens.
 
     Args:
-        point: (last part of the path, which one counting from 1, "before" or "after" the engine has acted on it).
+        point: (last part of the path, which one counting from 1, "before" or "after" the engine has acted on it). Of a
+            /collective_rpc it is the method instead; the one that loads is "load" with the plug-in and without.
     """
 
     def __init__(self, url: str, point: tuple[str, int, str] = ("", 0, "")) -> None:
@@ -110,6 +113,9 @@ class Door:
     async def __call__(self, engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bool:
         method, target, _ = asked.line.decode().split(" ", 2)
         verb = target.partition("?")[0].rpartition("/")[2]
+        if verb == "collective_rpc":
+            method_there = json.loads(asked.body)["method"]
+            verb = "load" if method_there in _LOADS else method_there
         here = verb == self._verb
         if verb == "pause":
             self._paused = time.monotonic()
@@ -118,6 +124,8 @@ class Door:
         if held and self._side == "before":
             await self._hold()
         headers = {"content-type": asked.headers.get("content-type", "application/json")}
+        if "authorization" in asked.headers:
+            headers["authorization"] = asked.headers["authorization"]
         answer = await self._http.request(method, target, content=asked.body, headers=headers)
         if verb == "resume":
             self.pauses.append((self._paused, time.monotonic()))
@@ -158,6 +166,11 @@ def swap_programs(state: Path) -> list[int]:
             if b"adapters.engines.swap" in line and wanted in line:
                 found.append(int(entry.name))
     return found
+
+
+def patience(seconds: float) -> float:
+    """`seconds`, and more by as much as the machine has more to do than it has cores."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 async def until(done: Callable[[], object], seconds: float, what: str) -> float:

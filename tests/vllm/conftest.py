@@ -20,10 +20,11 @@ from tests.support.engines import free_port
 
 PYTHON = Path(os.environ.get("EVOLVED_VLLM_PYTHON", ".venv-vllm/bin/python"))
 MODEL = Path("daemon/demo/warmstart")
+KEY = "the-key-of-the-twin"
 _SMALL = ("--max-model-len", "1024", "--kv-cache-memory-bytes", str(64 << 20))
 _TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
-_BARE = ("--dtype", "float32", "--enforce-eager", *_SMALL)
-_START_SECONDS = 300.0
+_BARE = ("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-prefill", *_SMALL)
+_START_SECONDS = 600.0
 
 
 class Fleet:
@@ -52,9 +53,10 @@ class Fleet:
             case "vllm":  # as somebody runs it who does not know the plug-in
                 options = ("--served-model-name", "desk", "--enable-scale-out", *_TOOLS, *_BARE)
                 return [*bare, "--model", str(MODEL), *options], {"VLLM_SERVER_DEV_MODE": "1", "VLLM_PLUGINS": ""}
-            case "tiny":
+            case "tiny" | "twin":
+                extra = {"VLLM_API_KEY": KEY} if name == "twin" else {}
                 options = ("--served-model-name", "tiny", "--max-num-seqs", "32", *_TOOLS, *_SMALL, *raw)
-                return [*ours, "--vllm", str(self._versions / "a"), *options], {}
+                return [*ours, "--vllm", str(self._versions / "a"), *options], extra
             case "tied":
                 options = ("--served-model-name", "tiny", *_SMALL, *raw)
                 return [*ours, "--vllm", str(self._versions / "tied-c"), *options], {}
@@ -74,6 +76,10 @@ class Fleet:
             except httpx.TransportError:
                 time.sleep(0.5)
         return pytest.fail(f"the vLLM `{name}` did not come up:\n{log.read_text(errors='replace')[-3000:]}")
+
+    def launcher(self, name: str) -> int:
+        """Process id of what was started as `name`."""
+        return self._running[name][1].pid
 
     def stop(self) -> None:
         for _, process, _ in self._running.values():
@@ -106,7 +112,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     fleet = Fleet(tmp_path_factory.mktemp("vllm"), versions)
     wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     try:
-        for name in ("tiny", "vllm", "tied"):
+        for name in ("tiny", "vllm", "tied", "twin"):
             if name in wanted:
                 fleet.start(name)
         yield fleet
@@ -142,6 +148,13 @@ def greedy(url: str, model: str = "tiny") -> list[Greedy]:
     return answers
 
 
+class Launched(msgspec.Struct, frozen=True):
+    """A server, and the process id of the `evolved engine` that started it."""
+
+    url: str
+    launcher: int
+
+
 class Started(msgspec.Struct, frozen=True):
     """A server with the plug-in, started through `evolved engine --vllm`."""
 
@@ -158,6 +171,12 @@ def tiny(fleet: Fleet) -> Started:
 
 
 @pytest.fixture(scope="session")
+def twin(fleet: Fleet) -> Launched:
+    """One that was started like `tiny`, and wants to be shown `KEY`."""
+    return Launched(fleet.url("twin"), fleet.launcher("twin"))
+
+
+@pytest.fixture(scope="session")
 def tied(fleet: Fleet) -> Started:
     """It started with version tied-c, whose head shares the embeddings."""
     url = fleet.url("tied")
@@ -167,4 +186,4 @@ def tied(fleet: Fleet) -> Started:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.timeout(420))  # the first test waits for the servers
+            item.add_marker(pytest.mark.timeout(900))  # the first test waits for the servers

@@ -18,7 +18,7 @@ MESSAGES = [{"role": "user", "content": "book a flight to Oslo, please"}]
 PARAMETERS = {"type": "object", "properties": {"name": {"type": "string"}}}
 TOOLS = [{"type": "function", "function": {"name": "find_person", "parameters": PARAMETERS}}]
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-ATTEMPTS = 8
+ATTEMPTS = 32
 
 
 @pytest.fixture

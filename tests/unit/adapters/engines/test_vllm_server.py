@@ -1,5 +1,8 @@
 """`evolved engine --vllm`: the command line that it makes of what it was given."""
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -44,3 +47,26 @@ def test_the_server_sees_no_secrets() -> None:
 def test_an_address_for_everybody_is_refused_with_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--vllm", "m", "--host", "0.0.0.0"]) == 2
     assert "--private-network" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing else tells a child that its parent was killed")
+def test_a_launcher_that_is_killed_takes_the_server_with_it(tmp_path: Path) -> None:
+    python, pid = tmp_path / "python", tmp_path / "pid"
+    answer = '{"vllm": true, "plugin": true, "device": "cpu"}'
+    python.write_text(f"#!/bin/sh\n[ \"$1\" = -c ] && exec echo '{answer}'\necho $$ > {pid}.new\nmv {pid}.new {pid}\n"
+                      "exec sleep 300\n")  # fmt: skip
+    python.chmod(0o755)
+    command = [sys.executable, "-m", "daemon.cli", "engine", "--vllm", "m", "--python", str(python)]
+    launcher = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    wait(pid.exists)
+    server = Path(f"/proc/{int(pid.read_text())}")
+    launcher.kill()
+    launcher.wait()
+    wait(lambda: not server.exists() or " Z " in (server / "stat").read_text())
+
+
+def wait(done, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -1,0 +1,186 @@
+"""Two real vLLMs behind the tap: a version goes from its trial at one to both, and agents notice nothing."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import msgspec
+import pytest
+
+from actors.canary import CanarySettings
+from actors.gate_statistics import wilson
+from adapters.engines.swap import SwapJob, perform
+from adapters.engines.vllm import VllmEngine
+from adapters.errors import EngineRejected
+from tests.support import checkpoints
+from tests.support.rolling import Rolling, rolling
+from tests.support.swapping import until
+from tests.support.tap_process import family
+from tests.vllm.conftest import KEY, Launched, Started
+
+pytestmark = pytest.mark.anyio
+CANARY = CanarySettings(share=0.3, seconds=0.0, runs=10)
+CONVERSATIONS = 300
+"""That begin while the trial is on."""
+SURE = 0.9999
+TURNS, TOKENS, CLIENTS = 2, 8, 4
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def numbered(tmp_path: Path) -> Path:
+    """Directory with the versions 0 and 1."""
+    versions = tmp_path / "numbered"
+    for number in (0, 1):
+        checkpoints.write_manifest(checkpoints.write(versions / f"v{number:06d}", number + 1), number)
+    return versions
+
+
+@pytest.fixture
+async def rolled(tiny: Started, twin: Launched, numbered: Path, tmp_path: Path) -> AsyncIterator[Rolling]:
+    urls = {"one": tiny.url, "two": twin.url}
+    for url in urls.values():
+        job = SwapJob(engine=url, path=str(numbered / "v000000"), version=0, result="")
+        async with VllmEngine(url, key=KEY) as engine:
+            assert (await perform(job, engine)).result == "swapped"
+    async with rolling(tmp_path, numbered, urls, CANARY, {"two": KEY}) as running:
+        yield running
+
+
+class Agents:
+    """Agents that hold one conversation after the other; no id tells which call belongs to which."""
+
+    def __init__(self, url: str) -> None:
+        self._http = httpx.AsyncClient(base_url=url, timeout=60.0, headers={"authorization": f"Bearer {KEY}"})
+        self.begun = 0
+        """Conversations."""
+        self.answers: list[tuple[float, bool, str]] = []
+        """(when it was complete, whether it was streamed, why it is no whole answer)."""
+
+    async def work(self, *, stream: bool) -> None:
+        while True:
+            self.begun += 1
+            messages: list[dict[str, Any]] = [{"role": "user", "content": f"conversation {self.begun}: go on"}]
+            for _ in range(TURNS):
+                text, problem = await self._ask(messages, stream)
+                self.answers.append((time.monotonic(), stream, problem))
+                messages += [{"role": "assistant", "content": text}, {"role": "user", "content": "go on"}]
+
+    async def _ask(self, messages: list[dict[str, Any]], stream: bool) -> tuple[str, str]:
+        """Text of an answer, and why it is not whole."""
+        body = {"model": "tiny", "messages": messages, "max_tokens": TOKENS, "ignore_eos": True, "stream": stream}
+        if stream:
+            body["stream_options"] = {"include_usage": True}
+        answer = await self._http.post("/v1/chat/completions", json=body)
+        if answer.status_code != 200:
+            return "", f"status {answer.status_code}: {answer.text}"
+        if not stream:
+            whole = answer.json()
+            return whole["choices"][0]["message"]["content"] or "", _short(whole["usage"])
+        # Not str.splitlines(): tiny weights say all kinds of separators.
+        *events, end = [line[6:] for line in answer.content.split(b"\n") if line.startswith(b"data: ")]
+        if end != b"[DONE]":
+            return "", f"the stream ended with {end!r}"
+        chunks = [json.loads(event) for event in events]
+        text = "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+        return text, _short(chunks[-1]["usage"])
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+
+def _short(usage: dict[str, int]) -> str:
+    return "" if usage["completion_tokens"] == TOKENS else f"{usage['completion_tokens']} tokens"
+
+
+class Seen(msgspec.Struct):
+    """What the tap kept: the engines of each conversation, one a turn."""
+
+    engines: dict[int, list[str]] = {}
+
+    @classmethod
+    async def of(cls, rolled: Rolling, calls: int) -> "Seen":
+        seen = cls()
+        for record in await rolled.tap.records_until(calls):
+            opening = json.loads(record.request)["messages"][0]["content"]
+            seen.engines.setdefault(int(opening.split()[1].rstrip(":")), []).append(record.engine)
+        return seen
+
+
+async def test_an_engine_with_a_key_answers_who_shows_it(twin: Launched) -> None:
+    async with VllmEngine(twin.url) as stranger, VllmEngine(twin.url, key=KEY) as known:
+        with pytest.raises(EngineRejected, match="401"):
+            await stranger.models()
+        assert await known.models() == ["tiny"]
+
+
+async def test_a_version_rolls_over_both_without_a_lost_request_and_the_canary_gets_its_share(
+    rolled: Rolling, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agents = Agents(rolled.tap.url)
+    async with anyio.create_task_group() as group:
+        await rolled.tick()
+        for number in range(2 * CLIENTS):
+            group.start_soon(lambda stream=number % 2 == 0: agents.work(stream=stream))
+        await rolled.promote(1)
+        assert await rolled.tick() == [("one", "swapped")]
+        await anyio.sleep(0.5)  # until the tap has read of it
+        first = agents.begun + 1
+        while agents.begun < first + CONVERSATIONS:
+            await anyio.sleep(2.0)
+            assert await rolled.tick() == []  # the tap must hear that the trial is still watched
+        last = agents.begun
+        await rolled.succeed(40)
+        assert await rolled.tick() == [("", "roll_on"), ("two", "swapped")]
+        await anyio.sleep(1.0)
+        group.cancel_scope.cancel()
+    assert [await engine.version() for engine in rolled.engines.values()] == [1, 1]
+    await agents.aclose()
+
+    (one,), (two,) = rolled.doors["one"].pauses, rolled.doors["two"].pauses
+    assert one[1] < two[0], "one always serves"
+    lost = [problem for _, _, problem in agents.answers if problem]
+    assert lost == []
+    seen = await Seen.of(rolled, len(agents.answers))
+    strayed = [number for number, engines in seen.engines.items() if len(set(engines)) > 1]
+    assert strayed == [], "a conversation stays where it began"
+    new = [engines[0] for number, engines in seen.engines.items() if first <= number < last]
+    canary = new.count("one")
+    low, high = wilson(canary, len(new), SURE)
+    streamed = sum(stream for _, stream, _ in agents.answers)
+    with capsys.disabled():
+        print(
+            f"\nrolled over two vLLMs: {len(agents.answers)} answers ({streamed} streamed), {len(lost)} failed or cut; "
+            f"paused {one[1] - one[0]:.3f} and {two[1] - two[0]:.3f} s; canary {canary} of {len(new)} conversations = "
+            f"{canary / len(new):.3f} ({low:.3f} to {high:.3f} at {SURE}), {CANARY.share} configured; "
+            f"{len(strayed)} of {len(seen.engines)} changed engines"
+        )
+    assert low < CANARY.share < high
+    left = [path for path in (tmp_path / "swaps").iterdir() if path.is_file()]
+    assert left
+    assert not [path for path in left if KEY.encode() in path.read_bytes()], "the key of `two` is in no file"
+
+
+async def test_a_launcher_that_is_killed_takes_all_of_vllm_with_it(twin: Launched) -> None:
+    # The last one here: there is no twin afterwards.
+    server = family(twin.launcher)[1:]
+    assert len(server) >= 3  # API server, engine core, worker
+    os.kill(twin.launcher, signal.SIGKILL)
+
+    def gone(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            return True
+
+    await until(lambda: all(gone(pid) for pid in server), 120.0, f"{server} are gone")
