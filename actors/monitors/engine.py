@@ -6,7 +6,8 @@ queue, tokens made. Both are compared before and after a swap; what is slow is w
 before it, so that both questions are of shares and get the exact test. Calls of one moment fare alike, which the test
 does not know: several looks in a row must agree, and the change must be large.
 
-Slowness under clearly more load than before is told and not acted on: going back would not make it less.
+Slowness is told and, unless somebody wants otherwise, not acted on: weights of one shape take the same time for a token.
+Under clearly more load than before it is never more than told: going back would not make it less.
 """
 
 import math
@@ -190,7 +191,7 @@ class EngineWatch(Quiet):
             usual = (sum(one > limit for one in past), len(past))
             if self._agreed(service, "latency", slow, usual, p95 >= settings.slow_factor * limit):
                 text = f"95 % of calls answered within {limit:.3g} s -> {p95:.3g} s"
-                found.append(self._finding(service, swap, "latency", text, settings.action))
+                found.append(self._finding(service, swap, "latency", text, settings.slow_action))
         return found
 
     def _figures(self, service: Service, swap: Swap) -> list[Finding]:
@@ -207,7 +208,7 @@ class EngineWatch(Quiet):
         slow, usual = ((counts[math.inf] - counts.get(limit, 0), counts[math.inf]) for counts in (now, was))
         if self._agreed(service, "first-token", slow, usual, p95 >= settings.slow_factor * limit):
             text = f"95 % of first tokens within {limit:.3g} s -> {p95:.3g} s, at {load:.1f} times the load"
-            action: Action = "tell" if load >= settings.load_factor else settings.action
+            action: Action = "tell" if load >= settings.load_factor else settings.slow_action
             found.append(self._finding(service, swap, "first-token", text, action))
         queues = [[seen.figures.waiting for seen in service.ring if low < seen.at <= high] for low, high in (
             (first.at, last.at), (start.at, newest.at)

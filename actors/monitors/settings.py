@@ -105,6 +105,11 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     load_factor: float = 1.5
     """With so many times as many calls a second as before, slowness is put down to load, and only told."""
     action: Action = "rollback"
+    """For failing calls."""
+    slow_action: Action = "tell"
+    """For slow ones. Weights of one shape take the same time for a token, whatever is in them: what made the engine
+    slow is beside it, as a rule, and answers that grew long are `length`'s to judge. "rollback" and "freeze" are for an
+    engine that has its machine to itself."""
     stall_seconds: float = 60.0
     """An engine with requests in hand that makes no token for so long raises an alarm."""
     pause_seconds: float = 60.0

@@ -24,8 +24,8 @@ def call(number: int, *, seconds: float = 1.0, status: int = 200, version: int |
 class Bench:
     """An engine that answers ten calls every ten seconds; swapped at second 1000."""
 
-    def __init__(self) -> None:
-        self.watch, self.history = EngineWatch(SETTINGS), History(8, 8, 2)
+    def __init__(self, settings: EngineSettings = SETTINGS) -> None:
+        self.watch, self.history = EngineWatch(settings), History(8, 8, 2)
         self.now, self.figures = 0.0, Figures(first_token=dict.fromkeys(BOUNDS, 0.0))
 
     def swap(self, version: int = 1) -> None:
@@ -72,11 +72,20 @@ def test_failing_calls_after_a_swap_roll_back_once(bench: Bench) -> None:
     assert "0.0% ->" in finding.reason
 
 
-def test_slower_calls_after_a_swap_roll_back(bench: Bench) -> None:
+def test_slower_calls_after_a_swap_are_told_once(bench: Bench) -> None:
     bench.calls(100, version=0)
     bench.swap()
     (finding,) = bench.calls(120, version=1, seconds=3.0)
-    assert finding.cause == "engine-latency"
+    assert (finding.cause, finding.action) == ("engine-latency", "tell")
+
+
+def test_slower_calls_roll_back_where_that_is_wanted() -> None:
+    bench = Bench(msgspec.structs.replace(SETTINGS, slow_action="rollback"))
+    bench.swap(0)
+    bench.calls(100, version=0)
+    bench.swap()
+    (finding,) = bench.calls(120, version=1, seconds=3.0)
+    assert (finding.cause, finding.action) == ("engine-latency", "rollback")
 
 
 def test_the_same_service_after_a_swap_is_quiet(bench: Bench) -> None:
@@ -92,9 +101,9 @@ def test_a_call_in_flight_at_the_swap_belongs_to_neither_side(bench: Bench) -> N
     assert not msgspec.msgpack.decode(bench.watch.save())["serving"]["calls"]
 
 
-def test_a_late_first_token_rolls_back_and_under_more_load_is_told(bench: Bench) -> None:
-    for answers, action in ((10, "rollback"), (40, "tell")):
-        one = Bench()
+def test_a_late_first_token_is_acted_on_where_wanted_but_never_under_more_load() -> None:
+    for answers, wanted, action in ((10, "tell", "tell"), (10, "rollback", "rollback"), (40, "rollback", "tell")):
+        one = Bench(msgspec.structs.replace(SETTINGS, slow_action=wanted))
         one.swap(0)
         for _ in range(30):
             one.tick()
