@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from actors.messages import Trajectory
 from adapters.errors import AdapterNotSetUp
 
 _COMBINING = 2
@@ -55,12 +56,15 @@ def quote(text: str, most: int) -> Quoted:
     return Quoted(shown, hidden, cut + more)
 
 
-def fresh_mark(draw: Callable[[], str], texts: Sequence[str]) -> str:
-    """A mark of a call that none of `texts` holds; chance alone never needs a second draw.
+def fresh_mark(draw: Callable[[], str], runs: Sequence[Trajectory]) -> str:
+    """A mark of a call that no text of `runs` holds; chance alone never needs a second draw.
 
     Raises:
         AdapterNotSetUp: the source repeats what was written.
     """
+    steps = [step for run in runs for step in run.steps]
+    texts = [*(run.goal for run in runs), *(step.text + step.observation for step in steps)]
+    texts += [f"{call.name} {call.arguments}" for step in steps for call in step.tool_calls]
     for _ in range(8):
         mark = draw()
         if not any(mark in text for text in texts):

@@ -90,7 +90,7 @@ class LlmExtractor:
 
     async def draw(self, successes: Sequence[Trajectory], failures: Sequence[Trajectory]) -> tuple[Insight, ...]:
         shown = successes[: self._settings.runs], failures[: self._settings.runs]
-        nonce, limit = self._mark((*shown[0], *shown[1])), self._settings.limit
+        nonce, limit = fresh_mark(self._nonce, (*shown[0], *shown[1])), self._settings.limit
         answer = await self._ask(prompt.draw_messages(nonce, *shown, limit), prompt.LESSONS)
         if answer is None:
             return ()
@@ -100,15 +100,12 @@ class LlmExtractor:
 
     async def vote(self, lesson: Insight, runs: Sequence[Trajectory]) -> Vote:
         shown = runs[: self._settings.runs]
-        nonce = self._mark(shown)
+        nonce = fresh_mark(self._nonce, shown)
         answer = await self._ask(prompt.vote_messages(nonce, lesson, shown), prompt.VOTES)
         vote = prompt.read_vote(answer, nonce) if answer is not None else None
         if answer is not None:
             self.counts["unreadable" if vote is None else "answered"] += 1
         return vote or "ABSTAIN"
-
-    def _mark(self, runs: Sequence[Trajectory]) -> str:
-        return fresh_mark(self._nonce, [text for run in runs for text in prompt.texts(run)])
 
     async def _ask(self, messages: list[dict[str, str]], schema: Mapping[str, Any]) -> str | None:
         """The model's words; None if there are none to be read.

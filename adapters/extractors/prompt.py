@@ -1,8 +1,8 @@
 """What an extractor shows a model, and how it reads the answer: strictly, or not at all.
 
 Trajectories are what others wrote, and they may address the reader. So each stands between lines with a nonce that its
-writer cannot know, as JSON of quoted fields (`adapters.chat.quoting`); and an answer counts only if it is one
-JSON object of exactly the form that was asked for, with the nonce in it. Pure.
+writer cannot know, as JSON of quoted fields (`adapters.chat.quoting`); and an answer counts only if it is one JSON
+object of exactly the form that was asked for, with the nonce in it. Pure.
 """
 
 import json
@@ -73,15 +73,6 @@ VOTES: Final = _schema(nonce=_TEXT, vote={"type": "string", "enum": ["GOOD", "BA
 def show(nonce: str, title: str, value: Any) -> str:
     """`value` between two lines with the nonce; JSON in ASCII cannot hold a line of its own."""
     return f"{nonce} {title}\n{json.dumps(value)}\n{nonce} end\n"
-
-
-def texts(run: Trajectory) -> list[str]:
-    """What others wrote in a trajectory."""
-    return [
-        run.goal,
-        *(part for step in run.steps for part in (step.text, step.observation)),
-        *(part for step in run.steps for call in step.tool_calls for part in (call.name, call.arguments)),
-    ]
 
 
 def record(run: Trajectory) -> dict[str, Any]:

@@ -107,9 +107,7 @@ class LlmJudge:
                 label = StepLabel("ABSTAIN", 0.0, "a tool or a user speaks to the judge")
                 labels[window.numbers.start : window.numbers.stop] = [label] * len(window.steps)
                 continue
-            mark = fresh_mark(
-                self._mark, (trajectory.goal, *(step.text + step.observation for step in trajectory.steps))
-            )
+            mark = fresh_mark(self._mark, [trajectory])
             messages = prompt.compose(trajectory, window, self._settings.shape, mark)
             try:
                 reply = await self._endpoint.ask(messages, prompt.SCHEMA, deadline)
