@@ -12,7 +12,9 @@ AdapterError
 │   └── EngineNotStarted     `evolved engine` could not bring one up
 ├── EnvironmentFailed        an environment broke down (an agent's wrong call is an observation, not an error)
 ├── JudgeUnavailable         the judge cannot be reached for now
-├── JudgeNotSetUp            a setting of a judge is wrong, or its key is not there
+├── EndpointUnavailable      a chat endpoint cannot be reached for now
+├── AdapterNotSetUp          a setting of an adapter is wrong, or its key is not there
+│   └── JudgeNotSetUp
 ├── ExtractorUnavailable     the extractor does not answer, or its budget is spent
 ├── RewriterFailed           a lesson is given as it is
 ├── EmbedderUnavailable
@@ -77,8 +79,8 @@ class EnvironmentFailed(AdapterError):
     """The environment itself failed."""
 
 
-class JudgeUnavailable(AdapterError):
-    """The judge did not answer; the actor waits. A garbage answer is no such thing: its steps abstain.
+class EndpointUnavailable(AdapterError):
+    """A chat endpoint did not answer within deadline and attempts, or will not until a setting is changed.
 
     Attributes:
         retry_after: seconds after which it said that asking again is worth it, 0 if it did not say.
@@ -89,8 +91,24 @@ class JudgeUnavailable(AdapterError):
         self.retry_after = retry_after
 
 
-class JudgeNotSetUp(AdapterError):
-    """An option of a judge cannot be used, or the key that it names is not there."""
+class JudgeUnavailable(AdapterError):
+    """The judge did not answer; the actor waits. A garbage answer is no such thing: its steps abstain.
+
+    Attributes:
+        retry_after: as `EndpointUnavailable.retry_after`.
+    """
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class AdapterNotSetUp(AdapterError):
+    """An option of an adapter cannot be used, or the key that it names is not there."""
+
+
+class JudgeNotSetUp(AdapterNotSetUp):
+    """The same of a judge."""
 
 
 class ExtractorUnavailable(AdapterError):

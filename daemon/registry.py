@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from adapters.errors import JudgeNotSetUp
+from adapters.errors import AdapterNotSetUp
 from daemon.errors import ConfigError
 
 GROUP = "evolved.adapters"
@@ -29,5 +29,5 @@ def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
         return found[name].load()(**options)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{kind} adapter {name!r}: {error}; check its options") from error
-    except JudgeNotSetUp as error:
+    except AdapterNotSetUp as error:
         raise ConfigError(f"{kind} adapter {name!r}: {error}") from error

@@ -5,10 +5,7 @@ of order is `EmbedderUnavailable` after a bounded number of tries; an endpoint t
 is `TextRefused`: then there is no use in asking for that text again.
 """
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import anyio
 import numpy as np
@@ -16,6 +13,7 @@ import numpy.typing as npt
 import openai
 from openai.types import CreateEmbeddingResponse
 
+from adapters.chat.keys import checked_url, read_key
 from adapters.embedders.checks import checked
 from adapters.errors import EmbedderUnavailable, TextRefused, VectorsRefused, WrongCount
 
@@ -31,7 +29,7 @@ class OpenAIEmbedder:
         model: as the endpoint names it.
         base_url: with `/v1`; empty for OpenAI's.
         dimensions: asked of models that can be asked; 0 for the model's own, learned from the first answer.
-        key_env: environment variable that holds the key; it need not exist for a server on loopback.
+        key_env: environment variable that holds the key; `OPENAI_API_KEY` for OpenAI's, else none.
         key_file: file that holds the key instead.
         batch: texts in a request.
         max_chars: of a text, from its beginning; what is longer than the model's context would be refused.
@@ -39,7 +37,8 @@ class OpenAIEmbedder:
         retries: further tries after a timeout, a broken connection, 408, 409, 429 or 5xx; the client waits in between.
 
     Raises:
-        ValueError: a number that makes no sense.
+        ValueError: a number or an address that makes no sense, or an address with a password.
+        AdapterNotSetUp: there is no key where one should be.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class OpenAIEmbedder:
         *,
         base_url: str = "",
         dimensions: int = 0,
-        key_env: str = "OPENAI_API_KEY",
+        key_env: str = "",
         key_file: str = "",
         batch: int = 128,
         max_chars: int = 8000,
@@ -60,16 +59,15 @@ class OpenAIEmbedder:
                 "embedder.options: batch, max_chars and timeout are above 0; dimensions and retries not below"
             )
         self._model, self._url, self._asked = model, base_url or _OPENAI, dimensions
-        self._key_env, self._key_file = key_env, key_file
+        place = checked_url(self._url)
+        if self._url == _OPENAI and not key_file:
+            key_env = key_env or "OPENAI_API_KEY"
+        self._key, self._key_named = read_key(key_env, key_file), key_file or key_env or "key_env or key_file"
         self._batch, self._max_chars, self._timeout, self._retries = batch, max_chars, timeout, retries
         self._client: openai.AsyncOpenAI | None = None
-        place = urlsplit(self._url)
-        if place.username or place.password:
-            raise ValueError(
-                "embedder.options: base_url holds a password; take it out and name it in key_env or key_file"
-            )
-        host = place.hostname or self._url
-        self.id = f"openai:{host}:{place.port or ''}{place.path}/{model}" + (f":{dimensions}" if dimensions else "")
+        self.id = f"openai:{place.hostname}:{place.port or ''}{place.path}/{model}" + (
+            f":{dimensions}" if dimensions else ""
+        )
         self.dimension = dimensions
 
     async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -111,7 +109,7 @@ class OpenAIEmbedder:
         except openai.APIStatusError as error:
             if error.status_code in _REFUSALS:
                 raise TextRefused(f"{where}: HTTP {error.status_code} for {len(texts)} texts") from error
-            hint = f"; check {self._key_file or self._key_env}" if error.status_code in (401, 403) else ""
+            hint = f"; check {self._key_named}" if error.status_code in (401, 403) else ""
             raise EmbedderUnavailable(f"{where}: HTTP {error.status_code}{hint}") from error
         except (openai.OpenAIError, ValueError) as error:
             # Not the error's own text: it may quote the request, or its headers.
@@ -131,17 +129,6 @@ class OpenAIEmbedder:
     def _connected(self) -> openai.AsyncOpenAI:
         if self._client is None:
             self._client = openai.AsyncOpenAI(
-                api_key=self._key(), base_url=self._url, timeout=self._timeout, max_retries=self._retries
+                api_key=self._key or "none", base_url=self._url, timeout=self._timeout, max_retries=self._retries
             )
         return self._client
-
-    def _key(self) -> str:
-        if self._key_file:
-            try:
-                return Path(self._key_file).read_text(encoding="utf-8").strip()
-            except OSError as error:
-                raise EmbedderUnavailable(f"embedder {self.id}: key_file: {error}") from error
-        key = os.environ.get(self._key_env, "")
-        if not key and self._url == _OPENAI:
-            raise EmbedderUnavailable(f"embedder {self.id}: set {self._key_env}, or key_file in its options")
-        return key or "none"

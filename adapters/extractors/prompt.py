@@ -1,23 +1,25 @@
 """What an extractor shows a model, and how it reads the answer: strictly, or not at all.
 
 Trajectories are what others wrote, and they may address the reader. So each stands between lines with a nonce that its
-writer cannot know, as JSON strings without control characters, cut to a length; and an answer counts only if it is one
-JSON object of exactly the form that was asked for, with the nonce in it. Pure.
+writer cannot know, as JSON of quoted fields (`adapters.chat.quoting`); and an answer counts only if it is one JSON
+object of exactly the form that was asked for, with the nonce in it. Pure.
 """
 
 import json
 import re
-import unicodedata
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from actors.messages import Trajectory
+from adapters.chat.quoting import quote, visible
+from adapters.chat.reading import bare
 from adapters.extractors import Insight, Vote
 
 MAX_WHEN, MAX_CONTENT = 160, 400
 """Characters of a lesson's two parts; a longer answer is no lesson."""
 _MAX_GOAL, _MAX_TEXT, _MAX_STEPS = 600, 400, 24
-_FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*)\n```\s*$", re.DOTALL)
 _FORBIDDEN = re.compile(r"https?://|<\|?\w+\|?>|\b(?:system|assistant|user)\s*:", re.IGNORECASE)
 """In a lesson: links, markup of chat templates, roles. A lesson stands in a system prompt one day."""
 
@@ -38,11 +40,34 @@ Answer with one JSON object and nothing else: {{"nonce": "{nonce}", "vote": "GOO
 """
 
 
-def clean(text: str, limit: int) -> str:
-    """`text` as one line without control, format and private characters, cut to `limit`."""
-    kept = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
-    kept = " ".join(kept.split())
-    return kept if len(kept) <= limit else kept[: limit - 1] + "…"
+class _Lesson(msgspec.Struct, forbid_unknown_fields=True):
+    when_to_use: str
+    content: str
+
+
+class _Lessons(msgspec.Struct, forbid_unknown_fields=True):
+    nonce: str
+    lessons: list[_Lesson]
+
+
+class _Vote(msgspec.Struct, forbid_unknown_fields=True):
+    nonce: str
+    vote: Vote
+
+
+_Answer = TypeVar("_Answer", _Lessons, _Vote)
+
+
+def _schema(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object", "properties": properties, "required": [*properties], "additionalProperties": False,
+    }  # fmt: skip
+
+
+_TEXT: Final = {"type": "string"}
+LESSONS: Final = _schema(nonce=_TEXT, lessons={"type": "array", "items": _schema(when_to_use=_TEXT, content=_TEXT)})
+VOTES: Final = _schema(nonce=_TEXT, vote={"type": "string", "enum": ["GOOD", "BAD", "ABSTAIN"]})
+"""JSON schemas of the two answers; without the nonce, which a decoder would fill in for the model."""
 
 
 def show(nonce: str, title: str, value: Any) -> str:
@@ -53,16 +78,20 @@ def show(nonce: str, title: str, value: Any) -> str:
 def record(run: Trajectory) -> dict[str, Any]:
     """What a model is shown of a trajectory: the newest steps where there are many."""
     return {
-        "goal": clean(run.goal, _MAX_GOAL),
+        "goal": _fit(run.goal, _MAX_GOAL),
         "steps": [
             {
-                "calls": [f"{clean(call.name, 80)}({clean(call.arguments, _MAX_TEXT)})" for call in step.tool_calls],
-                "text": clean(step.text, _MAX_TEXT) if not step.tool_calls else "",
-                "result": clean(step.observation, _MAX_TEXT),
+                "calls": [f"{_fit(call.name, 80)}({_fit(call.arguments, _MAX_TEXT)})" for call in step.tool_calls],
+                "text": _fit(step.text, _MAX_TEXT) if not step.tool_calls else "",
+                "result": _fit(step.observation, _MAX_TEXT),
             }
             for step in run.steps[-_MAX_STEPS:]
         ],
     }
+
+
+def _fit(text: str, most: int) -> str:
+    return quote(text, most).plain
 
 
 def draw_messages(
@@ -77,7 +106,7 @@ def draw_messages(
 
 def vote_messages(nonce: str, lesson: Insight, runs: Sequence[Trajectory]) -> list[dict[str, str]]:
     """The conversation that asks for an opinion."""
-    told = {"when_to_use": clean(lesson.when_to_use, MAX_WHEN), "content": clean(lesson.content, MAX_CONTENT)}
+    told = {"when_to_use": _fit(lesson.when_to_use, MAX_WHEN), "content": _fit(lesson.content, MAX_CONTENT)}
     shown = [show(nonce, "lesson", told)]
     shown += [show(nonce, f"record, outcome {run.outcome}", record(run)) for run in runs]
     return [{"role": "system", "content": VOTE.format(nonce=nonce)}, {"role": "user", "content": "".join(shown)}]
@@ -85,41 +114,30 @@ def vote_messages(nonce: str, lesson: Insight, runs: Sequence[Trajectory]) -> li
 
 def read_lessons(answer: str, nonce: str, limit: int) -> tuple[Insight, ...] | None:
     """The lessons in `answer`; None if it is not of the form that was asked for, or one is not fit to be a lesson."""
-    found = _object(answer, nonce, {"nonce", "lessons"})
-    told = found.get("lessons") if found is not None else None
-    if not isinstance(told, list) or len(cast(list[Any], told)) > limit:
+    told = _read(answer, nonce, _Lessons)
+    if told is None or len(told.lessons) > limit:
         return None
-    lessons = [_lesson(one) for one in cast(list[Any], told)]
+    lessons = [_lesson(one) for one in told.lessons]
     return None if None in lessons else tuple(lesson for lesson in lessons if lesson is not None)
 
 
 def read_vote(answer: str, nonce: str) -> Vote | None:
     """The vote in `answer`; None if it is not of the form that was asked for."""
-    found = _object(answer, nonce, {"nonce", "vote"})
-    vote = found.get("vote") if found is not None else None
-    return cast(Vote, vote) if vote in ("GOOD", "BAD", "ABSTAIN") else None
+    told = _read(answer, nonce, _Vote)
+    return told.vote if told is not None else None
 
 
-def _object(answer: str, nonce: str, keys: set[str]) -> dict[str, Any] | None:
-    fenced = _FENCE.match(answer)
+def _read(answer: str, nonce: str, kind: type[_Answer]) -> _Answer | None:
     try:
-        found: Any = json.loads(fenced[1] if fenced else answer)
-    except (ValueError, RecursionError):
+        told = msgspec.json.decode(bare(answer), type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    if not isinstance(found, dict) or cast(dict[str, Any], found).keys() != keys:
-        return None
-    told = cast(dict[str, Any], found)
-    return told if told["nonce"] == nonce else None
+    return told if told.nonce == nonce else None
 
 
-def _lesson(told: Any) -> Insight | None:
-    if not isinstance(told, dict) or cast(dict[str, Any], told).keys() != {"when_to_use", "content"}:
-        return None
-    parts = cast(dict[str, Any], told)
-    when, content = parts["when_to_use"], parts["content"]
-    if not isinstance(when, str) or not isinstance(content, str):
-        return None
+def _lesson(told: _Lesson) -> Insight | None:
+    """One line each, in compatibility form, of what one can see."""
+    when, content = (" ".join(visible(text)[0].split()) for text in (told.when_to_use, told.content))
     if len(when) > MAX_WHEN or len(content) > MAX_CONTENT or _FORBIDDEN.search(f"{when} {content}"):
         return None
-    when, content = clean(when, MAX_WHEN), clean(content, MAX_CONTENT)
     return Insight(when, content) if when and content else None

@@ -7,23 +7,23 @@ ABSTAIN on the steps that they leave open, each counted by reason in `counts`. O
 is `JudgeUnavailable`. Labels of different models are not comparable, so the model that answered is part of the rubric.
 """
 
-import os
 import random
 import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import anyio
-import msgspec
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
-from adapters.errors import JudgeNotSetUp, JudgeUnavailable
+from adapters.chat.endpoint import ChatEndpoint, Reply
+from adapters.chat.keys import read_key
+from adapters.chat.quoting import fresh_mark
+from adapters.chat.settings import EndpointSettings, settings_of
+from adapters.errors import AdapterNotSetUp, EndpointUnavailable, JudgeNotSetUp, JudgeUnavailable
 from adapters.judges import Judge, prompt
 from adapters.judges.canaries import CanaryJudge
-from adapters.judges.endpoint import ChatEndpoint, EndpointSettings, Reply
 from adapters.judges.parsing import abstention, read
 from adapters.judges.rules import SUCCESS
 from adapters.judges.screening import agent_speaks, lacks_content, speaks_to_judge
@@ -35,10 +35,6 @@ class LlmSettings(EndpointSettings, frozen=True, kw_only=True, forbid_unknown_fi
 
     name: str = "llm"
     """Stands in `Attribution.judge`; give two of them different ones."""
-    key_env: str = ""
-    """Environment variable that holds the endpoint's key; empty: none, or `key_file`."""
-    key_file: str = ""
-    """File that holds it."""
     patience: float = 100.0
     """Seconds for one trajectory, all calls and attempts included; keep it below `attributor.timeout`."""
     shape: Shape = Shape()
@@ -51,8 +47,6 @@ class LlmSettings(EndpointSettings, frozen=True, kw_only=True, forbid_unknown_fi
         super().__post_init__()
         if not self.name or not self.patience > 0 or not 0.0 <= self.canary_share <= 1.0:
             raise ValueError("name must not be empty, patience above 0 and canary_share from 0 to 1")
-        if self.key_env and self.key_file:
-            raise ValueError("key_env and key_file: name one of them")
 
 
 class LlmJudge:
@@ -113,14 +107,14 @@ class LlmJudge:
                 label = StepLabel("ABSTAIN", 0.0, "a tool or a user speaks to the judge")
                 labels[window.numbers.start : window.numbers.stop] = [label] * len(window.steps)
                 continue
-            mark = self._fresh_mark(trajectory)
+            mark = fresh_mark(self._mark, [trajectory])
             messages = prompt.compose(trajectory, window, self._settings.shape, mark)
             try:
                 reply = await self._endpoint.ask(messages, prompt.SCHEMA, deadline)
-            except JudgeUnavailable:
+            except EndpointUnavailable as error:
                 # A long trajectory at a slow endpoint would otherwise be asked about for ever.
                 if not asked or anyio.current_time() < deadline:
-                    raise
+                    raise JudgeUnavailable(str(error), error.retry_after) from error
                 for number in range(window.numbers[0], len(labels)):
                     labels[number] = abstention("out_of_time")
                 self.counts["out_of_time"] += len(labels) - window.numbers[0]
@@ -171,15 +165,6 @@ class LlmJudge:
         self.counts["content_free"] += 1
         return StepLabel("ABSTAIN", 0.0, f"an answer without content; the judge said: {label.reason}"[:200])
 
-    def _fresh_mark(self, trajectory: Trajectory) -> str:
-        """A mark that occurs in no text; chance alone never needs a second draw."""
-        for _ in range(8):
-            mark = self._mark()
-            texts = (trajectory.goal, *(step.text + step.observation for step in trajectory.steps))
-            if not any(mark in text for text in texts):
-                return mark
-        raise JudgeNotSetUp("the source of marks repeats what stands in the log")
-
 
 def _steps(trajectory: Trajectory, window: Window) -> Sequence[Step]:
     return trajectory.steps[window.numbers.start : window.numbers.stop]
@@ -192,28 +177,11 @@ def make(**options: Any) -> Judge:
         JudgeNotSetUp: says which option, and what to do.
     """
     try:
-        settings = msgspec.convert(options, LlmSettings)
-    except msgspec.ValidationError as error:
-        raise JudgeNotSetUp(f"options: {error}") from error
-    judge = LlmJudge(settings, key=_key(settings))
+        settings = settings_of(LlmSettings, options)
+        judge = LlmJudge(settings, key=read_key(settings.key_env, settings.key_file))
+    except AdapterNotSetUp as error:
+        raise JudgeNotSetUp(str(error)) from error
     if not settings.canary_share:
         return judge
     rng = random.Random(secrets.randbits(64))  # nobody may foresee which judgement has a witness
     return CanaryJudge(judge, share=settings.canary_share, rng=rng)
-
-
-def _key(settings: LlmSettings) -> str:
-    if settings.key_env:
-        key = os.environ.get(settings.key_env, "").strip()
-        if not key:
-            raise JudgeNotSetUp(f"key_env = {settings.key_env!r}: there is no such environment variable; set it")
-        return key
-    if not settings.key_file:
-        return ""
-    try:
-        key = Path(settings.key_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeError) as error:
-        raise JudgeNotSetUp(f"key_file = {settings.key_file!r} cannot be read: {error}") from error
-    if not key or not key.isascii() or not key.isprintable():
-        raise JudgeNotSetUp(f"key_file = {settings.key_file!r} holds no key: one line of printable ASCII is wanted")
-    return key

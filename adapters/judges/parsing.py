@@ -1,23 +1,20 @@
 """An LLM judge's answer read strictly: what it does not say beyond doubt, it did not say.
 
-Tolerated are one pair of code fences around the object and a `<think>` block before it, because models without
-structured output write them. Everything else abstains: prose around the object, a wrong mark, a number outside of what
-was asked for (it may count from another number, and then every label is another step's).
+Tolerated is what `bare` takes off. Everything else abstains: prose around the object, a wrong mark, a number outside of
+what was asked for (it may count from another number, and then every label is another step's).
 """
 
-import re
 from collections import Counter
 from typing import Any, Literal
 
 import msgspec
 
 from actors.messages import StepLabel
-from adapters.judges.quoting import visible
+from adapters.chat.quoting import visible
+from adapters.chat.reading import bare
 
 Problem = Literal["unparsable", "truncated", "wrong_mark", "misnumbered", "missing", "duplicate", "malformed"]
 
-_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
-_FENCED = re.compile(r"\A```(?:json)?[ \t]*\n(.*)\n```\Z", re.DOTALL)
 _REASON = 200
 _LABELS = ("GOOD", "BAD", "ABSTAIN")
 
@@ -44,7 +41,7 @@ def read(content: str, *, numbers: range, mark: str, truncated: bool = False) ->
         truncated: the answer ran into its limit of tokens.
     """
     try:
-        answer = msgspec.json.decode(_object(content), type=_Answer)
+        answer = msgspec.json.decode(bare(content), type=_Answer)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return nothing(numbers, "truncated" if truncated else "unparsable")
     if answer.mark != mark:
@@ -72,12 +69,6 @@ def nothing(numbers: range, problem: Problem) -> Reading:
 def abstention(problem: str) -> StepLabel:
     """The label of a step on which the judge gave no word that can be used."""
     return StepLabel("ABSTAIN", 0.0, f"no answer: {problem}")
-
-
-def _object(content: str) -> str:
-    text = _THOUGHT.sub("", content).strip()
-    fenced = _FENCED.match(text)
-    return fenced[1] if fenced else text
 
 
 def _number(entry: Any) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.messages import Trajectory
-from adapters.judges.quoting import quote
+from adapters.chat.quoting import quote
 from adapters.judges.rules import SUCCESS
 from adapters.judges.windows import Shape, Window, tool_names
 

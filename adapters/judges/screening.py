@@ -13,8 +13,8 @@ import re
 import unicodedata
 
 from actors.messages import Step, Trajectory
+from adapters.chat.quoting import visible
 from adapters.judges.evidence import words
-from adapters.judges.quoting import visible
 
 _LOOK_ALIKES = str.maketrans(
     "АВЕКМНОРСТХаеорсухіјѕԁɡοαΑΒΕΗΙΚΜΝΟΡΤΧ",

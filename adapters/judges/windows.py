@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import msgspec
 
 from actors.messages import Step, Trajectory
+from adapters.chat.quoting import quote
 from adapters.judges.answers import offered
 from adapters.judges.evidence import failures
-from adapters.judges.quoting import quote
 
 _PLAIN = re.compile(r"[^\w.:-]+")
 _CALLS = 8

@@ -1,18 +1,22 @@
 """`LLMRewriter`: a chat model at any OpenAI-compatible endpoint says a lesson again so that it fits the case.
 
-Lesson and case are data to the model: each is JSON, in one field, and capped. What comes back is taken only if it is
-short, one paragraph, and says something: a model that starts to solve the task, or repeats an instruction it found in
-a lesson, must not become part of a prompt at length.
+Lesson and case are data to the model: each is one quoted field (`adapters.chat.quoting`). What comes back is taken only
+if it is short, one paragraph, and says something: a model that starts to solve the task, or repeats an instruction it
+found in a lesson, must not become part of a prompt at length.
 """
 
 import json
-import os
-from pathlib import Path
+import random
+import time
+from typing import Any
 
 import anyio
-import openai
 
-from adapters.errors import RewriterFailed
+from adapters.chat.endpoint import ChatEndpoint
+from adapters.chat.keys import read_key
+from adapters.chat.quoting import quote
+from adapters.chat.settings import EndpointSettings, settings_of
+from adapters.errors import EndpointUnavailable, RewriterFailed
 
 _TASK = (
     "You are given a lesson about how to do a kind of task, and one case. Say the lesson again so that it fits the "
@@ -22,59 +26,53 @@ _TASK = (
 )
 
 
+class RewriterSettings(EndpointSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the rewriter "llm"."""
+
+    timeout: float = 5.0
+    """Seconds for an answer, all attempts included: somebody waits."""
+    attempts: int = 1
+    max_tokens: int = 1000
+    max_chars: int = 1000
+    """Of lesson, goal and step each, and of the answer."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_chars < 1:
+            raise ValueError("max_chars must be at least 1")
+
+
 class LLMRewriter:
-    """A `Rewriter` over HTTP.
+    """A `Rewriter` over HTTP; `aclose()` at the end.
 
     Args:
-        model: as the endpoint names it.
-        base_url: with `/v1`; empty for OpenAI's.
-        key_env: environment variable that holds the key; it need not exist for a server on loopback.
-        key_file: file that holds the key instead.
-        max_chars: of lesson, goal and step each, and of the answer.
-        timeout: seconds for an answer; there is one try, because somebody waits.
+        options: `RewriterSettings`.
+
+    Raises:
+        AdapterNotSetUp: an option is missing or wrong, or there is no key where one should be.
     """
 
-    def __init__(
-        self, model: str, *, base_url: str = "", key_env: str = "OPENAI_API_KEY", key_file: str = "",
-        max_chars: int = 1000, timeout: float = 5.0,
-    ) -> None:  # fmt: skip
-        if max_chars < 1 or timeout <= 0:
-            raise ValueError("rewriter.options: max_chars and timeout must be above 0")
-        self._model, self._url, self._key_env, self._key_file = model, base_url, key_env, key_file
-        self._max_chars, self._timeout = max_chars, timeout
-        self._client: openai.AsyncOpenAI | None = None
+    def __init__(self, **options: Any) -> None:
+        self._settings = settings = settings_of(RewriterSettings, options)
+        key = read_key(settings.key_env, settings.key_file)
+        self._endpoint = ChatEndpoint(settings, key=key, rng=random.Random(), clock=time.time)
 
     async def rewrite(self, content: str, goal: str, step: str) -> str:
-        cap = self._max_chars
-        case = json.dumps({"lesson": content[:cap], "goal": goal[:cap], "last_seen": step[:cap]}, ensure_ascii=True)
+        cap, who = self._settings.max_chars, f"rewriter {self._settings.model}"
+        fields = {"lesson": content, "goal": goal, "last_seen": step}
+        case = json.dumps({name: quote(text, cap).plain for name, text in fields.items()})
+        messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": case}]
         try:
-            with anyio.fail_after(self._timeout):
-                answer = await self._connected().chat.completions.create(
-                    model=self._model,
-                    messages=[{"role": "system", "content": _TASK}, {"role": "user", "content": case}],
-                    temperature=0.0,
-                    max_tokens=cap,
-                )
-            text = (answer.choices[0].message.content or "").strip()
-        except (TimeoutError, openai.OpenAIError, OSError, AttributeError, IndexError, TypeError, ValueError) as error:
-            # Not the error's own text: it may quote the request, or its headers.
-            raise RewriterFailed(f"rewriter {self._model}: {type(error).__name__}") from error
-        if not text or len(text) > cap or "\n" in text:
-            raise RewriterFailed(f"rewriter {self._model}: the answer is empty, too long, or more than a paragraph")
+            reply = await self._endpoint.ask(messages, None, anyio.current_time() + self._settings.timeout)
+        except EndpointUnavailable as error:
+            raise RewriterFailed(f"{who}: {error}") from error
+        text = reply.content.strip()
+        if reply.problem or reply.truncated:
+            raise RewriterFailed(f"{who}: {reply.problem or 'truncated'}")
+        if len(text) > cap or "\n" in text:
+            raise RewriterFailed(f"{who}: the answer is too long, or more than a paragraph")
         return text
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            await self._client.close()
-
-    def _connected(self) -> openai.AsyncOpenAI:
-        if self._client is None:
-            key = Path(self._key_file).read_text(encoding="utf-8").strip() if self._key_file else ""
-            self._client = openai.AsyncOpenAI(
-                api_key=key or os.environ.get(self._key_env) or "none",
-                base_url=self._url or None,
-                timeout=self._timeout,
-                max_retries=0,
-            )
-        return self._client
+        await self._endpoint.aclose()

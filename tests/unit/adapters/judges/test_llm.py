@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from actors.messages import Attribution, Trajectory
+from adapters.chat.settings import Price
 from adapters.errors import JudgeNotSetUp, JudgeUnavailable
 from adapters.judges.canaries import CanaryJudge
-from adapters.judges.endpoint import Price
 from adapters.judges.llm import LlmJudge, make
 from adapters.judges.windows import Shape
 from tests.support.engine import STREAM_HEAD, answer

@@ -1,15 +1,20 @@
 """Text of strangers made fit for a prompt: what an agent, a tool or a user wrote must stay data.
 
-Every field of a trajectory passes through `quote` on its way to a judge. Afterwards it is one JSON string on one line:
-it cannot begin a line, close its quotes, or hold a token that a chat template gives a meaning to. What remains is what
-the words themselves say; against that stand the judge's instructions, `screening` and verified evidence, not quoting.
+Every field from outside passes through `quote` (or `Quoted.plain` and a JSON encoder) on its way to a model. Afterwards
+it is one JSON string on one line: it cannot begin a line, close its quotes, or hold a token that a chat template gives
+a meaning to. Structure is what stands on a line that begins with the call's mark (`fresh_mark`). What remains is what
+the words themselves say; against that stand the instructions, a judge's `screening` and verified evidence, not quoting.
 """
 
 import json
 import re
 import unicodedata
+from collections.abc import Callable, Sequence
 
 import msgspec
+
+from actors.messages import Trajectory
+from adapters.errors import AdapterNotSetUp
 
 _COMBINING = 2
 """Combining marks that a letter keeps: more than any script's orthography needs are a way to hide text."""
@@ -28,14 +33,19 @@ _ROOM_FOR_NOTE = 40
 
 
 class Quoted(msgspec.Struct, frozen=True):
-    """A field as a judge sees it."""
+    """A field as a model sees it."""
 
-    text: str
-    """A JSON string with its quotes."""
+    plain: str
+    """Without quotes, for a JSON encoder."""
     hidden: int = 0
     """Invisible characters that were taken out."""
     cut: int = 0
     """Characters that were left out of the middle."""
+
+    @property
+    def text(self) -> str:
+        """A JSON string with its quotes."""
+        return json.dumps(self.plain, ensure_ascii=False)
 
 
 def quote(text: str, most: int) -> Quoted:
@@ -43,7 +53,23 @@ def quote(text: str, most: int) -> Quoted:
     seen, cut = cut_middle(text, 4 * most) if len(text) > 4 * most else (text, 0)
     shown, hidden = visible(seen)
     shown, more = cut_middle(defused(shown), most)
-    return Quoted(json.dumps(shown, ensure_ascii=False), hidden, cut + more)
+    return Quoted(shown, hidden, cut + more)
+
+
+def fresh_mark(draw: Callable[[], str], runs: Sequence[Trajectory]) -> str:
+    """A mark of a call that no text of `runs` holds; chance alone never needs a second draw.
+
+    Raises:
+        AdapterNotSetUp: the source repeats what was written.
+    """
+    steps = [step for run in runs for step in run.steps]
+    texts = [*(run.goal for run in runs), *(step.text + step.observation for step in steps)]
+    texts += [f"{call.name} {call.arguments}" for step in steps for call in step.tool_calls]
+    for _ in range(8):
+        mark = draw()
+        if not any(mark in text for text in texts):
+            return mark
+    raise AdapterNotSetUp("the source of marks repeats what stands in the log")
 
 
 def visible(text: str) -> tuple[str, int]:

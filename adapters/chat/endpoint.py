@@ -1,8 +1,8 @@
-"""One chat endpoint as a judge needs it: bounded in time, tries, bytes and money, whatever is at the other end.
+"""One chat endpoint as adapters need it: bounded in time, tries, bytes and money, whatever is at the other end.
 
 The `openai` client does the talking; it lives on anyio, so trio and asyncio both will do. What comes back is one of
-three: an answer, a `Reply` that says why there is none to be had (asking again would not help, its steps abstain), or
-`JudgeUnavailable` (asking later helps). Structured output is found out once: `json_schema`, else `json_object`, else
+three: an answer, a `Reply` that says why there is none to be had (asking again would not help, say), or
+`EndpointUnavailable` (asking later helps). Structured output is found out once: `json_schema`, else `json_object`, else
 none, and remembered.
 """
 
@@ -13,13 +13,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import anyio
 import msgspec
 import openai
 
-from adapters.errors import JudgeUnavailable
+from adapters.chat.settings import EndpointSettings
+from adapters.errors import EndpointUnavailable
 
 Mode = Literal["json_schema", "json_object", "text"]
 _MODES: tuple[Mode, ...] = ("json_schema", "json_object", "text")
@@ -36,56 +36,6 @@ _CHARS_PER_TOKEN = 3.0
 _MODELS = 16
 """Names of models that are told apart; an endpoint that makes up a new one each time has one more, `other`."""
 _PLAIN = re.compile(r"[^\w.:/@-]+")
-
-
-class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a million tokens cost, in whatever currency budgets are in."""
-
-    input: float = 0.0
-    output: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not (0.0 <= self.input < math.inf and 0.0 <= self.output < math.inf):
-            raise ValueError("price.input and price.output must be 0 or more")
-
-
-class EndpointSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the model is and how long it is waited for."""
-
-    url: str
-    """Base URL with its /v1."""
-    model: str
-    timeout: float = 30.0
-    """Seconds that one request may take as a whole."""
-    attempts: int = 3
-    """Times that a request is made that fails for reasons that pass: no connection, time-out, 429, 5xx."""
-    backoff: float = 1.0
-    """Seconds before the second attempt; doubles each time, jittered. `Retry-After` goes before it."""
-    max_tokens: int = 4096
-    """Most tokens of one answer."""
-    temperature: float = 0.0
-    omit: tuple[str, ...] = ()
-    """Fields of the request that the endpoint will not have, such as "temperature"."""
-    extra: dict[str, Any] = {}
-    """Fields that it wants besides, such as max_completion_tokens."""
-    price: Price = Price()
-
-    def __post_init__(self) -> None:
-        try:
-            parts = urlsplit(self.url)
-            port = parts.port
-        except ValueError:
-            raise ValueError(f"url = {self.url!r} is no URL") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-            raise ValueError(f"url = {self.url!r} must be http:// or https:// with a host, and end in /v1 as a rule")
-        if parts.username or parts.password:
-            raise ValueError("url holds a password; take it out and name it in key_env or key_file")
-        if not self.model:
-            raise ValueError("model is empty; name the model that the endpoint serves")
-        if not (0 < self.timeout < math.inf) or not (0 <= self.backoff < math.inf):
-            raise ValueError("timeout must be above 0 and backoff at least 0 seconds")
-        if not 1 <= self.attempts <= 10 or self.max_tokens < 1:
-            raise ValueError("attempts must be from 1 to 10, and max_tokens at least 1")
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,15 +97,17 @@ class ChatEndpoint:
         """Close the connections."""
         await self._client.close()
 
-    async def ask(self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], deadline: float) -> Reply:
+    async def ask(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None, deadline: float
+    ) -> Reply:
         """The model's answer to `messages`.
 
         Args:
-            schema: JSON schema of the answer, for endpoints that hold a model to one.
+            schema: JSON schema of the answer, for endpoints that hold a model to one; None for free text.
             deadline: time of the event loop when waiting ends, attempts included.
 
         Raises:
-            JudgeUnavailable: no answer within deadline and attempts, or one that says that it is the wrong door.
+            EndpointUnavailable: no answer within deadline and attempts, or one that says that it is the wrong door.
         """
         why, after = "no time was left", 0.0
         for attempt in range(self._settings.attempts):
@@ -176,11 +128,11 @@ class ChatEndpoint:
             self.counts["retried"] += 1
             await anyio.sleep(pause)
         self.counts["unavailable"] += 1
-        raise JudgeUnavailable(f"{self._settings.model} at {self._settings.url}: {why}", after)
+        raise EndpointUnavailable(f"{self._settings.model} at {self._settings.url}: {why}", after)
 
-    async def _once(self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any]) -> Reply:
+    async def _once(self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None) -> Reply:
         """One request; more while it is not known which kinds of structured output the endpoint has."""
-        known = self._mode
+        known = self._mode if schema is not None else "text"
         for mode in (known,) if known else _MODES:
             try:
                 body = await self._post(messages, schema, mode)
@@ -192,13 +144,15 @@ class ChatEndpoint:
                 if mode != "text" and (asked_for_format or declined.status in _REFUSED_AS_ASKED):
                     continue
                 return self._declined(declined)
-            self._mode = mode
             if not known:
+                self._mode = mode
                 self.counts[f"speaks_{mode}"] += 1
             return self._reply(body, messages)
         raise AssertionError("text is never skipped")
 
-    async def _post(self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], mode: Mode) -> bytes | None:
+    async def _post(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None, mode: Mode
+    ) -> bytes | None:
         """The body of the answer, None if it is larger than any answer can be."""
         self.counts["requests"] += 1
         try:
@@ -228,13 +182,13 @@ class ChatEndpoint:
             raise _TryAgain(f"the answer broke off: {type(error).__name__}") from error
         return bytes(body)
 
-    def _fields(self, schema: Mapping[str, Any], mode: Mode) -> dict[str, Any]:
+    def _fields(self, schema: Mapping[str, Any] | None, mode: Mode) -> dict[str, Any]:
         fields: dict[str, Any] = {
             "max_tokens": self._settings.max_tokens,
             "temperature": self._settings.temperature,
         }
-        if mode == "json_schema":
-            described = {"name": "assessment", "strict": True, "schema": dict(schema)}
+        if mode == "json_schema" and schema is not None:
+            described = {"name": "answer", "strict": True, "schema": dict(schema)}
             fields["response_format"] = {"type": "json_schema", "json_schema": described}
         elif mode == "json_object":
             fields["response_format"] = {"type": "json_object"}
@@ -246,7 +200,7 @@ class ChatEndpoint:
 
         Raises:
             _TryAgain: it may pass by itself.
-            JudgeUnavailable: somebody has to change a setting.
+            EndpointUnavailable: somebody has to change a setting.
         """
         status, settings = declined.status, self._settings
         self.counts[f"status_{status}"] += 1
@@ -263,7 +217,7 @@ class ChatEndpoint:
             404: "there is no such model or path; look at url, which ends in /v1 as a rule, and model",
         }.get(status, "it redirects; name the final address in url" if 300 <= status < 400 else "look at url")
         self.counts["unavailable"] += 1
-        raise JudgeUnavailable(f"{settings.model} at {settings.url}: status {status}: {remedy}")
+        raise EndpointUnavailable(f"{settings.model} at {settings.url}: status {status}: {remedy}")
 
     def _retry_after(self, value: str) -> float:
         """Seconds (RFC 9110, 10.2.3): a number or a date; 0 if it is neither."""
