@@ -82,6 +82,7 @@ def test_slower_calls_after_a_swap_are_told_once(bench: Bench) -> None:
 def test_slower_calls_roll_back_where_that_is_wanted() -> None:
     bench = Bench(msgspec.structs.replace(SETTINGS, slow_action="rollback"))
     bench.swap(0)
+    bench.tick()
     bench.calls(100, version=0)
     bench.swap()
     (finding,) = bench.calls(120, version=1, seconds=3.0)
