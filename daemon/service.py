@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import structlog
@@ -51,7 +52,7 @@ from adapters.weights.http import HttpPull
 from daemon import registry as adapters
 from daemon.admin import admin_keys
 from daemon.attributing import AttributorCollector
-from daemon.config import SHADOW, Config, serving_engines, tap_settings
+from daemon.config import SHADOW, AdapterSettings, Config, serving_engines, tap_settings
 from daemon.connect import open_bus
 from daemon.control import Control, serve
 from daemon.curating import CuratorCollector
@@ -108,13 +109,28 @@ class Parts:
     """What the actors share: store, bus, engines, weights, metrics."""
 
     def __init__(
-        self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine], weights: WeightSource
-    ) -> None:
+        self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine], weights: WeightSource,
+        closing: AsyncExitStack,
+    ) -> None:  # fmt: skip
         self.config, self.store, self.bus, self.engines, self.weights = config, store, bus, engines, weights
         self.registry = CollectorRegistry()
         self.metrics = SystemMetrics(self.registry)
+        self._closing = closing
         if isinstance(weights, HttpPull):
             WeightsCollector(weights).register(self.registry)
+
+    def adapter(self, kind: str, settings: AdapterSettings) -> Any:
+        """The adapter that `settings` name, closed when the daemon ends; None if they name none.
+
+        Raises:
+            ConfigError: see `daemon.registry.build`.
+        """
+        if not settings.name:
+            return None
+        built = adapters.build(kind, settings.name, settings.options)
+        if hasattr(built, "aclose"):
+            self._closing.push_async_callback(built.aclose)
+        return built
 
     @classmethod
     async def open(cls, config: Config, host: runtime.Host, stack: AsyncExitStack) -> "Parts":
@@ -136,7 +152,7 @@ class Parts:
         weights, http = source(config.weights.pull, config.state / "versions", check=check)
         if http is not None:
             await stack.enter_async_context(http)
-        return cls(config, store, bus, engines, weights)
+        return cls(config, store, bus, engines, weights, stack)
 
 
 def build(config: Config, parts: Parts) -> Supervisor:
@@ -151,17 +167,14 @@ def build(config: Config, parts: Parts) -> Supervisor:
         if config.sandbox.environment
         else None
     )
-    judge = adapters.build("judge", config.judge.name, config.judge.options)
-    embedder = adapters.build("embedder", config.embedder.name, config.embedder.options)
+    judge, embedder = parts.adapter("judge", config.judge), parts.adapter("embedder", config.embedder)
     swaps = Swaps(config.state / "swaps", engines, inline=frozenset({SHADOW}), weights=parts.weights)
     rng = partial(_rng, config.seed)
     times = ServingTimes(clock)
 
-    previous, rewriter = config.embedder_before, config.rewriter
     navigator = Navigator(
         config.navigator, store=store, embedder=embedder, rng=rng("navigator"), directory=config.state / "lessons",
-        previous=adapters.build("embedder", previous.name, previous.options) if previous.name else None,
-        rewriter=adapters.build("rewriter", rewriter.name, rewriter.options) if rewriter.name else None,
+        previous=parts.adapter("embedder", config.embedder_before), rewriter=parts.adapter("rewriter", config.rewriter),
     )  # fmt: skip
     NavigatorCollector(navigator).register(parts.registry)
     curriculum = config.curator.curriculum()
@@ -205,8 +218,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     experiencer = Experiencer(
         config.experiencer, store=store, prober=prober, clock=clock, embedder=embedder,
         tester=SkillReplayer(config.skill_trials, environment=environment) if environment is not None else None,
-        extractor=adapters.build("extractor", config.extractor.name, config.extractor.options)
-        if config.extractor.name else None,
+        extractor=parts.adapter("extractor", config.extractor),
     )  # fmt: skip
     ExperienceCollector(experiencer).register(parts.registry)
     act(experiencer, LONG, renews=True)

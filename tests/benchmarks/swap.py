@@ -173,12 +173,12 @@ async def measure(url: str, paths: tuple[Path, Path], options, directory: Path) 
             measured.outcomes.append(await run_swap(job))
             await asyncio.sleep(0.1)  # the silence may end just after the program did
             windows.append((began, time.perf_counter()))
-            if number % options.bare_every == 0:
-                measured.bare.append(await bare_reload(engine, paths[number % 2]))
             await asyncio.sleep(options.every)
-            began = time.perf_counter()
-            await asyncio.sleep(windows[-1][1] - windows[-1][0])
-            quiet.append((began, time.perf_counter()))
+            if number % options.bare_every == 0:
+                began = time.perf_counter()
+                await asyncio.sleep(windows[-1][1] - windows[-1][0])
+                quiet.append((began, time.perf_counter()))
+                measured.bare.append(await bare_reload(engine, paths[number % 2]))
             if sys.stderr.isatty() or number % 10 == 0:
                 print(f"{number} swaps", file=sys.stderr, flush=True)
         stop.set()
