@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,14 +104,16 @@ class Plain:
     def __init__(self, engine: VllmEngine, tokens: int) -> None:
         self._engine, self._tokens = engine, tokens
         self.answers = self.failed = self.truncated = 0
+        self.why: list[tuple[float, str]] = []
 
     async def run(self, stop: asyncio.Event) -> None:
         prompt = await self._engine.render([{"role": "user", "content": "go on"}])
         while not stop.is_set():
             try:
                 made = await self._engine.generate(prompt, max_tokens=self._tokens, ignore_eos=True)
-            except EngineError:
+            except EngineError as error:
                 self.failed += 1
+                self.why.append((time.perf_counter(), f"plain: {error}"[:200]))
                 continue
             self.answers += 1
             self.truncated += len(made.token_ids) != self._tokens
@@ -138,8 +141,8 @@ class Measured:
         self.quiet: list[float] = []
         """The same in stretches as long, without a swap."""
         self.answers = self.failed = self.truncated = 0
-        self.complaint = ""
-        """The first answer that failed."""
+        self.complaints: Counter[str] = Counter()
+        """What failed, and whether around a swap."""
 
 
 async def bare_reload(engine: VllmEngine, path: Path) -> float:
@@ -186,9 +189,11 @@ async def measure(url: str, paths: tuple[Path, Path], options, directory: Path) 
     gaps = [gap for client in streams for gap in client.gaps]
     measured.worst, measured.quiet = _longest(gaps, windows), _longest(gaps, quiet)
     verdicts = [judged(answer, options.tokens) for client in streams for answer in client.answers]
-    if "failed" in verdicts:
-        answers = [answer for client in streams for answer in client.answers]
-        measured.complaint = answers[verdicts.index("failed")][-300:].decode(errors="replace")
+    for at, why in (reason for client in (*streams, *plain) for reason in client.why):
+        around = any(a <= at <= b for a, b in windows)
+        measured.complaints[f"{'around a swap' if around else 'between swaps'}: {why}"] += 1
+    failed = [a for client in streams for a in client.answers if judged(a, options.tokens) == "failed"]
+    measured.complaints.update(f"answer: {answer[-300:].decode(errors='replace')}" for answer in failed)
     measured.answers = len(verdicts) + sum(client.answers for client in plain)
     measured.failed = verdicts.count("failed") + sum(c.broken for c in streams) + sum(c.failed for c in plain)
     measured.truncated = verdicts.count("truncated") + sum(client.truncated for client in plain)
@@ -274,8 +279,8 @@ def show(measured: Measured, read: float, size: int, options) -> None:
         f"{measured.answers} answers, {measured.failed} failed, {measured.truncated} truncated; "
         f"pause to resume is {figures['total_vs_reload']:.2f} of the bare reload"
     )
-    if measured.complaint:
-        print(f"the first that failed ends in: {measured.complaint}", file=sys.stderr)
+    for complaint, count in measured.complaints.most_common(5):
+        print(f"{count} failed, {complaint}", file=sys.stderr)
     report.write(options.json, "swap", figures, [options.seed])
 
 

@@ -94,6 +94,8 @@ class Client:
         self.answers: list[bytes] = []
         """As they came: they are read when nothing is measured any more."""
         self.broken = 0
+        self.why: list[tuple[float, str]] = []
+        """When a connection broke, and how."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until told to stop, and the answer that is under way has ended."""
@@ -103,8 +105,9 @@ class Client:
                 while not stop.is_set():
                     self.answers.append(await self._answer(reader, writer))
                 writer.close()
-            except (OSError, asyncio.IncompleteReadError):
+            except (OSError, asyncio.IncompleteReadError) as error:
                 self.broken += 1
+                self.why.append((time.perf_counter(), f"stream: {type(error).__name__}"))
                 if self.broken > 100:
                     return
                 await asyncio.sleep(0.1)

@@ -41,6 +41,7 @@ def test_an_option_given_by_hand_takes_the_place_of_ours(given: str, left_out: s
 def test_the_server_sees_no_secrets() -> None:
     seen = environment({"PATH": "/bin", "OPENAI_API_KEY": "k", "VLLM_LOGGING_LEVEL": "INFO"}, local=True)
     assert "OPENAI_API_KEY" not in seen
+    assert seen["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"] == "75"
     assert (seen["VLLM_LOGGING_LEVEL"], seen["VLLM_SERVER_DEV_MODE"], seen["HF_HUB_OFFLINE"]) == ("INFO", "1", "1")
 
 
