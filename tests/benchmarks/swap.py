@@ -101,8 +101,8 @@ def served(python: str, model: Path, log: Path) -> Iterator[str]:
 class Plain:
     """Asks for one whole answer after the other."""
 
-    def __init__(self, engine: VllmEngine, tokens: int) -> None:
-        self._engine, self._tokens = engine, tokens
+    def __init__(self, engine: VllmEngine, tokens: int, think: float) -> None:
+        self._engine, self._tokens, self._think = engine, tokens, think
         self.answers = self.failed = self.truncated = 0
         self.why: list[tuple[float, str]] = []
 
@@ -117,6 +117,7 @@ class Plain:
                 continue
             self.answers += 1
             self.truncated += len(made.token_ids) != self._tokens
+            await asyncio.sleep(self._think)
 
 
 def judged(answer: bytes, tokens: int) -> str:
@@ -161,8 +162,8 @@ async def bare_reload(engine: VllmEngine, path: Path) -> float:
 async def measure(url: str, paths: tuple[Path, Path], options, directory: Path) -> Measured:
     measured, stop = Measured(), asyncio.Event()
     async with VllmEngine(url) as engine:
-        streams = [Client(int(url.rsplit(":", 1)[1]), options.tokens) for _ in range(options.streams)]
-        plain = [Plain(engine, options.tokens) for _ in range(options.plain)]
+        streams = [Client(int(url.rsplit(":", 1)[1]), options.tokens, options.think) for _ in range(options.streams)]
+        plain = [Plain(engine, options.tokens, options.think) for _ in range(options.plain)]
         tasks = [asyncio.create_task(client.run(stop)) for client in (*streams, *plain)]
         await asyncio.sleep(3.0)
         windows: list[tuple[float, float]] = []
@@ -225,6 +226,11 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=16, help="clients that stream (16)")
     parser.add_argument("--plain", type=int, default=16, help="clients that wait for the whole answer (16)")
     parser.add_argument("--tokens", type=int, default=200, help="of an answer (200)")
+    parser.add_argument(
+        "--think", type=float, default=2.0,
+        help="seconds that a client waits between two answers (2); with 0 a tiny model's API process, which has 32 "
+        "clients' tokens to write, is behind by seconds, swap or no swap",
+    )  # fmt: skip
     parser.add_argument("--every", type=float, default=0.3, help="seconds between two swaps (0.3)")
     parser.add_argument("--bare-every", type=int, default=5, help="swaps between two bare reloads (5)")
     parser.add_argument("--seed", type=int, default=0)

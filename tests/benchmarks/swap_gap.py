@@ -76,7 +76,8 @@ def tapped(url: str, directory: Path) -> Iterator[str]:
 class Client:
     """Streams one answer after the other over one connection, and notes when each piece came."""
 
-    def __init__(self, port: int, tokens: int) -> None:
+    def __init__(self, port: int, tokens: int, think: float = 0.0) -> None:
+        self._think = think
         body = json.dumps(
             {
                 "model": "bench", "messages": [{"role": "user", "content": PROMPT}], "max_tokens": tokens,
@@ -104,6 +105,7 @@ class Client:
                 reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
                 while not stop.is_set():
                     self.answers.append(await self._answer(reader, writer))
+                    await asyncio.sleep(self._think)
                 writer.close()
             except (OSError, asyncio.IncompleteReadError) as error:
                 self.broken += 1
