@@ -6,8 +6,8 @@ queue, tokens made. Both are compared before and after a swap; what is slow is w
 before it, so that both questions are of shares and get the exact test. Calls of one moment fare alike, which the test
 does not know: several looks in a row must agree, and the change must be large.
 
-Slowness is told and, unless somebody wants otherwise, not acted on: weights of one shape take the same time for a token.
-Under clearly more load than before it is never more than told: going back would not make it less.
+Slowness is told and, unless somebody wants otherwise, not acted on: weights of one shape take the same time for a
+token. Under clearly more load than before it is never more than told: going back would not make it less.
 """
 
 import math

@@ -144,8 +144,8 @@ def environment(present: Mapping[str, str], *, local: bool) -> dict[str, str]:
     """
     kept = {name: value for name, value in present.items() if name in _KEPT or name.startswith(_KEPT_OF)}
     kept |= {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-    # By default it closes a connection after 5 idle seconds, and a busy server counts time in which it did not get round
-    # to reading: what was sent meanwhile would be lost.
+    # By default it closes a connection after 5 idle seconds, and a busy server counts time in which it did not get
+    # round to reading: what was sent meanwhile would be lost.
     kept.setdefault("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "75")
     return kept | ({"HF_HUB_OFFLINE": "1"} if local else {})
 
