@@ -9,7 +9,7 @@ import msgspec
 from adapters.chat.keys import checked_url
 from adapters.errors import AdapterNotSetUp
 
-_S = TypeVar("_S", bound="EndpointSettings")
+_S = TypeVar("_S", bound=msgspec.Struct)
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,13 +58,15 @@ class EndpointSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             raise ValueError("attempts must be from 1 to 10, and max_tokens at least 1")
 
 
-def settings_of(kind: type[_S], options: Mapping[str, Any]) -> _S:
+def settings_of(
+    kind: type[_S], options: Mapping[str, Any], refusal: type[AdapterNotSetUp] = AdapterNotSetUp
+) -> _S:  # fmt: skip
     """`options` of an adapter as its settings.
 
     Raises:
-        AdapterNotSetUp: says which option, and what to do.
+        AdapterNotSetUp: as `refusal`; says which option, and what to do.
     """
     try:
         return msgspec.convert(options, kind)
     except msgspec.ValidationError as error:
-        raise AdapterNotSetUp(f"options: {error}") from error
+        raise refusal(f"options: {error}") from error

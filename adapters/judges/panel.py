@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from actors.messages import Attribution, Label, StepLabel, Trajectory
+from adapters.chat.settings import settings_of
 from adapters.errors import JudgeNotSetUp, JudgeUnavailable
 from adapters.judges import Judge
 from adapters.judges.named import judge_named
@@ -160,9 +161,6 @@ def make(**options: Any) -> PanelJudge:
     Raises:
         JudgeNotSetUp: says which option, and what to do.
     """
-    try:
-        told = msgspec.convert(options, PanelOptions)
-    except msgspec.ValidationError as error:
-        raise JudgeNotSetUp(f"options: {error}") from error
+    told = settings_of(PanelOptions, options, JudgeNotSetUp)
     members = [judge_named(member.judge, member.options) for member in told.members]
     return PanelJudge(members, quorum=told.quorum, timeout=told.timeout)

@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
+from adapters.chat.settings import settings_of
 from adapters.errors import JudgeNotSetUp
 from adapters.judges import Judge
 from adapters.judges.answers import offered
@@ -181,8 +182,5 @@ def make(**options: Any) -> VerifiedJudge:
     Raises:
         JudgeNotSetUp: says which option, and what to do.
     """
-    try:
-        told = msgspec.convert(options, VerifiedOptions)
-    except msgspec.ValidationError as error:
-        raise JudgeNotSetUp(f"options: {error}") from error
+    told = settings_of(VerifiedOptions, options, JudgeNotSetUp)
     return VerifiedJudge(judge_named(told.judge, told.options))
