@@ -113,6 +113,10 @@ class EditedEpisode:
         """The verified outcome of what was really done."""
         return await self._inner.evaluate()
 
+    async def aclose(self) -> None:
+        """Let go of the episode underneath."""
+        await self._inner.aclose()
+
     async def _repair(self, failed: Edit, arguments: dict[str, Any]) -> bool:
         """Try edits in place of `failed` until one works; whether one did."""
         for proposal in self._proposals(failed, arguments):

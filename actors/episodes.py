@@ -18,7 +18,7 @@ import msgspec
 
 from actors.messages import Step, Task, TokenRow, ToolCall, VersionSpan, pack_array
 from adapters.engines import Engine
-from adapters.environments import Environment, Episode
+from adapters.environments import Environment, Episode, Observation
 from adapters.errors import AdapterError, EngineRejected, EngineUnavailable, EnvironmentFailed
 
 T = TypeVar("T")
@@ -200,7 +200,7 @@ async def play(
         if seen.done:
             finished = True
             break
-        messages = [*messages, *_exchange(turn, seen.text)]
+        messages = [*messages, *_exchange(turn, seen)]
     outcome = await _within(timeout, episode.evaluate())
     if rows.unversioned and (known := version()) >= 0:
         rows.assume(known)
@@ -292,7 +292,7 @@ def _number(version: str | int) -> int:
     return int(text) if text.isdecimal() else -1
 
 
-def _exchange(turn: _Turn, observation: str) -> list[dict[str, Any]]:
+def _exchange(turn: _Turn, seen: Observation) -> list[dict[str, Any]]:
     """The turn and its answer, as messages of the next request."""
     answer: dict[str, Any] = {"role": "assistant", "content": turn.text or None}
     if turn.calls:
@@ -302,8 +302,8 @@ def _exchange(turn: _Turn, observation: str) -> list[dict[str, Any]]:
         ]
     elif not turn.text:
         answer["content"] = ""
-    tool = {"role": "tool", "content": observation, "tool_call_id": turn.calls[0].id if turn.calls else "none"}
-    return [answer, tool]
+    tool = {"role": "tool", "content": seen.text, "tool_call_id": turn.calls[0].id if turn.calls else "none"}
+    return [answer, *(seen.messages or (tool,))]
 
 
 class _Rows:

@@ -6,6 +6,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
 from typing import Protocol
 
 import anyio
@@ -208,12 +209,12 @@ class Round:
         started = self._clock()
         id_ = derived_id("probe", self._label, number)
         try:
-            inner = await self._environment.reset(task)
-            episode = EditedEpisode(
-                inner, task.goal, new=self._new, former=self._former, beliefs=beliefs, limits=self._settings.limits
-            )
-            await self._player(episode, number)
-            outcome = await episode.evaluate()
+            async with aclosing(await self._environment.reset(task)) as inner:
+                episode = EditedEpisode(
+                    inner, task.goal, new=self._new, former=self._former, beliefs=beliefs, limits=self._settings.limits
+                )
+                await self._player(episode, number)
+                outcome = await episode.evaluate()
         except (EpisodeLost, AdapterError) as error:
             self._lost += 1
             self._error = error
@@ -288,18 +289,19 @@ class Round:
     async def _replay(self, success: _Success, without: str) -> list[Call]:
         """The calls of `success` on a fresh episode, those of the tool `without` left out."""
         started = self._clock()
-        inner = await self._environment.reset(success.task)
         unlimited = EditLimits(edits=0, calls=len(success.calls))
-        episode = EditedEpisode(
-            inner, success.task.goal, new=frozenset(), former=frozenset(), beliefs=Beliefs(), limits=unlimited
-        )
-        for call in success.calls:
-            if call.tool != without:
-                seen = await episode.step([ToolCall(call.tool, json.dumps(call.arguments))], "")
-                if seen.done:
-                    break
+        async with aclosing(await self._environment.reset(success.task)) as inner:
+            episode = EditedEpisode(
+                inner, success.task.goal, new=frozenset(), former=frozenset(), beliefs=Beliefs(), limits=unlimited
+            )
+            for call in success.calls:
+                if call.tool != without:
+                    seen = await episode.step([ToolCall(call.tool, json.dumps(call.arguments))], "")
+                    if seen.done:
+                        break
+            outcome = await episode.evaluate()
         id_ = derived_id("replay", self._label, success.task.id, without)
-        self._keep(id_, success.task, episode.steps, inner.tools, await episode.evaluate(), started)
+        self._keep(id_, success.task, episode.steps, inner.tools, outcome, started)
         return episode.calls
 
     def report(self) -> Report:

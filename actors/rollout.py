@@ -18,6 +18,7 @@ itself. The span of the lesson is recorded, so that the learner can cut it out.
 import json
 import random
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from typing import Annotated, Literal
 
 import anyio
@@ -312,25 +313,26 @@ class Rollout:
 
     async def _plain_opening(self, task: Task) -> Sequence[int]:
         timeout = self._settings.step_timeout
-        return await opening_ids(self._engine, await begin(self._environment, task, timeout), timeout=timeout)
+        async with aclosing(await begin(self._environment, task, timeout)) as episode:
+            return await opening_ids(self._engine, episode, timeout=timeout)
 
     async def _attempt(self, task: Task, lessons: Sequence[Experience], plain: Sequence[int]) -> Played:
         settings = self._settings
-        episode = await begin(self._environment, task, settings.step_timeout)
         version = self._times.hold(self._engine.name)
-        return await play(
-            self._engine,
-            episode,
-            lessons_text=render(lessons),
-            system=settings.system,
-            plain_opening=plain,
-            max_steps=settings.max_steps,
-            max_tokens=settings.max_tokens,
-            temperature=settings.temperature,
-            seed=self._rng.getrandbits(31),
-            timeout=settings.step_timeout,
-            version=version,
-        )
+        async with aclosing(await begin(self._environment, task, settings.step_timeout)) as episode:
+            return await play(
+                self._engine,
+                episode,
+                lessons_text=render(lessons),
+                system=settings.system,
+                plain_opening=plain,
+                max_steps=settings.max_steps,
+                max_tokens=settings.max_tokens,
+                temperature=settings.temperature,
+                seed=self._rng.getrandbits(31),
+                timeout=settings.step_timeout,
+                version=version,
+            )
 
     def _trajectory(
         self, task: Task, group: str, member: int, lessons: Sequence[Experience], played: Played, started: float

@@ -11,6 +11,10 @@ AdapterError
 │   ├── SwapFailed           the pause-to-resume section did not end well
 │   └── EngineNotStarted     `evolved engine` could not bring one up
 ├── EnvironmentFailed        an environment broke down (an agent's wrong call is an observation, not an error)
+├── LiveApiError             something about a live API
+│   ├── LiveApiUnavailable   no answer, or its breaker is open: try again later
+│   ├── LiveApiMalformed     a document or an answer that cannot be used
+│   └── LiveApiRefused       a call that this project will not make: unknown, not allowed, or unsafe
 ├── JudgeUnavailable         the judge cannot be reached for now
 ├── EndpointUnavailable      a chat endpoint cannot be reached for now
 ├── AdapterNotSetUp          a setting of an adapter is wrong, or its key is not there
@@ -77,6 +81,30 @@ class EngineNotStarted(EngineError):
 
 class EnvironmentFailed(AdapterError):
     """The environment itself failed."""
+
+
+class LiveApiError(AdapterError):
+    """Something about a live API."""
+
+
+class LiveApiUnavailable(LiveApiError):
+    """The live API did not answer in time, or has failed too often of late.
+
+    Attributes:
+        retry_after: seconds after which asking again is worth it, 0 if nobody said.
+    """
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class LiveApiMalformed(LiveApiError):
+    """A description or an answer of a live API that is not what its standard says."""
+
+
+class LiveApiRefused(LiveApiError):
+    """A call that is not made: no such tool, not on the operator's list, or to an address that is off limits."""
 
 
 class EndpointUnavailable(AdapterError):

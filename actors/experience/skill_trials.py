@@ -1,5 +1,6 @@
 """Trying a skill in the sandbox: its calls on fresh training tasks of the same kind, without any policy."""
 
+from contextlib import aclosing
 from typing import Any, Protocol
 
 import anyio
@@ -84,13 +85,13 @@ class SkillReplayer:
         calls, results = read_skill(lesson) or (), list[Any]()
         try:
             with anyio.fail_after(self._settings.step_timeout * (len(calls) + 2)):
-                episode = await self._environment.reset(task)
-                for number in range(len(calls)):
-                    call = bind(calls, number, task.goal, results)
-                    if call is None:
-                        return False
-                    seen = await episode.step([call], "")
-                    results.append(read_json(seen.text))
-                return await episode.evaluate() >= _SUCCESS
+                async with aclosing(await self._environment.reset(task)) as episode:
+                    for number in range(len(calls)):
+                        call = bind(calls, number, task.goal, results)
+                        if call is None:
+                            return False
+                        seen = await episode.step([call], "")
+                        results.append(read_json(seen.text))
+                    return await episode.evaluate() >= _SUCCESS
         except TimeoutError as error:
             raise AdapterError("the sandbox took too long over a skill") from error

@@ -7,6 +7,7 @@ steps, tokens, seconds a step, and the share of attempts that may break down bef
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
 from typing import Literal
 
 import anyio
@@ -152,18 +153,18 @@ class Exam:
         try:
             task = self.task(number)
             shown = await self._lessons(number, task)
-            episode = await begin(self._environment, task, settings.step_timeout)
-            played = await play(
-                self._engine,
-                episode,
-                lessons_text=shown,
-                system=settings.system,
-                max_steps=settings.max_steps,
-                max_tokens=settings.max_tokens,
-                temperature=settings.temperature,
-                seed=self._seed * 1_000_003 + number + _STRIDE * attempt,
-                timeout=settings.step_timeout,
-            )
+            async with aclosing(await begin(self._environment, task, settings.step_timeout)) as episode:
+                played = await play(
+                    self._engine,
+                    episode,
+                    lessons_text=shown,
+                    system=settings.system,
+                    max_steps=settings.max_steps,
+                    max_tokens=settings.max_tokens,
+                    temperature=settings.temperature,
+                    seed=self._seed * 1_000_003 + number + _STRIDE * attempt,
+                    timeout=settings.step_timeout,
+                )
         except (EpisodeLost, DependencyUnavailable) as error:
             _log.info("gate_episode_lost", task=number, reason=str(error))
             return None

@@ -6,7 +6,7 @@ here knows. What an environment says through these Protocols is what any agent m
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -29,9 +29,12 @@ class Observation(msgspec.Struct, frozen=True):
     """What an action led to."""
 
     text: str
-    """Content of the tool message; an agent's mistake is answered in here, it is no exception."""
+    """What the agent is told; an agent's mistake is answered in here, it is no exception."""
     done: bool
     """The episode is over: no further step, time to evaluate."""
+    messages: tuple[dict[str, Any], ...] = ()
+    """How it is told, as chat messages in OpenAI's form: one `tool` message for each call, or the user's next turn.
+    Empty for one `tool` message with `text`."""
 
 
 class Episode(Protocol):
@@ -40,7 +43,7 @@ class Episode(Protocol):
     messages: list[dict[str, Any]]
     """Opening chat messages, in OpenAI's form."""
     tools: list[dict[str, Any]]
-    """The function tools of this attempt; they stay as they are until its end."""
+    """The function tools of this attempt; read again before each turn, a step may bring or take some."""
 
     async def step(self, calls: Sequence[ToolCall], text: str) -> Observation:
         """Take the model's turn: its parsed tool `calls`, and its raw `text` if none could be parsed.
@@ -52,6 +55,36 @@ class Episode(Protocol):
 
     async def evaluate(self) -> float:
         """The verified outcome, 0.0 to 1.0, side effects included; 0.0 while the episode is not over.
+
+        Raises:
+            EnvironmentFailed: the environment broke down.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of what the attempt holds, once, whatever became of it; bounded, and not undone by a cancellation."""
+        ...
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """An episode whose world can be looked at: what makes a reached state the verifier of a task."""
+
+    async def state(self) -> dict[str, Any]:
+        """All that a task could ask to be changed, JSON-able; two worlds are equal if their states are.
+
+        Raises:
+            EnvironmentFailed: the environment broke down.
+        """
+        ...
+
+
+@runtime_checkable
+class Cloneable(Protocol):
+    """An episode that can be copied in the middle."""
+
+    async def clone(self) -> Episode:
+        """An independent attempt that has come as far as this one.
 
         Raises:
             EnvironmentFailed: the environment broke down.
@@ -94,4 +127,4 @@ class Environment(Protocol):
         ...
 
 
-__all__ = ["Environment", "Episode", "Observation", "Profile", "Split", "Task", "ToolCall"]
+__all__ = ["Cloneable", "Environment", "Episode", "Observation", "Profile", "Split", "Stateful", "Task", "ToolCall"]

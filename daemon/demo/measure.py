@@ -1,5 +1,7 @@
 """Held-out success of an engine: tasks that neither agents nor sandbox ever drew, played straight against it."""
 
+from contextlib import aclosing
+
 import anyio
 import msgspec
 
@@ -39,8 +41,8 @@ async def held_out(
         nonlocal solved
         async with slots:
             task = environment.sample(number, "heldout", families)
-            episode = await environment.reset(task)
-            played = await play(engine, episode, temperature=temperature, seed=seed * 1_000_003 + number)
+            async with aclosing(await environment.reset(task)) as episode:
+                played = await play(engine, episode, temperature=temperature, seed=seed * 1_000_003 + number)
             solved += played.outcome >= 0.5
 
     async with anyio.create_task_group() as group:

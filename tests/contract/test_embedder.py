@@ -1,6 +1,6 @@
 """What every embedder promises; a new one joins by a line in `EMBEDDERS`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import numpy as np
 import pytest
@@ -27,8 +27,11 @@ def server() -> Iterator[EmbeddingServer]:
 
 
 @pytest.fixture(params=EMBEDDERS)
-def embedder(request: pytest.FixtureRequest, server: EmbeddingServer) -> Embedder:
-    return EMBEDDERS[request.param](server.url)
+async def embedder(request: pytest.FixtureRequest, server: EmbeddingServer) -> AsyncIterator[Embedder]:
+    built = EMBEDDERS[request.param](server.url)
+    yield built
+    if isinstance(built, OpenAIEmbedder):
+        await built.aclose()
 
 
 async def test_vectors_are_float32_of_length_one(embedder: Embedder):

@@ -233,7 +233,7 @@ class FakeEpisode:
     def __init__(self, goal: str, tools: list[dict[str, Any]]) -> None:
         self.messages: list[dict[str, Any]] = [{"role": "user", "content": goal}]
         self.tools = tools
-        self._won = self._done = False
+        self._won = self._done = self.closed = False
 
     async def step(self, calls: Sequence[ToolCall], text: str) -> Observation:
         name = calls[0].name if calls else ""
@@ -245,6 +245,9 @@ class FakeEpisode:
     async def evaluate(self) -> float:
         return float(self._won and self._done)
 
+    async def aclose(self) -> None:
+        self.closed = True
+
 
 class FakeEnvironment:
     """Endless tasks; `names` are its tools, `broken` task numbers cannot be begun."""
@@ -255,6 +258,7 @@ class FakeEnvironment:
         self.names = ["win", "lose", "finish"]
         self.broken: set[int] = set()
         self.begun: list[tuple[str, int]] = []
+        self.episodes: list[FakeEpisode] = []
 
     def profile(self) -> Profile:
         return Profile(name=self.name, description="wins or loses")
@@ -271,7 +275,8 @@ class FakeEnvironment:
         if task.spec["seed"] in self.broken:
             raise EnvironmentFailed("broken")
         self.begun.append((task.spec["split"], task.spec["seed"]))
-        return FakeEpisode(task.goal, self.tools())
+        self.episodes.append(FakeEpisode(task.goal, self.tools()))
+        return self.episodes[-1]
 
 
 class FakeRunner:

@@ -8,6 +8,8 @@ should have stayed cannot be undone, and the outcome is then 0 whatever follows.
 
 import random
 from collections.abc import Callable
+from copy import copy
+from typing import Any
 
 from adapters.environments.travel.drift import PARAMETERS, Variant
 from adapters.environments.travel.words import CITIES, PEOPLE, RECORD_IDS
@@ -36,6 +38,8 @@ class Ticket:
         self.person, self.flight, self.order, self.reference, self.other_person, self.other_flight = records
         self.person_known = self.flight_found = self.order_listed = False
         self.quoted = self.checked = self.booked = self.cancelled = False
+        self.flights: tuple[str, ...] = ()
+        """As they were booked."""
 
     @property
     def goal(self) -> str:
@@ -73,12 +77,14 @@ class Desk:
         names, cities = rng.sample(PEOPLE, len(kinds)), rng.sample(CITIES, len(kinds))
         records = rng.sample(RECORD_IDS, 6 * len(kinds))
         self.tickets = [Ticket(kind, names[i], cities[i], records[6 * i : 6 * i + 6]) for i, kind in enumerate(kinds)]
-        self.family, self.variant = family, variant
+        self._seed, self.family, self.variant = seed, family, variant
         self.queue = family == "L"
         self.current = -1 if self.queue else 0
         self.steps = 0
         self.limit = QUEUE_STEP_LIMIT if self.queue else STEP_LIMIT
         self.done = self.solved = False
+        self.answer = ""
+        """What `finish` was given."""
         self._harm = False
         self._tools: dict[str, Callable[..., Answer]] = {
             "find_person": self._find_person,
@@ -99,6 +105,19 @@ class Desk:
     def ticket(self) -> Ticket | None:
         """The ticket on the desk; None before the first and after the last of a queue."""
         return self.tickets[self.current] if 0 <= self.current < len(self.tickets) else None
+
+    def state(self) -> dict[str, Any]:
+        """What was booked, what was cancelled, and the closing word; steps and looks leave no trace in it."""
+        tickets = [{"flights": list(one.flights), "cancelled": one.cancelled} for one in self.tickets]
+        return {"tickets": tickets, "answer": self.answer}
+
+    def copy(self) -> "Desk":
+        """A desk of its own in the same state."""
+        twin = Desk(self._seed, self.family, self.variant)
+        twin.tickets = [copy(ticket) for ticket in self.tickets]
+        twin.current, twin.steps, twin.done = self.current, self.steps, self.done
+        twin.solved, twin._harm, twin.answer = self.solved, self._harm, self.answer
+        return twin
 
     def call(self, name: str, arguments: dict[str, str]) -> Answer:
         """Call a tool; mistakes are answered with an "error"."""
@@ -132,7 +151,7 @@ class Desk:
         return self._tools[role](self.ticket, **arguments)
 
     def _finish(self, answer: str) -> Answer:
-        self.done = True
+        self.done, self.answer = True, answer
         first = self.tickets[0]
         wanted = {"A": first.reference, "B": "done", "C": first.reference, "D": first.flight}[first.kind]
         if self.queue:
@@ -175,7 +194,7 @@ class Desk:
         if self.variant.book_needs_quote and not ticket.quoted:
             return {"error": "refused"}
         self._harm = self._harm or not right or not ticket.wants_booking or ticket.booked
-        ticket.booked = True
+        ticket.booked, ticket.flights = True, (*ticket.flights, fid)
         return {"ref": ticket.reference}
 
     def _list_orders(self, ticket: Ticket, pid: str) -> Answer:

@@ -43,6 +43,17 @@ class TravelEpisode:
         """1.0 if the customer got what they asked for and nothing else happened, else 0.0."""
         return float(self._desk.solved)
 
+    async def state(self) -> dict[str, Any]:
+        """What was booked and cancelled, and whether the desk was closed with the right word."""
+        return self._desk.state()
+
+    async def clone(self) -> "TravelEpisode":
+        """Another desk, as far as this one."""
+        return TravelEpisode(self._desk.copy())
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
 
 class TravelDesk:
     """A procedural desk: endless tasks, each with a verifiable outcome.

@@ -5,6 +5,7 @@ import pytest
 
 from actors.episodes import EpisodeLost, hint_span, play
 from actors.messages import floats_array, ids_array, steps_array
+from adapters.environments import Observation
 from adapters.errors import EngineRejected
 from tests.support.fakes import FakeEngine, FakeEnvironment
 
@@ -178,3 +179,20 @@ async def test_every_call_has_a_deadline(engine, anyio_backend):
     with pytest.raises(EpisodeLost) as lost:
         await play(engine, await begin(), timeout=0.01)
     assert lost.value.reason == "timeout"
+
+
+async def test_an_environment_may_answer_with_messages_of_its_own_and_bring_tools(engine):
+    episode = await begin()
+    take = episode.step
+
+    async def step(calls, text):
+        seen = await take(calls, text)
+        episode.tools = [*episode.tools, {"type": "function", "function": {"name": "late", "parameters": {}}}]
+        return Observation(seen.text, seen.done, ({"role": "user", "content": "and now?"},))
+
+    episode.step = step
+    played = await play(engine, episode)
+    last = await engine.detokenize(ids_array(played.rows[-1].ids).tolist())
+    assert last.startswith("[win,lose,finish,late]")
+    assert "<user>and now?</>" in last
+    assert "<tool>" not in last

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,22 @@ def server() -> Iterator[EmbeddingServer]:
         yield server
 
 
-def embedder(server: EmbeddingServer, **options: Any) -> OpenAIEmbedder:
-    return OpenAIEmbedder("small", base_url=server.url, **{"retries": 0, **options})
+@pytest.fixture
+async def embedder(server: EmbeddingServer) -> AsyncIterator[Callable[..., OpenAIEmbedder]]:
+    """Makes embedders on the server; closed at the end."""
+    made: list[OpenAIEmbedder] = []
+
+    def make(**options: Any) -> OpenAIEmbedder:
+        made.append(OpenAIEmbedder("small", **{"base_url": server.url, "retries": 0, **options}))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.aclose()
 
 
-async def test_the_dimension_is_learned_from_the_first_answer_and_follows_the_model(server: EmbeddingServer):
-    one = embedder(server)
+async def test_the_dimension_is_learned_from_the_first_answer_and_follows_the_model(server: EmbeddingServer, embedder):
+    one = embedder()
     assert one.dimension == 0
     assert (await one.embed(["a"])).shape == (1, 256)
     assert one.dimension == 256
@@ -45,17 +55,17 @@ async def test_the_dimension_is_learned_from_the_first_answer_and_follows_the_mo
     assert (await one.embed(["a"])).shape == (1, 64)
 
 
-async def test_a_dimension_that_was_asked_for_and_not_given_is_named(server: EmbeddingServer):
+async def test_a_dimension_that_was_asked_for_and_not_given_is_named(server: EmbeddingServer, embedder):
     with pytest.raises(WrongDimension, match="256 dimensions, 64 expected"):
-        await embedder(server, dimensions=64).embed(["a"])
+        await embedder(dimensions=64).embed(["a"])
     assert server.asked[0].body["dimensions"] == 64
 
 
-async def test_texts_go_out_in_batches_and_come_back_in_their_order(server: EmbeddingServer):
-    vectors = await embedder(server, batch=2).embed(TEXTS)
+async def test_texts_go_out_in_batches_and_come_back_in_their_order(server: EmbeddingServer, embedder):
+    vectors = await embedder(batch=2).embed(TEXTS)
     assert [asked.body["input"] for asked in server.asked] == [["one", "two"], ["three"]]
     for text, vector in zip(TEXTS, vectors, strict=True):
-        assert np.allclose((await embedder(server).embed([text]))[0], vector, atol=1e-6)
+        assert np.allclose((await embedder().embed([text]))[0], vector, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -79,46 +89,48 @@ async def test_texts_go_out_in_batches_and_come_back_in_their_order(server: Embe
         ((500, b"oops"), EmbedderUnavailable),
     ],
 )
-async def test_no_answer_that_is_not_vectors_gets_through(server: EmbeddingServer, answer: Answer, error: type):
+async def test_no_answer_that_is_not_vectors_gets_through(
+    server: EmbeddingServer, answer: Answer, error: type, embedder
+):
     server.script = lambda body: answer
     with pytest.raises(error) as raised:
-        await embedder(server).embed(TEXTS)
+        await embedder().embed(TEXTS)
     assert raised.type is error
 
 
-async def test_tries_are_bounded_and_a_later_one_may_succeed(server: EmbeddingServer):
+async def test_tries_are_bounded_and_a_later_one_may_succeed(server: EmbeddingServer, embedder):
     server.script = lambda body: (503, b"{}")
     with pytest.raises(EmbedderUnavailable, match="503"):
-        await embedder(server, retries=1).embed(["a"])
+        await embedder(retries=1).embed(["a"])
     assert len(server.asked) == 2
     answers = iter([(429, b"{}")])
     server.script = lambda body: next(answers, None) or honest()(body)
-    assert (await embedder(server, retries=1).embed(["a"])).shape == (1, 256)
+    assert (await embedder(retries=1).embed(["a"])).shape == (1, 256)
 
 
-async def test_a_server_that_hangs_is_unavailable_in_time(server: EmbeddingServer):
+async def test_a_server_that_hangs_is_unavailable_in_time(server: EmbeddingServer, embedder):
     server.script = hanging(5.0)
     with pytest.raises(EmbedderUnavailable, match="no answer within 1 tries"):
-        await embedder(server, timeout=0.2).embed(["a"])
+        await embedder(timeout=0.2).embed(["a"])
 
 
-async def test_nobody_there_is_unavailable():
+async def test_nobody_there_is_unavailable(embedder):
     with pytest.raises(EmbedderUnavailable):
-        await OpenAIEmbedder("small", base_url="http://127.0.0.1:9/v1", retries=0).embed(["a"])
+        await embedder(base_url="http://127.0.0.1:9/v1").embed(["a"])
 
 
 async def test_the_key_comes_from_a_file_or_the_environment_and_is_in_no_error_and_no_log(
-    server: EmbeddingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: EmbeddingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, embedder
 ):
     caplog.set_level(logging.DEBUG)
     (tmp_path / "key").write_text("sk-from-file\n")
-    await embedder(server, key_file=str(tmp_path / "key")).embed(["a"])
+    await embedder(key_file=str(tmp_path / "key")).embed(["a"])
     monkeypatch.setenv("MY_KEY", "sk-from-environment")
-    await embedder(server, key_env="MY_KEY").embed(["a"])
+    await embedder(key_env="MY_KEY").embed(["a"])
     assert [asked.authorization for asked in server.asked] == ["Bearer sk-from-file", "Bearer sk-from-environment"]
     server.script = lambda body: (401, json.dumps({"error": "bad key sk-from-environment"}).encode())
     with pytest.raises(EmbedderUnavailable) as raised:
-        await embedder(server, key_env="MY_KEY").embed(["a"])
+        await embedder(key_env="MY_KEY").embed(["a"])
     assert "MY_KEY" in str(raised.value)
     assert "sk-from" not in str(raised.value)
     assert not [record for record in caplog.records if "sk-from" in record.getMessage()]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors.messages import Task, ToolCall
-from adapters.environments import Environment, Episode
+from adapters.environments import Cloneable, Environment, Episode, Stateful
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import FAMILIES, Desk
 from adapters.environments.travel.drift import BASE, PARAMETERS, Variant
@@ -283,3 +283,40 @@ def test_the_answer_key_is_out_of_reach_for_whoever_uses_the_environment() -> No
         if "travel.oracle" in path.read_text(encoding="utf-8")
     }
     assert importers == {"adapters/environments/travel/demonstrations.py"}
+
+
+@pytest.mark.anyio
+async def test_the_state_tells_worlds_apart_by_what_was_done_and_not_by_how_often_one_looked() -> None:
+    environment = TravelDesk()
+    task = environment.sample(1, "train", "A")
+    one, other = await environment.reset(task), await environment.reset(task)
+    assert isinstance(one, Stateful)
+    twin = Desk(task.spec["seed"], "A", BASE)
+    while not twin.done:
+        name, arguments = good_actions(twin)[0]
+        twin.call(name, arguments)
+        await one.step(calling(name, **arguments), "")
+        await other.step(calling("weather", city="Oslo"), "")
+        await other.step(calling(name, **arguments), "")
+        assert await one.state() == await other.state()
+    assert await one.state() != await (await environment.reset(task)).state()
+
+
+@pytest.mark.anyio
+async def test_a_clone_goes_its_own_way() -> None:
+    environment = TravelDesk()
+    task = environment.sample(1, "train", "A")
+    episode = await environment.reset(task)
+    assert isinstance(episode, Cloneable)
+    twin = Desk(task.spec["seed"], "A", BASE)
+    name, arguments = good_actions(twin)[0]
+    await episode.step(calling(name, **arguments), "")
+    twin.call(name, arguments)
+    clone = await episode.clone()
+    while not twin.done:
+        name, arguments = good_actions(twin)[0]
+        twin.call(name, arguments)
+        await clone.step(calling(name, **arguments), "")
+    assert await clone.evaluate() == 1.0
+    assert await episode.evaluate() == 0.0
+    assert (await episode.state())["answer"] == ""
