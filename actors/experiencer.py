@@ -95,8 +95,8 @@ class ExperienceStore(StateStore, Protocol):
         """The latest revision of each lesson."""
         ...
 
-    async def forgotten(self) -> frozenset[str]:
-        """Trajectories that must no longer be a source."""
+    async def buried(self, ids: Sequence[str]) -> set[str]:
+        """Those of the trajectories `ids` that were forgotten."""
         ...
 
     async def recent_attributed(
@@ -165,8 +165,6 @@ class Experiencer:
                 drawing=self._drawing, window=self._window, origins=origins, clock=clock,
             )  # fmt: skip
         self._seen: deque[str] = deque(maxlen=settings.window + settings.trial_window)
-        self._gone: frozenset[str] = frozenset()
-        """Trajectories that were forgotten."""
         self._untestable: set[str] = set()
         """Skills that the sandbox has no tasks for."""
         self._fresh, self._refreshed, self._keys_changed = 0, self._clock(), False
@@ -200,7 +198,6 @@ class Experiencer:
         """
         settings = self._settings
         self._begin(Origins(await self._known_keys()))
-        self._gone = await self._store.forgotten()
         lessons = await self._store.experiences()
         self._pool.load(lessons)
         self._drawing.learn_intents(lessons)
@@ -264,7 +261,7 @@ class Experiencer:
         return Result([*revised, *probes], [*lessons, *outputs])
 
     def _remember(self, trajectory: Trajectory) -> None:
-        if trajectory.source == "probe" or trajectory.id in self._seen or trajectory.id in self._gone:
+        if trajectory.source == "probe" or trajectory.id in self._seen:
             return
         self._seen.append(trajectory.id)
         self._keys_changed |= self._origins.see(trajectory)
@@ -274,9 +271,9 @@ class Experiencer:
     async def _refresh(self) -> None:
         """What others wrote to the store, and what must not be known any more."""
         self._refreshed = self._clock()
-        self._gone = await self._store.forgotten()
-        self._window.forget(self._gone)
-        self._reviewing.forget(self._gone)
+        gone = frozenset(await self._store.buried(tuple(self._seen)))
+        self._window.forget(gone)
+        self._reviewing.forget(gone)
         news = self._pool.absorb(await self._store.experiences())
         self._drawing.learn_intents(news)
         if news and self._opinions is not None:

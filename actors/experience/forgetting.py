@@ -5,8 +5,8 @@ they may be those of the trajectory. So it goes, too, with the words of a tool m
 lesson loses the source, and its counters, which may stem from it: its trials begin anew. Earlier revisions say what
 must not be known any more; they are erased in the same transaction.
 
-The actors that hold lessons and trajectories in memory read the store again and again, and follow (see
-`ForgettingStore.forgotten`).
+The actors that hold lessons and trajectories in memory read the store again and again, and follow; that nothing new
+rests on what is gone is the store's care (its tombstones).
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -43,8 +43,8 @@ class ForgettingStore(Protocol):
         """The latest revision of each lesson."""
         ...
 
-    async def forget_experiences(self, lessons: Sequence[Experience], sources: Collection[str]) -> None:
-        """In one transaction: put `lessons` in the place of all their revisions, and note that `sources` are gone."""
+    async def replace_experiences(self, lessons: Sequence[Experience]) -> None:
+        """In one transaction: put `lessons` in the place of all their revisions."""
         ...
 
 
@@ -52,8 +52,7 @@ async def forget(store: ForgettingStore, trajectory_ids: Collection[str], clock:
     """Take `trajectory_ids` away from every lesson. Doing it twice changes nothing more.
 
     Args:
-        trajectory_ids: of any tenant; those that no lesson names are noted all the same, so that what still holds
-            them in memory draws nothing more from them.
+        trajectory_ids: of any tenant; no lesson need name them.
         clock: unix seconds.
 
     Raises:
@@ -82,7 +81,7 @@ async def forget(store: ForgettingStore, trajectory_ids: Collection[str], clock:
         else:
             ended = msgspec.structs.replace(after, sources=(), independent=0, state="retired", reason=REASON)
             retired.append(msgspec.structs.replace(ended, when_to_use="", content="", detail={}))
-    await store.forget_experiences([*retired, *trimmed], gone)
+    await store.replace_experiences([*retired, *trimmed])
     return Forgotten(
         retired=tuple(lesson.id for lesson in retired), trimmed=tuple(lesson.id for lesson in trimmed)
     )  # fmt: skip

@@ -1,10 +1,10 @@
-"""What the navigator reads and keeps: revisions of lessons, and the vectors of their texts."""
+"""What is remembered in words: revisions of lessons, and the vectors of their texts."""
 
 from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, delete, func, select, tuple_
 
-from actors.messages import Experience
+from actors.messages import Experience, encode
 from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.reading import bodies
@@ -23,6 +23,21 @@ def experiences_at(connection: Connection, wanted: Collection[tuple[str, int]]) 
     for part in chunks(list(wanted), 250):
         found += bodies(connection, select(row.body).where(tuple_(row.id, row.revision).in_(part)), Experience)
     return found
+
+
+def replace(connection: Connection, lessons: Sequence[Experience]) -> None:
+    """Put `lessons` in the place of all their revisions."""
+    row = table_of(t.ExperienceRow)
+    for part in chunks([lesson.id for lesson in lessons]):
+        connection.execute(delete(row).where(row.c.id.in_(part)))
+    rows = [
+        {
+            "id": lesson.id, "revision": lesson.revision, "tenant": lesson.tenant, "state": lesson.state,
+            "updated": lesson.updated, "body": encode(lesson),
+        }
+        for lesson in lessons
+    ]  # fmt: skip
+    insert_new(connection, row, rows)
 
 
 def embeddings(connection: Connection, embedder: str, dimension: int, digests: Sequence[str]) -> dict[str, bytes]:

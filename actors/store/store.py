@@ -30,7 +30,7 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
-from actors.store import erasing, forgetting, judgements, ledger, live, memory, opinions, reading, saving
+from actors.store import erasing, judgements, ledger, live, memory, opinions, reading, saving
 from actors.store import tables as t
 from actors.store.audit import START, Head, guard, head
 from actors.store.engine import fold, open_engine, outage
@@ -188,13 +188,9 @@ class Store:
     async def experiences(self, state: str | None = None) -> list[Experience]:
         return await self._read(reading.experiences, state)
 
-    async def forget_experiences(self, lessons: Sequence[Experience], sources: Collection[str]) -> None:
-        """Put `lessons` in the place of all their revisions; `forgotten` names `sources` from then on."""
-        await self._write(forgetting.forget_experiences, lessons, sources)
-
-    async def forgotten(self) -> frozenset[str]:
-        """Trajectories that lessons must no longer be drawn from, the newest that were forgotten."""
-        return frozenset(await self._read(forgetting.forgotten))
+    async def replace_experiences(self, lessons: Sequence[Experience]) -> None:
+        """Put `lessons` in the place of all their revisions."""
+        await self._write(memory.replace, lessons)
 
     async def revisions(self) -> dict[str, int]:
         return await self._read(memory.revisions)

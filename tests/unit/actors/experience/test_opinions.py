@@ -13,6 +13,7 @@ from actors.experience.origins import DefenceSettings
 from actors.experiencer import Experiencer, ExperiencerSettings
 from actors.messages import Attributed, Attribution, Experience, Trajectory
 from actors.store import Store
+from actors.store.erasing import Scope, Selector
 from actors.system.actor import Received, Result
 from adapters.embedders.hashing import HashingEmbedder
 from adapters.errors import ExtractorUnavailable
@@ -222,13 +223,15 @@ async def test_what_is_forgotten_leaves_the_window_and_is_not_drawn_from_again(w
     runs = cancels(8, "a")
     await world.see(*runs)
     await world.tick()
-    await forget(world.store, [run.id for run in runs], lambda: world.now)
-    await world.tick()
+    asked, ids = len(world.extractor.shown), tuple(run.id for run in runs)
+    await world.store.entomb(Selector(trajectories=ids), Scope(trajectories=ids))
+    await world.store.erase(Scope(trajectories=ids))
+    await forget(world.store, ids, lambda: world.now)
+    await world.tick(5)
     assert [(one.state, one.reason, one.content) for one in await world.insights()] == [("retired", "forgotten", "")]
     assert world.actor.counts["forgotten"] == 1
-    await world.see(*runs)
+    assert len(world.extractor.shown) == asked
     world.actor = world.build()
     await world.actor.start()
-    asked = len(world.extractor.shown)
     await world.tick(5)
     assert len(world.extractor.shown) == asked, "neither at once nor after a restart"
