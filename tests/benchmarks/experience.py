@@ -21,14 +21,11 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
 import msgspec
 import structlog
-import torch
-from tokenizers import Tokenizer
 
 from actors.calls import position
 from actors.experience.pool import Pool
@@ -36,21 +33,16 @@ from actors.experience.reviewing import Reviewing
 from actors.experiencer import Experiencer, ExperiencerSettings
 from actors.gate_statistics import Pairs, newcombe_paired, wilson
 from actors.lesson_trials import TrialSettings
-from actors.lessons import render
-from actors.messages import Attributed, Attribution, Directive, Experience, Task, Trajectory
+from actors.messages import Attributed, Attribution, Directive, Experience, Trajectory
 from actors.probing import Prober, ProbeSettings
 from actors.store import Store
 from actors.system.actor import Received
-from adapters.environments import Episode
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.drift import BASE, Variant
-from learner.warmstart import chat
 from tests.benchmarks import report
 from tests.benchmarks.ablation import bases
-from tests.benchmarks.ablation.attempts import Attempt
-from tests.benchmarks.ablation.player import Player, Shape, Weights
+from tests.benchmarks.experience_policy import Guided, Policy
 
-T = TypeVar("T")
 PARTS = ("lessons", "planted", "coins")
 FAMILIES = "ABC"
 RENAME = Drift(rename={"book": "buy"})
@@ -74,73 +66,6 @@ COINS = (
     ("good", 0.0, 0.3), ("good", 0.05, 0.9), ("good", 0.3, 0.7), ("good", 0.5, 0.7), ("good", 0.7, 0.9),
 )  # fmt: skip
 """What it is, success unguided, success guided."""
-
-
-class Guided(Attempt):
-    """An attempt that saw `lessons` in its prompt, or none."""
-
-    def __init__(self, task: Task, variant: Variant, lessons: Sequence[Experience] = ()) -> None:
-        super().__init__(task, variant)
-        self.given = lessons
-        if lessons:
-            self.opening = chat.opening(task.goal, variant.tools(), render(lessons))
-
-    def run(self, number: int, player: Player, at: float) -> Trajectory:
-        """What the rollout would have recorded, without tokens."""
-        run = self.trajectory(number, _NO_TOKENS, player, 1)
-        ids = tuple(lesson.id for lesson in self.given)
-        return msgspec.structs.replace(
-            run, id=f"r{number}", rows=(), experience_ids=ids, started=at, ended=at, min_version=1, max_version=1
-        )
-
-
-class _NoTokens(msgspec.Struct):
-    ids: list[int] = []
-    steps: list[int] = []
-    logprobs: list[float] = []
-
-
-_NO_TOKENS: Any = _NoTokens()
-
-
-class Policy:
-    """A checkpoint that plays."""
-
-    def __init__(self, directory: Path, seed: int) -> None:
-        shape = msgspec.json.decode((directory / "config.json").read_bytes(), type=Shape)
-        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-        self.player = Player(Weights(directory, shape), tokenizer)
-        self.noise = torch.Generator().manual_seed(seed)
-
-    def play(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Outcomes of `attempts`."""
-        self.player.play(attempts, self.noise)
-        return [attempt.solved for attempt in attempts]
-
-    async def probe(self, episode: Episode, seed: int) -> None:
-        """A `Player` for probes: the policy itself plays the edited episode."""
-        self.player.play([_Probed(episode)], self.noise)
-
-
-class _Probed:
-    """An `Episode` of environments as one of the ablation's player; the desk never waits for anything."""
-
-    def __init__(self, episode: Episode) -> None:
-        self._episode = episode
-        self.opening = chat.opening(episode.messages[-1]["content"], episode.tools)
-
-    def act(self, text: str) -> str | None:
-        call = chat.parse(text)
-        seen = _at_once(self._episode.step([] if call is None else [call], text))
-        return None if seen.done else chat.continuation(seen.text)
-
-
-def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        return stop.value
-    raise RuntimeError("the desk waited for something")
 
 
 def fitting(goal: str, lessons: Sequence[Experience], most: int = 2) -> list[Experience]:
