@@ -3,6 +3,7 @@ but those that compute with it."""
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -183,13 +184,14 @@ def _settings(arguments: argparse.Namespace) -> Any:
 
 
 def _tap(arguments: argparse.Namespace) -> None:
+    from actors.system.notify import Notify
     from daemon.config import tap_redaction, tap_settings
     from daemon.logs import as_service
     from daemon.tap.server import main as serve
 
     as_service()
     config = _settings(arguments)
-    serve(tap_settings(config), tap_redaction(config))
+    serve(tap_settings(config), tap_redaction(config), manager=Notify.from_environment(os.environ))
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -7,7 +7,8 @@ TapError
 │   └── UpstreamBroke       the connection ended, or spoke no HTTP, before the response was whole
 ├── ClientLeft              the agent closed its connection
 ├── KeysUnusable            a key file that is not there, not ours, or not to be trusted
-└── InvalidTapSettings      a setting that cannot work
+├── InvalidTapSettings      a setting that cannot work
+└── PortTaken               somebody else listens where the tap should
 """
 
 
@@ -52,3 +53,7 @@ class KeysUnusable(TapError):
 
 class InvalidTapSettings(TapError):
     """Names the setting, what is wrong with it and what to write instead."""
+
+
+class PortTaken(TapError):
+    """Names the setting of a port where the tap cannot listen."""

@@ -1,7 +1,8 @@
 """The tap as a process: listens, serves, and drains on SIGTERM.
 
-SIGTERM: no new connections, idle ones are closed, calls under way are finished, the spool is flushed. Several taps may
-listen on one port (SO_REUSEPORT), so a new one can take over before the old one goes; each needs its own spool.
+SIGTERM: no new connections, idle ones are closed, calls under way are finished, the spool is flushed. Under systemd its
+socket unit keeps what arrives meanwhile for the next one; without, several taps may listen on one port (SO_REUSEPORT),
+so a new one can take over before the old one goes; each needs its own spool.
 """
 
 import asyncio
@@ -10,12 +11,11 @@ import gc
 import os
 import random
 import signal
-import socket
 import stat
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import msgspec
@@ -40,6 +40,7 @@ from daemon.tap.routing import Routing
 from daemon.tap.scribe import Scribe
 from daemon.tap.scribe_wire import Order
 from daemon.tap.settings import TapSettings, agents_tls, captured_headers, engines_tls, upstreams_of
+from daemon.tap.sockets import ADMIN, AGENTS, MIRROR, Sockets, bind, inherited, port_of
 from daemon.tap.spool_reader import spool_age
 from daemon.tap.upstream import Upstream
 
@@ -60,18 +61,31 @@ class Bound(msgspec.Struct, frozen=True):
     mirror_port: int | None = None
 
 
+class ServiceManager(Protocol):
+    """Who is told how the process does; `actors.system.notify.Notify` is one."""
+
+    watchdog_seconds: float
+
+    def ready(self, status: str = "") -> None: ...
+    def alive(self) -> None: ...
+    def stopping(self) -> None: ...
+
+
 class Tap:
     """Puts the parts together and keeps the connections. Runs on asyncio."""
 
-    def __init__(self, settings: TapSettings, redaction: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, settings: TapSettings, redaction: dict[str, Any] | None = None, sockets: Sockets | None = None
+    ) -> None:
         """
         Args:
             redaction: fields of `adapters.redaction.RedactionSettings`; its defaults if there are none.
+            sockets: that listen already, instead of host and port of the settings.
 
         Raises:
             InvalidTapSettings: a setting that cannot work.
         """
-        self._settings = settings
+        self._settings, self._sockets = settings, sockets or {}
         self.counts = Counts()
         order = Order(
             directory=str(Path(settings.spool_dir).absolute()),
@@ -136,10 +150,10 @@ class Tap:
         """Serve until `stop`, then drain.
 
         Raises:
-            OSError: a port is taken.
+            PortTaken: it cannot listen where the settings say.
         """
         written = asyncio.Event()
-        async with asyncio.TaskGroup() as group, self._listening() as (listeners, bound):
+        async with self._listening() as (listeners, bound), asyncio.TaskGroup() as group:
             scribe = group.create_task(self.spool.run(written))
             helpers = [group.create_task(self._watch()), group.create_task(self._sweep())]
             helpers.append(group.create_task(self._router.watch(self._settings.health_seconds)))
@@ -168,21 +182,21 @@ class Tap:
         servers: list[asyncio.Server] = []
         agents = self._maker(self._public, self._agents, self.counts)
         try:
-            public = _bind(settings.host, settings.port)
+            public = self._sockets.get(AGENTS) or bind(settings.host, settings.port, "tap.port")
             for one in public:
                 servers.append(await loop.create_server(agents, sock=one, ssl=self._tls, backlog=_BACKLOG))
             if settings.unix_socket:
                 servers.append(await self._listen_unix(settings.unix_socket, agents))
-            mirror: list[socket.socket] = []
+            mirror = self._sockets.get(MIRROR, [])
             if settings.mirror_port is not None:
-                mirror = _bind(settings.host, settings.mirror_port)
-                maker = self._maker(self._mirror, self._agents, self.counts)
-                servers += [await loop.create_server(maker, sock=one, backlog=_BACKLOG) for one in mirror]
-            admin = _bind(settings.admin_host, settings.admin_port)
+                mirror = mirror or bind(settings.host, settings.mirror_port, "tap.mirror_port")
+            maker = self._maker(self._mirror, self._agents, self.counts)
+            servers += [await loop.create_server(maker, sock=one, backlog=_BACKLOG) for one in mirror]
+            admin = self._sockets.get(ADMIN) or bind(settings.admin_host, settings.admin_port, "tap.admin_port")
             maker = self._maker(self._admin, self._admins, Counts())
             pages = [await loop.create_server(maker, sock=one) for one in admin]
             try:
-                yield servers, Bound(_port(public), _port(admin), _port(mirror) if mirror else None)
+                yield servers, Bound(port_of(public), port_of(admin), port_of(mirror) if mirror else None)
             finally:
                 for page in pages:
                     page.close()
@@ -260,55 +274,64 @@ async def serve(
     redaction: dict[str, Any] | None = None,
     *,
     stop: anyio.Event,
+    sockets: Sockets | None = None,
     task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run a tap until `stop` is set, then drain; `task_status` gets where it listens.
 
     Raises:
         InvalidTapSettings: a setting that cannot work.
-        OSError: a port is taken.
+        PortTaken: it cannot listen where the settings say.
     """
-    await Tap(settings, redaction).run(stop, task_status)
+    await Tap(settings, redaction, sockets).run(stop, task_status)
 
 
-async def _until_signal(settings: TapSettings, redaction: dict[str, Any] | None) -> None:
-    stop = anyio.Event()
-    loop = asyncio.get_running_loop()
+class _Ready(TaskStatus[Bound]):
+    """Tells the service manager once the tap listens."""
+
+    def __init__(self, manager: ServiceManager) -> None:
+        self._manager = manager
+
+    def started(self, value: Bound | None = None) -> None:
+        self._manager.ready(f"agents on port {value.port}" if value is not None and value.port else "")
+
+
+async def _until_signal(
+    settings: TapSettings, redaction: dict[str, Any] | None, manager: ServiceManager | None
+) -> None:
+    stop, loop = anyio.Event(), asyncio.get_running_loop()
+
+    def end() -> None:
+        if manager is not None:
+            manager.stopping()
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await serve(settings, redaction, stop=stop)
+        loop.add_signal_handler(number, end)
+    told = _Ready(manager) if manager is not None else anyio.TASK_STATUS_IGNORED
+    fed = loop.create_task(_feed(manager, stop)) if manager is not None and manager.watchdog_seconds else None
+    try:
+        sockets = inherited(os.environ, os.getpid())
+        await serve(settings, redaction, stop=stop, sockets=sockets, task_status=told)
+    finally:
+        if fed is not None:
+            fed.cancel()
 
 
-def main(settings: TapSettings, redaction: dict[str, Any] | None = None) -> None:
-    """Run until SIGTERM or SIGINT."""
+async def _feed(manager: ServiceManager, stop: anyio.Event) -> None:
+    """Tell the watchdog that this loop turns; a drain has the stop timeout instead."""
+    while not stop.is_set():
+        manager.alive()
+        with anyio.move_on_after(manager.watchdog_seconds / 2):
+            await stop.wait()
+
+
+def main(
+    settings: TapSettings, redaction: dict[str, Any] | None = None, *, manager: ServiceManager | None = None
+) -> None:
+    """Run until SIGTERM or SIGINT, on the sockets that systemd passes if it does; `manager` hears how it goes."""
     # What is there now stays: looking through it over and over is what makes the slowest calls slow.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE)
-    uvloop.run(_until_signal(settings, redaction))
-
-
-def _bind(host: str, port: int) -> list[socket.socket]:
-    """One socket for each address that `host` has, all on one port."""
-    bound: list[socket.socket] = []
-    try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            one = socket.socket(family, kind, protocol)
-            bound.append(one)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            one.bind((address[0], port, *address[2:]))
-            port = port or int(one.getsockname()[1])
-            one.setblocking(False)
-    except OSError:
-        for one in bound:
-            one.close()
-        raise
-    return bound
-
-
-def _port(sockets: list[socket.socket]) -> int:
-    return int(sockets[0].getsockname()[1])
+    uvloop.run(_until_signal(settings, redaction, manager))

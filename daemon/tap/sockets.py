@@ -1,0 +1,93 @@
+"""Where the tap listens: sockets that systemd holds for it (sd_listen_fds(3)), or its own.
+
+A socket of systemd's outlives the process: while a tap drains and the next one starts, connections wait in it and none
+is refused.
+"""
+
+import os
+import socket
+from collections.abc import Mapping, MutableMapping
+
+from daemon.tap.errors import InvalidTapSettings, PortTaken
+
+_FIRST = 3
+_UNNAMED = ("", "unknown")
+AGENTS, MIRROR, ADMIN = "agents", "mirror", "admin"
+"""`FileDescriptorName=` of the sockets; one without a name is for agents."""
+
+Sockets = Mapping[str, list[socket.socket]]
+
+
+def inherited(environment: MutableMapping[str, str], pid: int) -> Sockets:
+    """The listening sockets that the service manager passed to process `pid`, by what they are for.
+
+    What says so is taken out of `environment`: children must not believe that they are meant.
+
+    Raises:
+        InvalidTapSettings: a descriptor that is no listening stream socket, or has another name.
+    """
+    count, meant = environment.pop("LISTEN_FDS", ""), environment.pop("LISTEN_PID", "")
+    names = environment.pop("LISTEN_FDNAMES", "").split(":")
+    found: dict[str, list[socket.socket]] = {}
+    if not count.isdecimal() or meant != str(pid):
+        return found
+    for number in range(int(count)):
+        name = names[number] if number < len(names) and names[number] not in _UNNAMED else AGENTS
+        if name not in (AGENTS, MIRROR, ADMIN):
+            raise InvalidTapSettings(
+                f"a socket unit with FileDescriptorName={name}; the tap knows {AGENTS}, {MIRROR} and {ADMIN}"
+            )
+        found.setdefault(name, []).append(_listener(_FIRST + number, name))
+    return found
+
+
+def _listener(descriptor: int, name: str) -> socket.socket:
+    remedy = f"the socket unit of {name!r} must have ListenStream= and Accept=no"
+    try:
+        one = socket.socket(fileno=descriptor)
+    except OSError as error:
+        raise InvalidTapSettings(f"descriptor {descriptor} is no socket ({error.strerror}); {remedy}") from error
+    if one.type != socket.SOCK_STREAM or not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        raise InvalidTapSettings(f"descriptor {descriptor} is no listening stream socket; {remedy}")
+    one.setblocking(False)
+    os.set_inheritable(descriptor, False)
+    return one
+
+
+def bind(host: str, port: int, setting: str) -> list[socket.socket]:
+    """One socket for each address that `host` has, all on one port; several taps may have the same.
+
+    Args:
+        setting: where the port comes from, to be named in an error.
+
+    Raises:
+        PortTaken: somebody else has it, or it is not ours to have.
+    """
+    asked = port
+    bound: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            one = socket.socket(family, kind, protocol)
+            bound.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind((address[0], port, *address[2:]))
+            port = port or int(one.getsockname()[1])
+            one.setblocking(False)
+    except OSError as error:
+        for one in bound:
+            one.close()
+        raise PortTaken(
+            f"{setting} = {asked} on {host!r}: {error.strerror}; `ss -ltnp` shows who listens there, "
+            f"{setting} takes another"
+        ) from error
+    return bound
+
+
+def port_of(sockets: list[socket.socket]) -> int:
+    """The port of the first of `sockets` that has one; 0 where all are unix sockets."""
+    ports = [one.getsockname()[1] for one in sockets if one.family in (socket.AF_INET, socket.AF_INET6)]
+    return int(ports[0]) if ports else 0
