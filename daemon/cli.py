@@ -14,6 +14,7 @@ from daemon.eval_cli import add_eval
 from daemon.experience_cli import add_experience
 from daemon.forget_cli import add_forget
 from daemon.history_cli import add_history
+from daemon.install_cli import add_install
 from daemon.judge_cli import add_judge
 from daemon.learner_cli import add_learner
 from daemon.orders_cli import add_orders
@@ -39,6 +40,7 @@ examples:
   evolved experience search "..."       lessons that fit what you are about to do
   evolved forget --tenant acme          take out what came from somebody, down to the lessons
   evolved history                       every version: judged how, served where, taken back why
+  evolved install --system              systemd units for this machine
   evolved why 17                        what a version was trained on, and whether its signatures are good
 """
 
@@ -140,6 +142,7 @@ def parser() -> argparse.ArgumentParser:
 
     add_commands(add)
     add_history(add)
+    add_install(add)
     add_provenance(add)
     add_replay(add)
     add_judge(add)

@@ -7,6 +7,7 @@ DaemonError
 ├── EvalFailed       an evaluation that cannot start or go on
 ├── TransferFailed   an export or import that cannot go on
 ├── OrderRefused     an operator's order that cannot be carried out
+├── InstallRefused   `evolved install` would harm something, or may not write
 └── ControlUnreachable   no daemon answers on the control address
 """
 
@@ -49,3 +50,7 @@ class EvalFailed(DaemonError):
 
 class TransferFailed(DaemonError):
     """Names the file or the store, how far it got, and what is in the way."""
+
+
+class InstallRefused(DaemonError):
+    """Names the file or the setting that is in the way, and the remedy."""

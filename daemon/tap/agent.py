@@ -20,6 +20,8 @@ from daemon.tap.request import Request
 
 _PIPELINED = 16
 """Requests read ahead; more wait in the socket."""
+_FIRST_SECONDS = 1.0
+"""While draining, for the first request of a connection that is open already."""
 _LINGER_SECONDS = 2.0
 _WRITE_BUFFER = 262_144
 """Bytes that wait for an agent before its engine is slowed down."""
@@ -72,6 +74,8 @@ class Agent(asyncio.Protocol):
         self._request: Request | None = None
         """The one that is being answered."""
         self._refusal: Refused | None = None
+        self._heard = False
+        """Something came in."""
         self._deaf = False
         """What comes in now is thrown away."""
         self._lingering = False
@@ -99,6 +103,7 @@ class Agent(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
+        self._heard = True
         parser = self._parser
         if self._request is None:
             request = parser.again(data)
@@ -180,7 +185,10 @@ class Agent(asyncio.Protocol):
     def finish(self) -> None:
         """Answer what has arrived, then close."""
         self.closing = True
-        if self._request is None and not self._lingering:
+        if not self._heard and not self._lingering:
+            # Accepted a moment ago, its request is on the way: nobody repeats one that he believes was taken.
+            self.within(_FIRST_SECONDS, "request")
+        elif self._request is None and not self._lingering:
             self._next()
 
     def cut(self) -> None:

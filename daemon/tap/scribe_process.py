@@ -4,6 +4,7 @@ It reads no faster than the disk writes, tells the tap what is settled, and ends
 after writing all that came.
 """
 
+import contextlib
 import os
 import signal
 import socket
@@ -159,7 +160,8 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.umask(0o077)
-    os.nice(_NICENESS)
+    with contextlib.suppress(OSError):  # a hardened unit may forbid it; the spool matters more than who goes first
+        os.nice(_NICENESS)
     configure()
     with socket.socket(fileno=int(sys.argv[1])) as link:
         Scribe(link).run()

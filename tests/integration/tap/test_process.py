@@ -66,6 +66,25 @@ async def test_a_drain_finishes_what_is_under_way(engine: Engine, tmp_path: Path
     assert decode_spooled(record.payload).complete
 
 
+async def test_a_drain_answers_the_first_request_of_a_connection_that_it_had_accepted(tmp_path: Path) -> None:
+    stop, body = anyio.Event(), b'{"response_id": "r", "outcome": 1}'
+    settings = TapSettings(port=0, admin_port=0, spool_dir=str(tmp_path / "spool"))
+    async with anyio.create_task_group() as group:
+        bound = await group.start(lambda *, task_status: serve(settings, stop=stop, task_status=task_status))
+        async with (
+            await anyio.connect_tcp("127.0.0.1", bound.port) as client,
+            await anyio.connect_tcp("127.0.0.1", bound.port) as silent,
+        ):
+            await anyio.sleep(0.1)
+            stop.set()
+            await anyio.sleep(0.1)
+            head = f"POST /v1/feedback HTTP/1.1\r\nHost: tap\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            await client.send(head + body)
+            assert (await read_all(client)).startswith(b"HTTP/1.1 202 ")
+            with pytest.raises(anyio.EndOfStream):
+                await silent.receive()
+
+
 def wait_for(condition: Callable[[], bool], seconds: float = 15.0) -> None:
     import time
 
