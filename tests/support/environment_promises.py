@@ -1,7 +1,7 @@
 """What every environment promises, as checks that any implementation is put through.
 
-`tests/contract/test_environment.py` runs them over what needs nothing installed; suites with an environment of their own
-(tests/bfcl) import `PROMISES` and run the same.
+`tests/contract/test_environment.py` runs them over what needs nothing installed; suites with an environment of their
+own (tests/bfcl) import `PROMISES` and run the same.
 """
 
 import json

@@ -4,7 +4,6 @@ Asked of the worker script once, in the interpreter that has bfcl-eval. The answ
 """
 
 import hashlib
-import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -101,13 +100,14 @@ class Catalogue:
                     known = entities.get(name, ())
                     if value not in known and len(known) < MOST_VALUES:
                         entities[name] = (*known, value)
-        about = {name: _common_sentence([doc.description for doc in docs]) for name, docs in self._apis.items()}
+        # Every description says first what its API is, in the same words.
+        about = {name: docs[0].description.partition("Tool description")[0] for name, docs in self._apis.items()}
         return Profile(
             name=NAME,
             description="Simulated APIs, one or two of them in a task, and a user who asks for several things in turn.",
             entities=entities,
             notes=(
-                *(f"{name}: {sentence}" for name, sentence in about.items() if sentence),
+                *(f"{name}: {sentence.strip()}" for name, sentence in about.items()),
                 "A turn without a tool call ends what the user asked for last; the user then says what comes next.",
             ),
         )
@@ -153,11 +153,6 @@ def json_schema(part: Any) -> Any:
     if isinstance(made.get("type"), str):  # else a parameter of that name, with a schema of its own
         made["type"] = _JSON_TYPES.get(made["type"], made["type"])
     return made
-
-
-def _common_sentence(descriptions: Sequence[str]) -> str:
-    """What the descriptions of all functions of an API begin with."""
-    return os.path.commonprefix(list(descriptions)).partition("Tool description")[0].strip()
 
 
 def _properties(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,7 +1,8 @@
 """One worker process from the daemon's side: requests in, answers out, a deadline on each, death noticed at once.
 
-Nothing here belongs to an event loop: the pipe is waited for where the caller runs, on trio or asyncio, so an environment
-needs no task of its own. A worker ends with its stdin, that is with the daemon, and is killed when the object goes.
+Nothing here belongs to an event loop: the pipe is waited for where the caller runs, on trio or asyncio, so an
+environment needs no task of its own. A worker ends with its stdin, that is with the daemon, and is killed when the
+object goes.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Holds BFCL's simulated worlds, in a process and an interpreter of its own. Standard library and bfcl-eval, nothing of ours.
+"""Holds BFCL's simulated worlds, in a process and an interpreter of its own: nothing of ours can be imported there.
 
     python -I worker.py catalogue       what there is, as one JSON object
     python -I worker.py serve           requests on stdin, answers on stdout, one JSON object a line

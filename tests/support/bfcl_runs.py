@@ -1,0 +1,155 @@
+"""Scripted runs of BFCL's tasks: the ground truth, ways to spoil it, playing it through our adapter and the official one.
+
+The ground truth is read with `ast`, literals only.
+"""
+
+import ast
+import json
+import math
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from actors.messages import ToolCall
+from adapters.environments.bfcl import BfclEnvironment, BfclEpisode
+
+OFFICIAL = Path(__file__).with_name("bfcl_official.py")
+STEP_LIMIT = 20
+Call = tuple[str, dict[str, Any]]
+Turns = list[list[Call]]
+"""Calls, by the user's turn."""
+
+
+class Played(msgspec.Struct, frozen=True):
+    outcome: float
+    failure: str
+    calls: int
+
+
+def ground_truths(python: Path, environment: BfclEnvironment) -> dict[str, Turns]:
+    """The benchmark's own answers, by task."""
+    found = subprocess.run([str(python), "-I", "-B", str(OFFICIAL), "truths"], capture_output=True, check=True)
+    order = {
+        tool["function"]["name"]: list(tool["function"]["parameters"]["properties"]) for tool in environment.tools()
+    }
+    truths: dict[str, list[list[str]]] = json.loads(found.stdout)
+    return {task: [[_parsed(text, order) for text in turn] for turn in turns] for task, turns in truths.items()}
+
+
+def _parsed(text: str, order: dict[str, list[str]]) -> Call:
+    node = ast.parse(text, mode="eval").body
+    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    named = dict(zip(order[node.func.id], [ast.literal_eval(value) for value in node.args], strict=False))
+    return node.func.id, named | {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
+
+
+def perfect(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
+    return turns
+
+
+def nothing(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
+    return [[] for _ in turns]
+
+
+def without_the_last(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
+    last = max(number for number, turn in enumerate(turns) if turn)
+    return [turn[:-1] if number == last else turn for number, turn in enumerate(turns)]
+
+
+def shuffled(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
+    return [rng.sample(turn, len(turn)) for turn in turns]
+
+
+def twice(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
+    return [[call for call in turn for _ in range(2)] for turn in turns]
+
+
+def one_anyhow(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
+    """One call of any tool in every turn, without arguments."""
+    return [[(rng.choice(tools), {})] for _ in turns]
+
+
+def one_more(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
+    """The ground truth, and a call that looks around or fails in one of the turns: mostly harmless."""
+    at = rng.randrange(len(turns))
+    return [[*turn, (rng.choice(tools), {})] if number == at else turn for number, turn in enumerate(turns)]
+
+
+def one_changed(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
+    """One argument of one call is another."""
+    places = [(a, b, key) for a, turn in enumerate(turns) for b, (_, named) in enumerate(turn) for key in named]
+    if not places:
+        return without_the_last(turns, tools, rng)
+    a, b, key = rng.choice(places)
+    spoilt = [[(name, dict(named)) for name, named in turn] for turn in turns]
+    value = spoilt[a][b][1][key]
+    spoilt[a][b][1][key] = value + 1 if isinstance(value, int | float) else f"{value}x"
+    return spoilt
+
+
+def one_early(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
+    """The first call of a turn is made in the one before."""
+    moved = [list(turn) for turn in turns]
+    places = [number for number in range(1, len(turns)) if turns[number]]
+    if places:
+        at = rng.choice(places)
+        moved[at - 1].append(moved[at].pop(0))
+    return moved
+
+
+PERTURBATIONS: dict[str, Callable[[Turns, Sequence[str], Random], Turns]] = {
+    "without the last call": without_the_last,
+    "shuffled within turns": shuffled,
+    "each call twice": twice,
+    "any call in each turn": one_anyhow,
+    "one call more": one_more,
+    "one argument changed": one_changed,
+    "one call a turn early": one_early,
+}
+
+
+async def play(environment: BfclEnvironment, task: str, turns: Turns) -> Played:
+    """Play scripted turns: one call a step, more only where the limit of steps would not allow it."""
+    episode = await environment.reset(environment.task(task))
+    try:
+        for turn in turns:
+            await say(episode, turn)
+        verdict = await episode.verdict()
+        return Played(verdict["outcome"], verdict["failure"], sum(len(turn) for turn in turns))
+    finally:
+        await episode.aclose()
+
+
+async def say(episode: BfclEpisode, turn: Sequence[Call]) -> None:
+    """The calls of one turn of the user, and its end."""
+    for calls in in_steps(turn):
+        made = [ToolCall(name, json.dumps(named), f"call-{number}") for number, (name, named) in enumerate(calls)]
+        seen = await episode.step(made, "")
+        assert [message["tool_call_id"] for message in seen.messages] == [call.id for call in made]
+    await episode.step((), "done")
+
+
+def in_steps(turn: Sequence[Call]) -> list[Sequence[Call]]:
+    size = max(1, math.ceil(len(turn) / STEP_LIMIT))
+    return [turn[at : at + size] for at in range(0, len(turn), size)]
+
+
+def official(python: Path, runs: Iterable[tuple[str, Turns]]) -> list[dict[str, Any]]:
+    """What bfcl-eval's own checker says of the same runs."""
+    asked = "".join(json.dumps({"task": task, "calls": _written(turns)}) + "\n" for task, turns in runs)
+    answered = subprocess.run(
+        [str(python), "-I", "-B", str(OFFICIAL)], input=asked, capture_output=True, text=True, check=True
+    )
+    return [json.loads(line) for line in answered.stdout.splitlines()]
+
+
+def _written(turns: Turns) -> list[list[list[str]]]:
+    return [
+        [[f"{name}({', '.join(f'{key}={value!r}' for key, value in named.items())})" for name, named in step]
+         for step in in_steps(turn)]
+        for turn in turns
+    ]  # fmt: skip
