@@ -21,19 +21,21 @@ from adapters.environments.bfcl.catalogue import FAMILIES
 from tests.benchmarks import report
 from tests.support.bfcl_runs import (
     PERTURBATIONS,
+    Given,
     Played,
     Turns,
-    ground_truths,
+    agrees,
+    benchmark,
+    held_back_on_time,
     nothing,
     official,
-    perfect,
     play,
     say,
 )
 
 AT_A_TIME = 16
 AT_ONCE = 1000
-HELD_BACK_SAYS = "I have updated some more functions you can choose from. What about now?"
+WORKERS = 2
 
 
 async def play_all(environment: BfclEnvironment, runs: list[tuple[str, Turns]]) -> list[Played]:
@@ -49,24 +51,6 @@ async def play_all(environment: BfclEnvironment, runs: list[tuple[str, Turns]]) 
         for _ in range(AT_A_TIME):
             group.start_soon(worker)
     return done
-
-
-async def held_back_on_time(environment: BfclEnvironment, task: str, turns: Turns, held: dict[int, set[str]]) -> bool:
-    """Whether every function that the task holds back is missing before its turn and there from then on."""
-    episode = await environment.reset(environment.task(task))
-    try:
-        for turn in range(len(turns)):
-            offered = {tool["function"]["name"] for tool in episode.tools}
-            late = {name for at, names in held.items() if at > turn for name in names}
-            due = {name for at, names in held.items() if at <= turn for name in names}
-            if late & offered or due - offered:
-                return False
-            seen = await episode.step((), "")
-            if turn + 1 in held and [message["content"] for message in seen.messages] != [HELD_BACK_SAYS]:
-                return False
-        return bool(held)
-    finally:
-        await episode.aclose()
 
 
 async def many_at_once(environment: BfclEnvironment, truths: dict[str, Turns]) -> dict[str, float]:
@@ -99,85 +83,83 @@ async def many_at_once(environment: BfclEnvironment, truths: dict[str, Turns]) -
     }
 
 
+async def one_category(
+    environment: BfclEnvironment, python: Path, given: dict[str, Given], seed: int, spoilt_passed: dict[str, int]
+) -> dict[str, float]:
+    """The figures of one category; adds to `spoilt_passed`."""
+    started = time.monotonic()
+    right = await play_all(environment, [(task, each.turns) for task, each in given.items()])
+    seconds = time.monotonic() - started
+    idle = await play_all(environment, [(task, nothing(each.turns)) for task, each in given.items()])
+    runs: list[tuple[str, str, Turns]] = []
+    for task, each in given.items():
+        episode = await environment.reset(environment.task(task))
+        tools = [tool["function"]["name"] for tool in episode.tools]
+        await episode.aclose()
+        for name, spoil in PERTURBATIONS.items():
+            runs.append((name, task, spoil(each.turns, tools, Random(f"{seed} {name} {task}"))))
+    spoilt = await play_all(environment, [(task, turns) for _, task, turns in runs])
+    for (name, _, _), run in zip(runs, spoilt, strict=True):
+        spoilt_passed[name] += int(run.outcome)
+    asked = [(task, each.turns) for task, each in given.items()] + [(task, turns) for _, task, turns in runs]
+    verdicts = await anyio.to_thread.run_sync(official, python, asked)
+    agreed = [agrees(run, verdict) for run, verdict in zip([*right, *spoilt], verdicts, strict=True)]
+    return {
+        "ground_truth_passed": sum(run.outcome for run in right),
+        "noop_passed": sum(run.outcome for run in idle),
+        "perturbed": len(spoilt),
+        "agreed": sum(agreed[len(right) :]),
+        "agreed_on_ground_truth": sum(agreed[: len(right)]),
+        "held_back_on_time": sum([await held_back_on_time(environment, task, each) for task, each in given.items()]),
+        "calls": sum(run.calls for run in right),
+        "seconds": seconds,
+    }
+
+
 async def measure(python: Path, seed: int) -> dict[str, float]:
     """All figures; prints the tables."""
-    environment = BfclEnvironment(python, workers=2)
+    environment = BfclEnvironment(python, workers=WORKERS)
     try:
-        truths = ground_truths(python, environment)
-        held = held_back(python)
-        figures: dict[str, float] = dict.fromkeys(
-            ("ground_truth_passed", "noop_passed", "perturbed", "agreed", "held_back_on_time", "official_valid"), 0
-        )
-        calls = seconds = 0.0
-        rows: list[list[object]] = []
+        given = benchmark(python, environment)
+        found: dict[str, dict[str, float]] = {}
         spoilt_passed = dict.fromkeys(PERTURBATIONS, 0)
         for category in FAMILIES.values():
-            tasks = [task for task in truths if task.rpartition("_")[0] == category]
-            report_progress(category)
-            started = time.monotonic()
-            done = await play_all(environment, [(task, perfect(truths[task], (), Random())) for task in tasks])
-            took = time.monotonic() - started
-            idle = await play_all(environment, [(task, nothing(truths[task], (), Random())) for task in tasks])
-            runs = []
-            for name, spoil in PERTURBATIONS.items():
-                for task in tasks:
-                    tools = [doc["function"]["name"] for doc in environment.tools_of(task)]
-                    runs.append((name, task, spoil(truths[task], tools, Random(f"{seed} {name} {task}"))))
-            ours = await play_all(environment, [(task, turns) for _, task, turns in runs])
-            checked = [(task, truths[task]) for task in tasks] + [(task, turns) for _, task, turns in runs]
-            theirs = await anyio.to_thread.run_sync(official, python, checked)
-            verdicts = [*done, *ours]
-            agree = sum(
-                (run.outcome == 1.0) == verdict["valid"] and run.failure == verdict["error_type"]
-                for run, verdict in zip(verdicts, theirs, strict=True)
-            )
-            agree_perturbed = sum(
-                (run.outcome == 1.0) == verdict["valid"] and run.failure == verdict["error_type"]
-                for run, verdict in zip(ours, theirs[len(done) :], strict=True)
-            )
-            for (name, _, _), run in zip(runs, ours, strict=True):
-                spoilt_passed[name] += int(run.outcome)
-            on_time = sum([await held_back_on_time(environment, t, truths[t], held.get(t, {})) for t in tasks])
-            passed, idle_passed = sum(run.outcome for run in done), sum(run.outcome for run in idle)
-            made = sum(run.calls for run in done)
-            calls, seconds = calls + made, seconds + took
-            figures["ground_truth_passed"] += passed
-            figures["noop_passed"] += idle_passed
-            figures["perturbed"] += len(ours)
-            figures["agreed"] += agree_perturbed
-            figures["held_back_on_time"] += on_time
-            figures["official_valid"] += sum(verdict["valid"] for verdict in theirs[len(done) :])
-            rows.append([
-                category, int(passed), int(idle_passed), f"{agree}/{len(verdicts)}", on_time, made, made / took,
-            ])  # fmt: skip
-            for key, value in (("ground_truth", passed), ("noop", idle_passed), ("steps_per_s", made / took)):
-                figures[f"{category}_{key}"] = value
-        figures["checker_agreement"] = figures["agreed"] / figures["perturbed"]
-        figures["steps_per_s"] = calls / seconds
-        report_progress(f"{AT_ONCE} attempts at once")
-        figures |= await many_at_once(environment, truths)
-        report.table(
-            "BFCL-v3 multi-turn through the adapter (200 tasks each)",
-            ("category", "ground truth", "no-op", "verdicts as official", "held back on time", "calls", "calls/s"),
-            rows,
-        )
-        report.table("spoilt runs that pass (of 800 each)", ("how", "passed"), list(spoilt_passed.items()))
-        keys = [key for key in figures if key.startswith("at_once")]
-        report.table("many at once", ("figure", "value"), [[key, round(figures[key], 2)] for key in keys])
-        return figures
+            print(f"bfcl: {category}", flush=True)
+            tasks = {task: each for task, each in given.items() if task.rpartition("_")[0] == category}
+            found[category] = await one_category(environment, python, tasks, seed, spoilt_passed)
+        print(f"bfcl: {AT_ONCE} attempts at once", flush=True)
+        at_once = await many_at_once(environment, {task: each.turns for task, each in given.items()})
     finally:
         await environment.aclose()
+    _print(found, spoilt_passed, at_once)
+    whole = {key: sum(each[key] for each in found.values()) for key in next(iter(found.values()))}
+    figures = {key: whole[key] for key in ("ground_truth_passed", "noop_passed", "perturbed", "held_back_on_time")}
+    figures["checker_agreement"] = whole["agreed"] / whole["perturbed"]
+    figures["steps_per_s"] = whole["calls"] / whole["seconds"]
+    figures["workers"] = WORKERS
+    for category, each in found.items():
+        figures |= {f"{category}_{key}": each[key] for key in ("ground_truth_passed", "noop_passed")}
+        figures[f"{category}_checker_agreement"] = each["agreed"] / each["perturbed"]
+        figures[f"{category}_steps_per_s"] = each["calls"] / each["seconds"]
+    figures |= {f"passed_{name.replace(' ', '_')}": count for name, count in spoilt_passed.items()}
+    return figures | at_once
 
 
-def held_back(python: Path) -> dict[str, dict[int, set[str]]]:
-    """Turn to names, by task, read from the data itself rather than through our worker."""
-    from tests.support.bfcl_runs import missed_functions
-
-    return missed_functions(python)
-
-
-def report_progress(what: str) -> None:
-    print(f"bfcl: {what}", flush=True)
+def _print(found: dict[str, dict[str, float]], spoilt_passed: dict[str, int], at_once: dict[str, float]) -> None:
+    report.table(
+        "BFCL-v3 multi-turn through the adapter, 200 tasks each",
+        ("category", "ground truth", "no-op", "spoilt runs judged as official", "held back on time", "calls", "calls/s"),
+        [
+            (
+                category, int(each["ground_truth_passed"]), int(each["noop_passed"]),
+                f"{int(each['agreed'])} of {int(each['perturbed'])}", int(each["held_back_on_time"]),
+                int(each["calls"]), each["calls"] / each["seconds"],
+            )
+            for category, each in found.items()
+        ],
+    )  # fmt: skip
+    report.table("spoilt runs that pass, of 800 each", ("how", "passed"), list(spoilt_passed.items()))
+    report.table("many at once", ("figure", "value"), list(at_once.items()))
 
 
 def main() -> None:

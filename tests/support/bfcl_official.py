@@ -1,10 +1,11 @@
 """bfcl-eval's own `multi_turn_checker`, asked over lines of JSON; run by the interpreter that has bfcl-eval.
 
+    python -I bfcl_official.py truths       the ground truth and the functions held back, by task
     python -I bfcl_official.py
 
-In: {"task": id, "calls": [[[text, ...] a turn of the model, ...] a turn of the user, ...]}; out: {"valid", "error_type"}.
-It evaluates the texts: feed it the benchmark's own calls only. Its instances are module globals by model name and task, so
-each run has a name of its own, and they are dropped afterwards, or thousands would pile up.
+In: {"task": id, "calls": [[[text, ...] a turn of the model, ...] a turn of the user, ...]}; out: {"valid",
+"error_type"}. It evaluates the texts: feed it the benchmark's own calls only. Its instances are module globals by model
+name and task, so each run has a name of its own, and they are dropped afterwards, or thousands would pile up.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ for name in ("base", "miss_func", "miss_param", "long_context"):
 out = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 if sys.argv[1:] == ["truths"]:
-    json.dump(truths, out)
+    json.dump({task: [truths[task], entry.get("missed_function", {})] for task, entry in entries.items()}, out)
     sys.exit()
 for number, line in zip(itertools.count(), sys.stdin):
     asked = json.loads(line)

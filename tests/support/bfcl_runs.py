@@ -1,4 +1,4 @@
-"""Scripted runs of BFCL's tasks: the ground truth, ways to spoil it, playing it through our adapter and the official one.
+"""Scripted runs of BFCL's tasks: the ground truth, ways to spoil it, playing it here and before the official checker.
 
 The ground truth is read with `ast`, literals only.
 """
@@ -19,9 +19,17 @@ from adapters.environments.bfcl import BfclEnvironment, BfclEpisode
 
 OFFICIAL = Path(__file__).with_name("bfcl_official.py")
 STEP_LIMIT = 20
+HELD_BACK_SAYS = "I have updated some more functions you can choose from. What about now?"
 Call = tuple[str, dict[str, Any]]
 Turns = list[list[Call]]
 """Calls, by the user's turn."""
+
+
+class Given(msgspec.Struct, frozen=True):
+    turns: Turns
+    """The ground truth."""
+    held_back: dict[int, set[str]]
+    """Turn to the functions that come with it."""
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -30,14 +38,19 @@ class Played(msgspec.Struct, frozen=True):
     calls: int
 
 
-def ground_truths(python: Path, environment: BfclEnvironment) -> dict[str, Turns]:
-    """The benchmark's own answers, by task."""
+def benchmark(python: Path, environment: BfclEnvironment) -> dict[str, "Given"]:
+    """The benchmark's own answers, by task: read from its files, not through our worker."""
     found = subprocess.run([str(python), "-I", "-B", str(OFFICIAL), "truths"], capture_output=True, check=True)
     order = {
         tool["function"]["name"]: list(tool["function"]["parameters"]["properties"]) for tool in environment.tools()
     }
-    truths: dict[str, list[list[str]]] = json.loads(found.stdout)
-    return {task: [[_parsed(text, order) for text in turn] for turn in turns] for task, turns in truths.items()}
+    return {
+        task: Given(
+            [[_parsed(text, order) for text in turn] for turn in turns],
+            {int(turn): set(names) for turn, names in missed.items()},
+        )
+        for task, (turns, missed) in json.loads(found.stdout).items()
+    }
 
 
 def _parsed(text: str, order: dict[str, list[str]]) -> Call:
@@ -47,11 +60,7 @@ def _parsed(text: str, order: dict[str, list[str]]) -> Call:
     return node.func.id, named | {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
 
 
-def perfect(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
-    return turns
-
-
-def nothing(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
+def nothing(turns: Turns) -> Turns:
     return [[] for _ in turns]
 
 
@@ -153,3 +162,26 @@ def _written(turns: Turns) -> list[list[list[str]]]:
          for step in in_steps(turn)]
         for turn in turns
     ]  # fmt: skip
+
+
+def agrees(run: Played, verdict: dict[str, Any]) -> bool:
+    """Whether ours passes where theirs does, and fails for the same reason."""
+    return (run.outcome == 1.0) == verdict["valid"] and run.failure == verdict["error_type"]
+
+
+async def held_back_on_time(environment: BfclEnvironment, task: str, given: Given) -> bool:
+    """Whether every function that the task holds back is missing before its turn, announced, and there from then on."""
+    episode = await environment.reset(environment.task(task))
+    try:
+        for turn in range(len(given.turns)):
+            offered = {tool["function"]["name"] for tool in episode.tools}
+            late = {name for at, names in given.held_back.items() if at > turn for name in names}
+            due = {name for at, names in given.held_back.items() if at <= turn for name in names}
+            if late & offered or due - offered:
+                return False
+            seen = await episode.step((), "")
+            if turn + 1 in given.held_back and [said["content"] for said in seen.messages] != [HELD_BACK_SAYS]:
+                return False
+        return bool(given.held_back)
+    finally:
+        await episode.aclose()
