@@ -55,7 +55,8 @@ def benchmark(python: Path, environment: BfclEnvironment) -> dict[str, "Given"]:
 
 def _parsed(text: str, order: dict[str, list[str]]) -> Call:
     node = ast.parse(text, mode="eval").body
-    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    assert isinstance(node, ast.Call)
+    assert isinstance(node.func, ast.Name)
     named = dict(zip(order[node.func.id], [ast.literal_eval(value) for value in node.args], strict=False))
     return node.func.id, named | {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
 
@@ -149,7 +150,12 @@ def in_steps(turn: Sequence[Call]) -> list[Sequence[Call]]:
 
 def official(python: Path, runs: Iterable[tuple[str, Turns]]) -> list[dict[str, Any]]:
     """What bfcl-eval's own checker says of the same runs."""
-    asked = "".join(json.dumps({"task": task, "calls": _written(turns)}) + "\n" for task, turns in runs)
+    return ask_official(python, [(task, _written(turns)) for task, turns in runs])
+
+
+def ask_official(python: Path, runs: Iterable[tuple[str, list[list[list[str]]]]]) -> list[dict[str, Any]]:
+    """The same, of calls as text; it evaluates them."""
+    asked = "".join(json.dumps({"task": task, "calls": calls}) + "\n" for task, calls in runs)
     answered = subprocess.run(
         [str(python), "-I", "-B", str(OFFICIAL)], input=asked, capture_output=True, text=True, check=True
     )

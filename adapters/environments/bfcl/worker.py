@@ -132,6 +132,7 @@ class World:
         self._held = tasks.held_back(entry)
         self._tools = tasks.tools(entry)
         self._instances = _instances(entry)
+        self._methods = _methods(self._instances)
         self._truth: dict[str, Any] | None = None
         self._responses: list[str] = []
         self._executed: list[list[str]] = []  # names, by turn of the model, in this turn of the user
@@ -147,7 +148,6 @@ class World:
     def call(self, calls: list[tuple[str, str]]) -> dict[str, Any]:
         """Execute one turn of the model: one result for each (name, JSON text)."""
         results, executed = [], []
-        methods = _methods(self._instances)
         for name, text in calls:
             try:
                 arguments = json.loads(text)
@@ -157,7 +157,7 @@ class World:
             if not isinstance(arguments, dict):
                 results.append(f"Error: the arguments of {name!r} are not a JSON object")
                 continue
-            results.append(_call(methods, name, [], arguments))
+            results.append(_call(self._methods, name, [], arguments))
             executed.append(name)
             self._responses.append(results[-1])
         if executed:
