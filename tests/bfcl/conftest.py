@@ -1,12 +1,13 @@
 """Fixtures of the BFCL suite; it needs bfcl-eval's environment (`make test-bfcl`)."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from adapters.environments.bfcl import BfclEnvironment
+from tests.support.bfcl_runs import Given, benchmark
 
 PYTHON = Path(__file__).parents[2] / ".venv-bfcl" / "bin" / "python"
 
@@ -31,6 +32,25 @@ def opened() -> Callable[..., AbstractAsyncContextManager[BfclEnvironment]]:
 
 @pytest.fixture
 async def bfcl(anyio_backend: str) -> AsyncIterator[BfclEnvironment]:
-    """The environment with one worker."""
+    """An environment of the test's own, with one worker."""
     async with _running(workers=1) as environment:
         yield environment
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Callable[[str], BfclEnvironment]]:
+    """By backend, the environment that a module's tests share: a start takes a second, seconds on a busy machine."""
+    made: dict[str, BfclEnvironment] = {}
+
+    def by(backend: str) -> BfclEnvironment:
+        return made.setdefault(backend, made.get(backend) or BfclEnvironment(PYTHON, workers=1))
+
+    yield by
+    for environment in made.values():
+        environment.pool.close()
+
+
+@pytest.fixture(scope="session")
+def given() -> dict[str, Given]:
+    """The benchmark's own answers."""
+    return benchmark(PYTHON, BfclEnvironment(PYTHON))

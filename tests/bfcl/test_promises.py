@@ -6,7 +6,7 @@ import pytest
 
 from actors.messages import ToolCall
 from adapters.environments import Environment, Episode, Observation
-from tests.support.environment_promises import PROMISES, Case, keeps
+from tests.support.environment_promises import PROMISES, Case, keeps, simple
 
 pytestmark = pytest.mark.anyio
 
@@ -22,5 +22,5 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
-async def test_bfcl_keeps_the_promises_of_an_environment(promise, opened):
-    await keeps(Case(lambda: opened(workers=1), "B", change=watch_a_stock), promise)
+async def test_bfcl_keeps_the_promises_of_an_environment(promise, shared, anyio_backend):
+    await keeps(Case(simple(lambda: shared(anyio_backend)), "B", change=watch_a_stock), promise)

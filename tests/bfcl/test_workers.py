@@ -41,7 +41,7 @@ def gone(pid: int) -> bool:
 async def test_text_of_the_model_is_never_evaluated(bfcl, tmp_path):
     """The payload works in the official driver, which evaluates it, and does nothing here, wherever it stands."""
     mark = tmp_path / "evaluated"
-    payload = f"__import__('os').mkdir({str(mark)!r})"
+    payload = f"__import__('os').makedirs({str(mark)!r})"
     await anyio.to_thread.run_sync(ask_official, PYTHON, [(TASK, [[[payload]], [], [], []])])
     assert mark.exists(), "the payload is harmless: this test would show nothing"
     mark.rmdir()
@@ -149,26 +149,6 @@ async def test_workers_that_die_again_and_again_are_not_started_for_ever(opened)
         now[0] = 61.0
         await (await bfcl.reset(bfcl.task(TASK))).aclose()
         assert bfcl.pool.deaths == 5
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        calling("power", base=10, exponent=10**10),
-        calling("logarithm", value=7.5, base=3, precision=10**9),
-        calling("logarithm", value=7.5, base=3, precision=100_000),
-        calling("square_root", number=2, precision=10**9),
-    ],
-    ids=lambda call: f"{call[0].name}-{call[0].arguments[-14:]}",
-)
-async def test_a_computation_without_end_is_a_mistake_that_costs_nobody_else(call, bfcl):
-    """Each of these would keep the official driver busy for minutes, or for ever."""
-    episode, other = [await bfcl.reset(bfcl.task("multi_turn_base_15")) for _ in range(2)]
-    (pid,) = bfcl.pool.pids
-    seen = await episode.step(call, "")
-    assert "Error during execution: " in seen.text
-    assert not (await other.step(calling("absolute_value", number=-3), "")).done
-    assert bfcl.pool.pids == [pid]
 
 
 async def test_attempts_are_limited_by_a_setting_that_the_error_names(opened):
