@@ -5,7 +5,8 @@
 All 800 tasks of the four categories are replayed with their own ground truth, with no call at all, and spoilt in seven
 ways with seeds; bfcl-eval's own `multi_turn_checker` judges the same runs in a process of its own, and agrees if the
 verdict and the kind of failure are the same. Speed is tool calls a second in the ground-truth replays, resets and
-verdicts included, 16 attempts at a time in two workers. Then a thousand attempts are open at once, and all are played
+verdicts included, 16 attempts at a time in two workers, and by
+CPU time of all processes beside it, for busy machines. Then a thousand attempts are open at once, and all are played
 to their end.
 """
 
@@ -84,13 +85,18 @@ async def many_at_once(environment: BfclEnvironment, truths: dict[str, Turns]) -
     }
 
 
+async def cpu_seconds(environment: BfclEnvironment) -> float:
+    """Of this process and of the workers, so far: what a busy machine does not change."""
+    return time.process_time() + sum(worker["cpu_seconds"] for worker in await environment.pool.usage())
+
+
 async def one_category(
     environment: BfclEnvironment, python: Path, given: dict[str, Given], seed: int, spoilt_passed: dict[str, int]
 ) -> dict[str, float]:
     """The figures of one category; adds to `spoilt_passed`."""
-    started = time.monotonic()
+    started, computed = time.monotonic(), await cpu_seconds(environment)
     right = await play_all(environment, [(task, each.turns) for task, each in given.items()])
-    seconds = time.monotonic() - started
+    seconds, cpu = time.monotonic() - started, await cpu_seconds(environment) - computed
     idle = await play_all(environment, [(task, nothing(each.turns)) for task, each in given.items()])
     runs: list[tuple[str, str, Turns]] = []
     for task, each in given.items():
@@ -114,6 +120,7 @@ async def one_category(
         "held_back_on_time": sum([await held_back_on_time(environment, task, each) for task, each in given.items()]),
         "calls": sum(run.calls for run in right),
         "seconds": seconds,
+        "cpu_seconds": cpu,
     }
 
 
@@ -137,11 +144,13 @@ async def measure(python: Path, seed: int) -> dict[str, float]:
     figures = {key: whole[key] for key in ("ground_truth_passed", "noop_passed", "perturbed", "held_back_on_time")}
     figures["checker_agreement"] = whole["agreed"] / whole["perturbed"]
     figures["steps_per_s"] = whole["calls"] / whole["seconds"]
+    figures["steps_per_cpu_s"] = whole["calls"] / whole["cpu_seconds"]
     figures["workers"] = WORKERS
     for category, each in found.items():
         figures |= {f"{category}_{key}": each[key] for key in ("ground_truth_passed", "noop_passed")}
         figures[f"{category}_checker_agreement"] = each["agreed"] / each["perturbed"]
         figures[f"{category}_steps_per_s"] = each["calls"] / each["seconds"]
+        figures[f"{category}_steps_per_cpu_s"] = each["calls"] / each["cpu_seconds"]
     figures |= {f"passed_{name.replace(' ', '_')}": count for name, count in spoilt_passed.items()}
     return figures | at_once
 
@@ -149,12 +158,12 @@ async def measure(python: Path, seed: int) -> dict[str, float]:
 def _print(found: dict[str, dict[str, float]], spoilt_passed: dict[str, int], at_once: dict[str, float]) -> None:
     report.table(
         "BFCL-v3 multi-turn through the adapter, 200 tasks each",
-        ("category", "truth", "no-op", "judged as official", "held back on time", "calls", "calls/s"),
+        ("category", "truth", "no-op", "judged as official", "held back on time", "calls", "calls/s", "calls/CPU s"),
         [
             (
                 category.removeprefix("multi_turn_"), int(each["ground_truth_passed"]), int(each["noop_passed"]),
-                f"{int(each['agreed'])} of {int(each['perturbed'])}", int(each["held_back_on_time"]),
-                int(each["calls"]), each["calls"] / each["seconds"],
+                f"{int(each['agreed'])} of {int(each['perturbed'])}", int(each["held_back_on_time"]) or "-",
+                int(each["calls"]), each["calls"] / each["seconds"], each["calls"] / each["cpu_seconds"],
             )
             for category, each in found.items()
         ],

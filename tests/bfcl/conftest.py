@@ -43,7 +43,9 @@ def shared() -> Iterator[Callable[[str], BfclEnvironment]]:
     made: dict[str, BfclEnvironment] = {}
 
     def by(backend: str) -> BfclEnvironment:
-        return made.setdefault(backend, made.get(backend) or BfclEnvironment(PYTHON, workers=1))
+        if backend not in made:
+            made[backend] = BfclEnvironment(PYTHON, workers=1)
+        return made[backend]
 
     yield by
     for environment in made.values():

@@ -132,8 +132,8 @@ class WorkerPool:
             self._bury(worker, str(error))
             raise
 
-    async def usage(self) -> list[dict[str, int]]:
-        """Of each running worker: how many worlds it holds, and its peak memory in KiB."""
+    async def usage(self) -> list[dict[str, Any]]:
+        """Of each running worker: `worlds` that it holds, `peak_kib` of memory, `cpu_seconds` so far."""
         return [await self.ask(worker, "held") for worker in self._slots if worker is not None and worker.alive]
 
     def close(self) -> None:

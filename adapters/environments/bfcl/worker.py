@@ -254,7 +254,8 @@ class Worker:
         if operation == "close":
             return self._worlds.pop(request["world"], None) is not None
         if operation == "held":
-            return {"worlds": len(self._worlds), "peak_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            return {"worlds": len(self._worlds), "peak_kib": used.ru_maxrss, "cpu_seconds": time.process_time()}
         world = self._worlds.get(request["world"])
         if world is None:
             raise Refused(f"there is no world {request['world']}")
