@@ -55,11 +55,16 @@ async def play_all(environment: BfclEnvironment, runs: list[tuple[str, Turns]]) 
     return done
 
 
+def resident_mib() -> float:
+    """Of this process, now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+
 async def many_at_once(environment: BfclEnvironment, truths: dict[str, Turns]) -> dict[str, float]:
-    """Open `AT_ONCE` attempts, play them all, a turn of each at a time."""
+    """Open `AT_ONCE` attempts in fresh workers, play them all, a turn of each at a time."""
     names = list(truths)
     tasks = [names[number % len(names)] for number in range(AT_ONCE)]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = resident_mib()
     started = time.monotonic()
     episodes: list[BfclEpisode] = [await environment.reset(environment.task(task)) for task in tasks]
     opened = time.monotonic()
@@ -70,7 +75,7 @@ async def many_at_once(environment: BfclEnvironment, truths: dict[str, Turns]) -
                     group.start_soon(say, episode, truths[task][turn])
     passed = sum([await episode.evaluate() for episode in episodes])
     played = time.monotonic()
-    usage = await environment.pool.usage()
+    usage, grown = await environment.pool.usage(), resident_mib() - before
     assert sum(worker["worlds"] for worker in usage) == AT_ONCE
     for episode in episodes:
         await episode.aclose()
@@ -81,7 +86,7 @@ async def many_at_once(environment: BfclEnvironment, truths: dict[str, Turns]) -
         "at_once_open_seconds": opened - started,
         "at_once_play_seconds": played - opened,
         "at_once_workers_mib": sum(worker["peak_kib"] for worker in usage) / 1024,
-        "at_once_daemon_grew_mib": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024,
+        "at_once_daemon_grew_mib": grown,
     }
 
 
@@ -135,10 +140,14 @@ async def measure(python: Path, seed: int) -> dict[str, float]:
             print(f"bfcl: {category}", flush=True)
             tasks = {task: each for task, each in given.items() if task.rpartition("_")[0] == category}
             found[category] = await one_category(environment, python, tasks, seed, spoilt_passed)
-        print(f"bfcl: {AT_ONCE} attempts at once", flush=True)
-        at_once = await many_at_once(environment, {task: each.turns for task, each in given.items()})
     finally:
         await environment.aclose()
+    print(f"bfcl: {AT_ONCE} attempts at once", flush=True)
+    fresh = BfclEnvironment(python, workers=WORKERS)
+    try:
+        at_once = await many_at_once(fresh, {task: each.turns for task, each in given.items()})
+    finally:
+        await fresh.aclose()
     _print(found, spoilt_passed, at_once)
     whole = {key: sum(each[key] for each in found.values()) for key in next(iter(found.values()))}
     figures = {key: whole[key] for key in ("ground_truth_passed", "noop_passed", "perturbed", "held_back_on_time")}
