@@ -46,7 +46,8 @@ class Episode(Protocol):
     """The function tools of this attempt; read again before each turn, a step may bring or take some."""
 
     async def step(self, calls: Sequence[ToolCall], text: str) -> Observation:
-        """Take the model's turn: its parsed tool `calls`, and its raw `text` if none could be parsed.
+        """Take the model's turn: its parsed tool `calls`, and its raw `text` if none could be parsed. After the end it
+        is answered with `done` and changes nothing.
 
         Raises:
             EnvironmentFailed: the environment broke down, which says nothing about the agent.
