@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 import anyio
@@ -133,7 +133,7 @@ class EpisodeProcess:
             raise EnvironmentFailed(str(error)) from error
 
     @contextlib.asynccontextmanager
-    async def _within(self, seconds: float) -> Any:
+    async def _within(self, seconds: float) -> AsyncIterator[None]:
         """One exchange at a time; one that is not completed leaves a stream that nobody can make sense of."""
         async with self._lock:
             if self._why:

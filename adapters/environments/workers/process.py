@@ -18,6 +18,7 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -243,7 +244,7 @@ def _failure(error: Exception) -> bytes:
 
 
 @contextlib.contextmanager
-def _leaving() -> Any:
+def _leaving() -> Iterator[None]:
     """A forked process ends here, whatever happened: it must not go on with its template's work."""
     try:
         yield

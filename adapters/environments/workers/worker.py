@@ -10,9 +10,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -162,7 +162,7 @@ class Worker:
         return reading(reply, type_)
 
     @contextlib.contextmanager
-    def _sending(self) -> Any:
+    def _sending(self) -> Iterator[socket.socket]:
         """The control socket; whatever goes wrong with it, the process is of no use any more."""
         if self._control is None:
             raise WorkerDown("the environment's worker is not running")
