@@ -56,7 +56,7 @@ class RemoteEpisode:
 
     async def step(self, calls: Sequence[ToolCall], text: str) -> Observation:
         """See `Episode.step`."""
-        found = await self._link.step(calls, text)
+        found = await self._link.step([_sendable(call) for call in calls], _utf8(text))
         if found.tools is not None:
             self.tools = found.tools
         return Observation(found.text, found.done, found.messages)
@@ -85,6 +85,15 @@ class _Cloneable(RemoteEpisode):
 
 class _StatefulCloneable(_Stateful, _Cloneable):
     pass
+
+
+def _sendable(call: ToolCall) -> ToolCall:
+    return ToolCall(_utf8(call.name), _utf8(call.arguments), _utf8(call.id))
+
+
+def _utf8(text: str) -> str:
+    """A model may write half a surrogate pair, which no wire carries."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 _CLASSES: dict[tuple[bool, bool], type[RemoteEpisode]] = {

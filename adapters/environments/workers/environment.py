@@ -94,7 +94,8 @@ class WorkerEnvironment:
         try:
             for worker in self._workers:
                 worker.start()
-            self.name = [worker.await_ready() for worker in self._workers][0]
+            names = [worker.await_ready() for worker in self._workers]
+            self.name = names[0]
         except BaseException as error:
             self._stop()
             if isinstance(error, EnvironmentFailed | ValueError | TypeError):

@@ -2,9 +2,9 @@
 
 The template runs nothing but `sample`, `profile`, `tools` and forks, and has no event loop and no thread of its own, so
 that a fork copies a process at rest. An environment must therefore start no thread and open no connection when it is
-built; in `reset` it may do what it likes. Whatever happens to us, nothing stays behind: the end of our process closes the
-sockets, on which every process here ends; one that hangs in a call is killed by its template, or by the kernel when the
-template itself dies (prctl(2), PR_SET_PDEATHSIG).
+built; in `reset` it may do what it likes. Whatever happens to us, nothing stays behind: the end of our process closes
+the sockets, on which every process here ends; one that hangs in a call is killed by its template, or by the kernel when
+the template itself dies (prctl(2), PR_SET_PDEATHSIG).
 """
 
 import asyncio
@@ -19,6 +19,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -37,7 +38,7 @@ _MESSAGE_CHARACTERS = 2000
 
 
 def main() -> None:
-    """The template's whole life; arguments: our pid, the control socket's descriptor, the directory that is its home."""
+    """The template's whole life; arguments: our pid, the control socket's descriptor, its home."""
     parent, descriptor, home = int(sys.argv[-3]), int(sys.argv[-2]), Path(sys.argv[-1])
     _die_with(parent, signal.SIGTERM)
     faulthandler.enable()
@@ -64,7 +65,7 @@ class _Template:
                 if isinstance(request, wire.Open):
                     self._open(request, socket.socket(fileno=descriptors[0]))
                 else:
-                    self._control.sendall(wire.frame(_reply(lambda: self._answer(request), self._max_bytes)))
+                    self._control.sendall(wire.frame(_reply(partial(self._answer, request), self._max_bytes)))
         self._end()
 
     def _answer(self, request: wire.Control) -> Any:

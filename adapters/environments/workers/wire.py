@@ -1,9 +1,9 @@
 """What we and a worker say to each other: msgpack in frames with a length, over Unix sockets. Never pickle.
 
 On a worker's control socket: `Build` first, then `Sample`, `Describe`, `ListTools`, each with one `Reply`, and `Open`,
-which has none there: the socket that comes along with it is the new episode's. On an episode's socket it says `Born`, then
-a `Reply` with its `Opening`; then each of `Step`, `Evaluate`, `State`, `Clone` (a socket comes along) and `Close` has a
-`Reply`.
+which has none there: the socket that comes along with it is the new episode's. On an episode's socket its process says
+`Born`, then a `Reply` with the `Opening`; then each of `Step`, `Evaluate`, `State` has a `Reply`, the answer to `Clone`
+comes on the socket that came along with it, and the answer to `Close` is the socket's end.
 """
 
 import socket

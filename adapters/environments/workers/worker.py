@@ -116,7 +116,8 @@ class Worker:
 
         Raises:
             ValueError: the environment's own.
-            EnvironmentFailed: the environment broke down, or the worker did, or did not answer in time; then it is gone.
+            EnvironmentFailed: the environment broke down.
+            WorkerDown: the worker did, or did not answer in time and was ended.
         """
         with self._lock:
             self.await_ready()
