@@ -1,8 +1,8 @@
 """`EnvironmentService`: serves environments over HTTP, in the shapes of `shapes`.
 
 One lock an instance, so that its calls come one after the other; a cap on instances; those that nobody uses are closed;
-an environment that hangs in a call loses that instance. Errors are JSON, `{"success": false, "error": {"kind", "message"}}`,
-never a traceback. Who may come in is not decided here.
+an environment that hangs in a call loses that instance. Errors are JSON, never a traceback: `{"success": false, "error":
+{"kind", "message"}}`. Who may come in is not decided here.
 """
 
 import json
@@ -74,8 +74,12 @@ class EnvironmentService:
         clock: monotonic seconds.
 
     Attributes:
-        created, released, reaped, capped, timeouts, failed: instances begun, let go of, closed because nobody used them,
-            not begun because too many were open, closed because a call took too long; calls that an environment failed.
+        created: instances begun.
+        released: let go of by their players.
+        reaped: closed because nobody used them.
+        capped: not begun because too many were open.
+        timeouts: closed because a call took too long.
+        failed: calls in which the environment broke down.
     """
 
     def __init__(
@@ -85,7 +89,7 @@ class EnvironmentService:
         self._environments, self._max_instances, self._max_body = dict(environments), max_instances, max_body
         self._idle_seconds, self._call_seconds, self._clock = idle_seconds, call_seconds, clock
         self._instances: dict[str, _Instance] = {}
-        self._creating: dict[str, anyio.Lock] = {}
+        self._creating: set[str] = set()
         self.created = self.released = self.reaped = self.capped = self.timeouts = self.failed = 0
 
     @property
@@ -140,30 +144,30 @@ class EnvironmentService:
         """Idempotent while nobody has played: who lost the answer asks again with the same instance_id."""
         environment, key = self._environment(request), request.instance_id or uuid.uuid4().hex
         task = _task(environment, request)
-        async with self._creating.setdefault(key, anyio.Lock()):
-            try:
-                there = self._instances.get(key)
-                if there is None:
-                    there = await self._begin(key, task, environment.reset(task))
-                elif there.begun or there.task != task:
-                    raise Refused(409, "taken", f"instance {key} is there already, and has been played")
-            finally:
-                self._creating.pop(key, None)
+        there = self._instances.get(key)
+        if there is None:
+            there = await self._begin(key, task, partial(environment.reset, task))
+        elif there.begun or there.task != task:
+            raise Refused(409, "taken", f"instance {key} is there already, and has been played")
         return _opening(there)
 
-    async def _begin(self, key: str, task: Task, episode: Awaitable[Episode]) -> _Instance:
-        if len(self._instances) + len(self._creating) > self._max_instances:
+    async def _begin(self, key: str, task: Task, begin: Callable[[], Awaitable[Episode]]) -> _Instance:
+        if key in self._creating:
+            raise Refused(503, "busy", f"instance {key} is being created; ask again")
+        if len(self._instances) + len(self._creating) >= self._max_instances:
             self.capped += 1
-            getattr(episode, "close", lambda: None)()
             raise Refused(
                 503, "full", f"{self._max_instances} instances are open (max_instances); release some, or ask later"
             )
+        self._creating.add(key)
         try:
             with anyio.fail_after(self._call_seconds):
-                found = await episode
+                found = await begin()
         except TimeoutError:
             self.timeouts += 1
             raise Refused(504, "timeout", f"the environment did not begin within {self._call_seconds:g} s") from None
+        finally:
+            self._creating.discard(key)
         self._instances[key] = _Instance(key, task, found, self._clock())
         self.created += 1
         return self._instances[key]
@@ -230,7 +234,7 @@ class EnvironmentService:
         async with self._playing(request) as one:
             if not isinstance(one.episode, Cloneable):
                 raise ValueError("this episode cannot be cloned")
-            twin = await self._begin(uuid.uuid4().hex, one.task, one.episode.clone())
+            twin = await self._begin(uuid.uuid4().hex, one.task, one.episode.clone)
             twin.begun, twin.done = True, one.done
         return _opening(twin)
 

@@ -91,6 +91,7 @@ class Wire:
             ValueError: the service refuses what was asked.
             Unanswered: no answer, or none that can be used.
         """
+        problem = Unanswered(f"{self.url}/{route} was not asked")
         for attempt in range(1, (self._attempts if again else 1) + 1):
             try:
                 with anyio.fail_after(self._timeout):
