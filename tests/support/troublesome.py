@@ -28,7 +28,7 @@ class TroublesomeEpisode:
         self.count += 1
         if name == "hang":
             while True:
-                time.sleep(3600)
+                time.sleep(3600)  # noqa: ASYNC251  # that is what it is for
         if name == "sleep":
             await anyio.sleep(3600)
         if name == "crash":
@@ -42,7 +42,7 @@ class TroublesomeEpisode:
         if name == "variables":
             return Observation(str(dict(os.environ)) + os.getcwd(), False)
         if name == "fork":
-            return Observation(str(subprocess.Popen(["sleep", "3600"]).pid), False)
+            return Observation(str(subprocess.Popen(["sleep", "3600"]).pid), False)  # noqa: ASYNC220
         self.done = self.done or name == "finish"
         return Observation(str(self.count), self.done)
 
@@ -84,5 +84,5 @@ class Troublesome:
         if self._bad == "reset":
             raise EnvironmentFailed("not today")
         if self._bad == "hang-reset":
-            time.sleep(3600)
+            time.sleep(3600)  # noqa: ASYNC251
         return TroublesomeEpisode(self.tools())

@@ -1,7 +1,7 @@
 """`EnvironmentService`: serves environments over HTTP, in the shapes of `shapes`.
 
 One lock an instance, so that its calls come one after the other; a cap on instances; those that nobody uses are closed;
-an environment that hangs in a call loses that instance. Errors are JSON, never a traceback: `{"success": false, "error":
+an environment that hangs in a call loses that instance. Errors are JSON and no tracebacks, `{"success": false, "error":
 {"kind", "message"}}`. Who may come in is not decided here.
 """
 

@@ -1,6 +1,7 @@
 """`Wire`: requests to an environment service, bounded in time, tries and bytes."""
 
 import random
+import ssl
 from typing import Any, TypeVar
 
 import anyio
@@ -22,12 +23,12 @@ class Unanswered(EnvironmentFailed):
     """No answer to be had.
 
     Attributes:
-        status: HTTP status, 0 without one.
+        passing: asking again may help.
     """
 
-    def __init__(self, message: str, status: int = 0) -> None:
+    def __init__(self, message: str, passing: bool = False) -> None:
         super().__init__(message)
-        self.status = status
+        self.passing = passing
 
 
 class Answer(msgspec.Struct):
@@ -61,7 +62,10 @@ class Wire:
     def __init__(self, url: str, *, key: str, timeout: float, attempts: int, rng: random.Random) -> None:
         self.url, self._timeout, self._attempts, self._rng = url.rstrip("/"), timeout, attempts, rng
         headers = {"authorization": f"Bearer {key}"} if key else {}
-        common: dict[str, Any] = {"headers": headers, "timeout": timeout, "trust_env": False}
+        # One context of certificates for both clients: loading them takes as long as all the rest.
+        common: dict[str, Any] = {
+            "headers": headers, "timeout": timeout, "trust_env": False, "verify": ssl.create_default_context(),
+        }  # fmt: skip
         self._waiting = httpx.Client(**common)
         self._async = httpx.AsyncClient(**common)
 
@@ -100,7 +104,7 @@ class Wire:
                 problem = _away(self.url, route, error)
             except Unanswered as error:
                 problem = error
-                if error.status not in _PASSING:
+                if not error.passing:
                     break
             if again and attempt < self._attempts:
                 await anyio.sleep(0.2 * 2.0**attempt * (0.5 + self._rng.random()))
@@ -163,7 +167,9 @@ def _read(response: httpx.Response, body: bytes) -> Answer:
         raise ValueError(words)
     if response.status_code in (401, 403):
         words = f"{words}; name the service's key in key_file or key_env"
-    raise Unanswered(f"environment service: {words}", response.status_code)
+    # Where the environment itself broke down, whoever plays decides what to do about it.
+    passing = response.status_code in _PASSING and told.kind != "environment_failed"
+    raise Unanswered(f"environment service: {words}", passing)
 
 
 def _away(url: str, route: str, error: Exception) -> Unanswered:
