@@ -153,7 +153,7 @@ class EpisodeProcess:
                 why = "the environment's worker ended" if lost else "the episode's process ended in mid-call (a crash?)"
                 await self.drop("lost" if lost else "deaths", why)
                 raise EnvironmentFailed(why) from None
-            except (ValueError, TypeError) as error:  # a frame that is too long, or a request that cannot be said
+            except (ValueError, TypeError, msgspec.MsgspecError) as error:  # a frame too long, or one of nonsense
                 await self.drop("oversized", f"{error}")
                 raise EnvironmentFailed(str(error)) from error
             except BaseException:

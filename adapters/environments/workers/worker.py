@@ -175,7 +175,7 @@ class Worker:
                 "the environment's worker did not answer in time (start_seconds for the first answer, ask_seconds for "
                 "tasks and tools) and was ended"
             ) from None
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
             self.stop()
             raise WorkerDown(f"the environment's worker ended ({type(error).__name__})") from None
 

@@ -101,8 +101,8 @@ def test_a_served_environment_wants_a_key_of_its_scope_and_ends_on_sigterm(tmp_p
     port = free_port()
     server = subprocess.Popen(
         [
-            sys.executable, "-m", "daemon.cli", "environments", "--set", f"tap.door.keys_file={keys}", "serve", "travel",
-            "--require-key", "--workers", "1", "--port", str(port),
+            sys.executable, "-m", "daemon.cli", "environments", "--set", f"tap.door.keys_file={keys}", "serve",
+            "travel", "--require-key", "--workers", "1", "--port", str(port),
         ],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip

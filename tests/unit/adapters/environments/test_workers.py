@@ -1,65 +1,26 @@
 """Worker processes: what hangs, crashes or talks without end costs its episode; nothing stays behind or leaks in."""
 
-import itertools
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 
-from actors.messages import ToolCall
-from adapters.environments import Cloneable, Environment, Episode, Observation, Stateful
+from adapters.environments import Cloneable, Environment, Stateful
 from adapters.environments.workers import WorkerEnvironment
 from adapters.errors import AdapterNotSetUp, EnvironmentFailed
+from tests.support.working import TROUBLE, alive, begun, doing, soon, workers
 
-TROUBLE = "tests.support.troublesome:Troublesome"
 TRAVEL = "adapters.environments.travel:TravelDesk"
-ROOT = Path(__file__).parents[4]
 pytestmark = pytest.mark.anyio
 on_both_loops = pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 """The contract suite runs on both; here, what depends on how sockets and cancellation work."""
 
 
-@asynccontextmanager
-async def workers(target: str = TROUBLE, /, **options: Any) -> AsyncIterator[WorkerEnvironment]:
-    environment = WorkerEnvironment(target, **{"workers": 1, **options})
-    try:
-        yield environment
-    finally:
-        await environment.aclose()
-
-
-async def begun(environment: WorkerEnvironment) -> Episode:
-    return await environment.reset(environment.sample(0, "train", None))
-
-
-async def doing(episode: Episode, name: str) -> Observation:
-    return await episode.step([ToolCall(name, "{}", "call-0")], "")
-
-
 def as_protocol(environment: WorkerEnvironment) -> Environment:
     return environment
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-async def soon(true: Callable[[], bool]) -> None:
-    with anyio.fail_after(30):
-        while not true():  # noqa: ASYNC110  # processes have no event
-            await anyio.sleep(0.02)
 
 
 @on_both_loops
@@ -124,24 +85,6 @@ async def test_an_exception_in_step_is_told_without_a_traceback_and_the_episode_
         await episode.aclose()
 
 
-async def test_two_hundred_episodes_are_played_at_once():
-    async with workers(max_instances=200, step_seconds=60) as environment:
-        task, played = environment.sample(0, "train", None), list[str]()
-
-        async def play() -> None:
-            episode = await environment.reset(task)
-            for _ in range(3):
-                played.append((await doing(episode, "count")).text)
-            await soon(lambda: environment.instances == 200 or environment.closed > 0)
-            await episode.aclose()
-
-        async with anyio.create_task_group() as group:
-            for _ in range(200):
-                group.start_soon(play)
-        assert sorted(played) == ["1"] * 200 + ["2"] * 200 + ["3"] * 200
-        assert (environment.opened, environment.instances, environment.closed) == (200, 0, 200)
-
-
 async def test_there_are_no_more_episodes_than_the_cap_and_the_error_names_it():
     async with workers(max_instances=3) as environment:
         held = [await begun(environment) for _ in range(3)]
@@ -177,22 +120,6 @@ async def test_a_killed_worker_is_started_again_and_its_episodes_are_counted_as_
         assert (await doing(fresh, "count")).text == "1"
         with pytest.raises(EnvironmentFailed, match="worker ended"):
             await doing(episodes[0], "count")
-
-
-async def test_a_worker_that_keeps_dying_is_started_less_and_less_often():
-    now = [0.0]
-    async with workers(backoff=20.0, clock=lambda: now[0], options={"bad": "sample"}) as environment:
-        with pytest.raises(EnvironmentFailed):
-            environment.sample(0, "train", None)
-        starts = []
-        for now[0] in map(float, range(0, 250, 5)):
-            before = environment.restarts
-            with pytest.raises(EnvironmentFailed):
-                environment.sample(0, "train", None)
-            starts += [now[0]] * (environment.restarts - before)
-        gaps = [after - before for before, after in itertools.pairwise(starts)]
-        assert gaps == sorted(gaps)
-        assert 40 == gaps[0] < gaps[-1] == 60
 
 
 async def test_a_question_that_hangs_ends_the_worker_and_the_next_one_is_answered():
@@ -275,52 +202,3 @@ async def test_a_family_that_does_not_exist_is_a_value_error_here_too():
         with pytest.raises(ValueError, match="no family 'X'"):
             environment.sample(0, "train", "X")
         assert as_protocol(environment).profile().name == environment.name == "troublesome"
-
-
-def test_when_the_parent_is_killed_the_workers_and_their_episodes_go(tmp_path: Path):
-    program = f"""
-import anyio
-from adapters.environments.workers import WorkerEnvironment
-from actors.messages import ToolCall
-
-async def main():
-    environment = WorkerEnvironment({TROUBLE!r}, workers=2)
-    episodes = [await environment.reset(environment.sample(0, "train", None)) for _ in range(4)]
-    print(*environment.pids, flush=True)
-    async with anyio.create_task_group() as group:
-        for episode in episodes:
-            group.start_soon(episode.step, [ToolCall("hang", "{{}}")], "")
-
-anyio.run(main)
-"""
-    parent = subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert parent.stdout is not None
-    sessions = {int(pid) for pid in parent.stdout.readline().split()}
-    end = time.monotonic() + 30
-    while len(members(sessions)) < 6 and time.monotonic() < end:
-        time.sleep(0.05)
-    assert len(members(sessions)) == 6, "two workers and four episodes that hang"
-    parent.kill()
-    parent.wait()
-    while members(sessions) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not members(sessions)
-
-
-def members(sessions: set[int]) -> list[int]:
-    """Processes of these sessions that are alive."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) in sessions and fields[0] != "Z":
-            found.append(int(path.parent.name))
-    return found
