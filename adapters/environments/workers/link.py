@@ -94,7 +94,10 @@ class EpisodeProcess:
         """Let the episode close itself, for some seconds; then its process is ended."""
         with anyio.CancelScope(shield=True):
             if not self._why:
-                with anyio.move_on_after(_CLOSE_SECONDS), contextlib.suppress(OSError, anyio.BrokenResourceError):
+                with (
+                    anyio.move_on_after(_CLOSE_SECONDS),
+                    contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError),
+                ):
                     async with self._lock:
                         await self._stream.send(wire.frame(wire.encode(wire.Close())))
                         with contextlib.suppress(anyio.EndOfStream):
