@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from daemon.environments_cli import add_environments
 from daemon.errors import DaemonError
 from daemon.eval_cli import add_eval
 from daemon.experience_cli import add_experience
@@ -35,6 +36,7 @@ examples:
   evolved status                        what runs, what serves, how it fares
   evolved rollback --reason "..."       go back to the version before
   evolved eval --env travel --n 8       held-out success of an engine: avg@8 and best@8
+  evolved environments check travel     does an environment keep its promises?
   evolved export --since 7d             what the agents did, as JSONL
   evolved import chats.jsonl            conversations from elsewhere
   evolved experience search "..."       lessons that fit what you are about to do
@@ -147,6 +149,7 @@ def parser() -> argparse.ArgumentParser:
     add_replay(add)
     add_judge(add)
     add_eval(add)
+    add_environments(add)
     add_experience(add)
     add_forget(add)
 
@@ -169,7 +172,10 @@ def _keys_arguments(command: argparse.ArgumentParser) -> None:
     add = actions.add_parser("add", help="make a key and print it, once")
     add.add_argument("--tenant", required=True, help="whose calls come with it")
     add.add_argument(
-        "--scope", choices=("agent", "admin"), default="agent", help="what it opens: the agents' port, or the admin's"
+        "--scope",
+        choices=("agent", "admin", "environment"),
+        default="agent",
+        help="what it opens: the agents' port, the admin's, or what `evolved environments serve` serves",
     )
     add.add_argument("--expires", metavar="SPAN", help="in 12h, 90d or 26w (never)")
     add.add_argument("--note", default="", help="for the list: who has it, what for")

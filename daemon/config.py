@@ -111,6 +111,14 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Name of an environment adapter, such as "travel"; empty: learn from traffic and feedback alone."""
     options: dict[str, Any] = {}
     """Keyword arguments for it."""
+    workers: int = 0
+    """Processes that its episodes are played in, so that one that hangs or crashes costs its episode alone (Linux). 0:
+    in the daemon's process, which is what the travel desk wants: it cannot hang, and a step in another process takes
+    many times as long."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.workers <= 64:
+            raise ValueError(f"workers = {self.workers} must be from 0 to 64; 2 are enough for most environments")
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -253,8 +253,10 @@ class Address(Protocol):
     def port(self) -> int: ...
 
 
-async def serve(app: Starlette, settings: Address, *, ready: Callable[[], None] = lambda: None) -> None:
-    """Serve `app` until cancelled, on whichever loop this task runs."""
+async def serve(
+    app: Starlette, settings: Address, *, ready: Callable[[], None] = lambda: None, stop: anyio.Event | None = None
+) -> None:
+    """Serve `app` until `stop` or a cancellation, on whichever loop this task runs."""
     config = hypercorn.config.Config()
     config.bind = [f"{settings.host}:{settings.port}"]
     config.accesslog = None
@@ -264,7 +266,7 @@ async def serve(app: Starlette, settings: Address, *, ready: Callable[[], None] 
         from hypercorn.trio import serve as run
     else:
         from hypercorn.asyncio import serve as run  # type: ignore[assignment]  # same signature, other loop
-    stop = anyio.Event()
+    stop = stop or anyio.Event()
     ready()
     await run(app, config, shutdown_trigger=stop.wait)  # type: ignore[arg-type]  # hypercorn's ASGI types are narrower
 

@@ -2,13 +2,20 @@
 
 import difflib
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from adapters.errors import AdapterNotSetUp
 from daemon.errors import ConfigError
 
 GROUP = "evolved.adapters"
+
+
+def installed(kind: str) -> dict[str, EntryPoint]:
+    """The adapters of `kind`, by name."""
+    return {
+        point.name.partition(".")[2]: point for point in entry_points(group=GROUP) if point.name.startswith(f"{kind}.")
+    }
 
 
 def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
@@ -18,15 +25,15 @@ def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
     Raises:
         ConfigError: no such adapter, or it does not take these options, or lacks one.
     """
-    found = {
-        point.name.partition(".")[2]: point for point in entry_points(group=GROUP) if point.name.startswith(f"{kind}.")
-    }
+    found = installed(kind)
     if name not in found:
         near = difflib.get_close_matches(name, found, 1, 0.5)
         hint = f"did you mean {near[0]}?" if near else f"installed: {', '.join(sorted(found)) or 'none'}"
         raise ConfigError(f"no {kind} adapter {name!r}; {hint}")
     try:
         return found[name].load()(**options)
+    except ImportError as error:
+        raise ConfigError(f"{kind} adapter {name!r}: {error}; install what it needs (an extra: docs)") from error
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{kind} adapter {name!r}: {error}; check its options") from error
     except AdapterNotSetUp as error:

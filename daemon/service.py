@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import structlog
@@ -57,6 +57,7 @@ from daemon.connect import open_bus
 from daemon.control import Control, serve
 from daemon.curating import CuratorCollector
 from daemon.engines import engine_clients
+from daemon.environments import sandbox_environment
 from daemon.errors import StartFailed
 from daemon.experience import ExperiencePool
 from daemon.experience_api import ExperienceApi
@@ -76,6 +77,7 @@ from daemon.watching import SentinelCollector
 from daemon.weights import WeightsCollector, source
 
 log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 REMEMBERED_SECONDS = 31 * 86_400.0
 """Marks of handled records are kept for longer than any stream keeps a record (30 days): it could still come again."""
@@ -127,9 +129,13 @@ class Parts:
         """
         if not settings.name:
             return None
-        built = adapters.build(kind, settings.name, settings.options)
-        if hasattr(built, "aclose"):
-            self._closing.push_async_callback(built.aclose)
+        return self.closing(adapters.build(kind, settings.name, settings.options))
+
+    def closing(self, built: T) -> T:
+        """`built`, closed when the daemon ends, if it can be."""
+        close = getattr(built, "aclose", None)
+        if close is not None:
+            self._closing.push_async_callback(close)
         return built
 
     @classmethod
@@ -162,11 +168,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
     provenance, versions = Provenance(config.provenance, config.state), config.state / "versions"
     key = provenance.key("gate")
-    environment = (
-        adapters.build("environment", config.sandbox.environment, config.sandbox.options)
-        if config.sandbox.environment
-        else None
-    )
+    environment = parts.closing(sandbox_environment(config.sandbox, parts.registry))
     judge, embedder = parts.adapter("judge", config.judge), parts.adapter("embedder", config.embedder)
     swaps = Swaps(config.state / "swaps", engines, inline=frozenset({SHADOW}), weights=parts.weights)
     rng = partial(_rng, config.seed)

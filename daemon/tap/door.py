@@ -193,7 +193,7 @@ class Door:
                 param="x-evolved-key",
             )  # fmt: skip
         if key.scope != "agent":
-            raise self._refused(403, "wrong_scope", "an admin key does not open this port; use an agent's key")
+            raise self._refused(403, "wrong_scope", f"an {key.scope} key does not open this port; use an agent's key")
         return key
 
     def _why_not(self, request: Request, told: dict[bytes, bytes], marked: bool, tenant: str, caller: str) -> str:

@@ -35,8 +35,9 @@ _SCHEMA = 1
 _NOBODY = bytes(32)
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
-Scope = Literal["agent", "admin"]
-"""`agent` opens the agents' port, `admin` the control API and the tap's admin port; neither opens the other's."""
+Scope = Literal["agent", "admin", "environment"]
+"""`agent` opens the agents' port, `admin` the control API and the tap's admin port, `environment` what `evolved
+environments serve` serves; none opens another's."""
 
 log = structlog.get_logger(__name__)
 

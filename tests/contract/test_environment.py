@@ -5,15 +5,23 @@ run the same.
 """
 
 import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
+import anyio
 import pytest
 
 from actors.messages import ToolCall
 from adapters.environments import Environment, Episode, Observation
+from adapters.environments.gymnasium import GymnasiumEnvironment
+from adapters.environments.http.client import HttpEnvironment
+from adapters.environments.http.service import EnvironmentService
 from adapters.environments.travel import TravelDesk
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import BASE
+from adapters.environments.workers import WorkerEnvironment
 from tests.support.environment_promises import PROMISES, Case, keeps, simple
+from tests.support.served import served
 
 pytestmark = pytest.mark.anyio
 
@@ -31,9 +39,39 @@ async def book_a_flight(episode: Episode, environment: Environment) -> Observati
     return seen
 
 
+_TRAVEL = "adapters.environments.travel:TravelDesk"
+_SHARED: dict[str, WorkerEnvironment] = {}
+_URLS: list[str] = []
+
+
+@asynccontextmanager
+async def over_http() -> AsyncIterator[Environment]:
+    environment = HttpEnvironment(_URLS[0], "travel")
+    yield environment
+    await environment.aclose()
+
+
 ENVIRONMENTS: dict[str, Case] = {
     "travel": Case(simple(TravelDesk), "A", change=book_a_flight),
+    "travel in workers": Case(simple(lambda: _SHARED["travel"]), "A", change=book_a_flight),
+    "travel over HTTP": Case(over_http, "A", change=book_a_flight),
+    "gymnasium": Case(simple(lambda: GymnasiumEnvironment(limit=20)), "AB"),
+    "gymnasium in workers": Case(simple(lambda: _SHARED["gymnasium"]), "AB"),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def elsewhere() -> Iterator[None]:
+    """What takes long to start is started once."""
+    _SHARED["travel"] = WorkerEnvironment(_TRAVEL, workers=1)
+    options = {"limit": 20}
+    _SHARED["gymnasium"] = WorkerEnvironment(f"{GymnasiumEnvironment.__module__}:GymnasiumEnvironment", options)
+    with served(EnvironmentService({"travel": TravelDesk()}).app()) as url:
+        _URLS[:] = [url]
+        yield
+    for environment in _SHARED.values():
+        assert environment.instances == 0, "a promise was checked and an episode left open"
+        anyio.run(environment.aclose)
 
 
 @pytest.fixture(params=["trio", "asyncio"])

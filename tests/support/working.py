@@ -1,0 +1,44 @@
+"""Environments in worker processes, for tests: opened and closed, played a turn, looked at from outside."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from actors.messages import ToolCall
+from adapters.environments import Episode, Observation
+from adapters.environments.workers import WorkerEnvironment
+
+TROUBLE = "tests.support.troublesome:Troublesome"
+
+
+@asynccontextmanager
+async def workers(target: str = TROUBLE, /, **options: Any) -> AsyncIterator[WorkerEnvironment]:
+    environment = WorkerEnvironment(target, **{"workers": 1, **options})
+    try:
+        yield environment
+    finally:
+        await environment.aclose()
+
+
+async def begun(environment: WorkerEnvironment) -> Episode:
+    return await environment.reset(environment.sample(0, "train", None))
+
+
+async def doing(episode: Episode, name: str) -> Observation:
+    return await episode.step([ToolCall(name, "{}", "call-0")], "")
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def soon(true: Callable[[], bool]) -> None:
+    with anyio.fail_after(30):
+        while not true():  # noqa: ASYNC110  # processes have no event
+            await anyio.sleep(0.02)

@@ -1,0 +1,204 @@
+"""Worker processes: what hangs, crashes or talks without end costs its episode; nothing stays behind or leaks in."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import anyio
+import pytest
+
+from adapters.environments import Cloneable, Environment, Stateful
+from adapters.environments.workers import WorkerEnvironment
+from adapters.errors import AdapterNotSetUp, EnvironmentFailed
+from tests.support.working import TROUBLE, alive, begun, doing, soon, workers
+
+TRAVEL = "adapters.environments.travel:TravelDesk"
+pytestmark = pytest.mark.anyio
+on_both_loops = pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
+"""The contract suite runs on both; here, what depends on how sockets and cancellation work."""
+
+
+def as_protocol(environment: WorkerEnvironment) -> Environment:
+    return environment
+
+
+@on_both_loops
+@pytest.mark.parametrize("trouble", ["crash", "segfault"])
+async def test_a_crash_costs_its_episode_and_nothing_else(trouble: str):
+    async with workers() as environment:
+        bad, good = await begun(environment), await begun(environment)
+        await doing(good, "count")
+        with pytest.raises(EnvironmentFailed, match="process ended"):
+            await doing(bad, trouble)
+        with pytest.raises(EnvironmentFailed):
+            await bad.evaluate()
+        assert (await doing(good, "count")).text == "2"
+        assert (environment.deaths, environment.lost, environment.restarts, environment.instances) == (1, 0, 0, 1)
+        await bad.aclose()
+        await good.aclose()
+        assert environment.instances == 0
+
+
+@on_both_loops
+@pytest.mark.parametrize("trouble", ["hang", "sleep"])
+async def test_a_hung_step_is_ended_at_its_deadline_and_its_neighbours_play_on(trouble: str):
+    async with workers(step_seconds=0.5) as environment:
+        bad, good = await begun(environment), await begun(environment)
+        seen: list[str] = []
+
+        async def hang() -> None:
+            with pytest.raises(EnvironmentFailed, match=r"did not answer within 0\.5 s"):
+                await doing(bad, trouble)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(hang)
+            for _ in range(5):
+                seen.append((await doing(good, "count")).text)
+        assert seen == ["1", "2", "3", "4", "5"]
+        assert (environment.timeouts, environment.deaths, environment.restarts) == (1, 0, 0)
+        await good.aclose()
+
+
+async def test_a_hang_in_reset_costs_no_more_than_that_episode():
+    async with workers(options={"bad": "hang-reset"}, start_seconds=2.0) as environment:
+        with pytest.raises(EnvironmentFailed, match="did not answer within 2 s"):
+            await begun(environment)
+        assert (environment.timeouts, environment.instances, environment.restarts) == (1, 0, 0)
+
+
+async def test_megabytes_are_not_taken():
+    async with workers(max_bytes=1 << 20) as environment:
+        bad = await begun(environment)
+        with pytest.raises(EnvironmentFailed, match="max_bytes"):
+            await doing(bad, "talk")
+        assert (environment.oversized, environment.instances) == (1, 0)
+        await (await begun(environment)).aclose()
+
+
+async def test_an_exception_in_step_is_told_without_a_traceback_and_the_episode_goes_on():
+    async with workers() as environment:
+        episode = await begun(environment)
+        with pytest.raises(EnvironmentFailed, match=r"^RuntimeError: a bug of the environment$"):
+            await doing(episode, "raise")
+        assert (await doing(episode, "count")).text == "2"
+        await episode.aclose()
+
+
+async def test_there_are_no_more_episodes_than_the_cap_and_the_error_names_it():
+    async with workers(max_instances=3) as environment:
+        held = [await begun(environment) for _ in range(3)]
+        with pytest.raises(EnvironmentFailed, match="max_instances"):
+            await begun(environment)
+        assert environment.capped == 1
+        await held[0].aclose()
+        await (await begun(environment)).aclose()
+
+
+async def test_episodes_that_nobody_uses_are_ended():
+    now = [0.0]
+    async with workers(idle_seconds=60.0, clock=lambda: now[0]) as environment:
+        abandoned = await begun(environment)
+        now[0] = 50.0
+        used = await begun(environment)
+        now[0] = 100.0
+        await begun(environment)
+        assert (environment.reaped, environment.instances) == (1, 2)
+        with pytest.raises(EnvironmentFailed, match="not used for 60 s"):
+            await doing(abandoned, "count")
+        assert (await doing(used, "count")).text == "1"
+
+
+async def test_a_killed_worker_is_started_again_and_its_episodes_are_counted_as_lost():
+    async with workers(backoff=0.0) as environment:
+        episodes = [await begun(environment) for _ in range(3)]
+        before = environment.pids[0]
+        os.kill(before, signal.SIGKILL)
+        await soon(lambda: not alive(before))
+        fresh = await begun(environment)
+        assert (environment.lost, environment.restarts, environment.instances) == (3, 1, 1)
+        assert (await doing(fresh, "count")).text == "1"
+        with pytest.raises(EnvironmentFailed, match="worker ended"):
+            await doing(episodes[0], "count")
+
+
+async def test_a_question_that_hangs_ends_the_worker_and_the_next_one_is_answered():
+    async with workers(options={"bad": "hang-sample"}, ask_seconds=0.5, backoff=0.0) as environment:
+        with pytest.raises(EnvironmentFailed, match="ask_seconds"):
+            environment.sample(0, "train", None)
+        assert environment.timeouts == 1
+        assert [tool["function"]["name"] for tool in environment.tools()] == ["finish"]
+        assert environment.restarts == 1
+
+
+async def test_the_environment_sees_no_variables_of_ours(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
+    monkeypatch.setenv("WANTED", "by the environment")
+    async with workers(keep=["WANTED"]) as environment:
+        episode = await begun(environment)
+        seen = (await doing(episode, "variables")).text
+        await episode.aclose()
+    assert "sk-planted" not in seen
+    found = json.loads(seen[: seen.rindex("}") + 1].replace("'", '"'))
+    assert set(found) - {"LC_CTYPE"} == {"PATH", "LANG", "HOME", "WANTED"}
+    assert seen.endswith(found["HOME"])
+    assert not Path(found["HOME"]).exists(), "the directory goes with the environment"
+
+
+async def test_closing_ends_what_an_environment_started():
+    async with workers() as environment:
+        child = int((await doing(await begun(environment), "fork")).text)
+        worker = environment.pids[0]
+        assert alive(child)
+    await soon(lambda: not alive(child) and not alive(worker))
+    with pytest.raises(EnvironmentFailed, match="closed"):
+        await environment.reset(None)  # type: ignore[arg-type]
+
+
+@on_both_loops
+async def test_a_cancelled_step_ends_its_episode_only():
+    async with workers() as environment:
+        one, other = await begun(environment), await begun(environment)
+        with anyio.move_on_after(0.3) as scope:
+            await doing(one, "hang")
+        assert scope.cancelled_caught
+        await one.aclose()
+        assert (await doing(other, "count")).text == "1"
+        assert environment.instances == 1
+
+
+async def test_state_and_clone_are_there_where_the_environment_has_them():
+    async with workers(TRAVEL) as desk, workers() as other:
+        episode, plain = await begun(desk), await begun(other)
+        assert isinstance(episode, Stateful)
+        assert isinstance(episode, Cloneable)
+        assert not isinstance(plain, Stateful | Cloneable)
+
+
+async def test_a_clone_outlives_what_it_was_cloned_from():
+    async with workers(TRAVEL) as desk:
+        episode = await begun(desk)
+        assert isinstance(episode, Cloneable)
+        twin = await episode.clone()
+        await episode.aclose()
+        assert (await doing(twin, "finish")).text
+        assert (desk.instances, desk.deaths) == (1, 0)
+        await twin.aclose()
+
+
+async def test_an_environment_that_cannot_be_built_is_refused_at_once():
+    for target, options, words in (
+        (TROUBLE, {"bad": "build"}, "no data"),
+        (TROUBLE, {"unknown": 1}, "unexpected keyword"),
+        ("no_such_module:Thing", {}, "no_such_module"),
+        ("nowhere", {}, "module:Class"),
+    ):
+        with pytest.raises(AdapterNotSetUp, match=words):
+            WorkerEnvironment(target, options)
+
+
+async def test_a_family_that_does_not_exist_is_a_value_error_here_too():
+    async with workers() as environment:
+        with pytest.raises(ValueError, match="no family 'X'"):
+            environment.sample(0, "train", "X")
+        assert as_protocol(environment).profile().name == environment.name == "troublesome"
