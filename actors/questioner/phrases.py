@@ -1,0 +1,187 @@
+"""Goals in words: in the environment's own, where a program is known to solve its goals, else from the tools' names.
+
+A `Template` is a goal of the environment's own with a program that its verifier accepted for it, and is believed once
+it has held in other worlds too: filled with other values it says what the program does with them.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from actors.questioner.model import EnvironmentModel
+from actors.questioner.programs import Operation, Program, slot
+from actors.questioner.values import as_text, mentions
+from adapters.environments.references import ReferenceCall
+
+CONFIRMED = 2
+"""Worlds in which a template must have held."""
+
+
+class Template(msgspec.Struct, kw_only=True):
+    """How the environment words what a program does."""
+
+    parts: list[str]
+    """The text around the slots; one more than those."""
+    slots: list[str]
+    """Slots of the program, in the order of the text."""
+    program: Program
+    confirmed: int = 1
+    """Worlds in which the environment's verifier accepted the program for such a goal."""
+    refuted: int = 0
+    """Worlds in which it did not."""
+
+    @property
+    def believed(self) -> bool:
+        """Whether it may be used."""
+        return self.confirmed >= CONFIRMED and self.confirmed > 2 * self.refuted
+
+    def fill(self, values: Mapping[str, Any]) -> str:
+        """The goal for `values`, by slot."""
+        text = self.parts[0]
+        for name, part in zip(self.slots, self.parts[1:], strict=True):
+            text += as_text(values[name]) + part
+        return text
+
+    def read(self, goal: str) -> dict[str, Any] | None:
+        """The values that `goal` has in its slots; None if it is another kind of goal."""
+        pattern = "(.+?)".join(re.escape(part) for part in self.parts)
+        found = re.fullmatch(pattern, goal, re.DOTALL)
+        if found is None:
+            return None
+        values: dict[str, Any] = {}
+        for name, text in zip(self.slots, found.groups(), strict=True):
+            value = _typed(self.program.given[name][1], text)
+            if value is None or values.setdefault(name, value) != value:
+                return None
+        return values
+
+
+def template_of(goal: str, program: Program) -> Template | None:
+    """The template of a goal that `program` solved; None if the goal names nothing that the program uses."""
+    spans: list[tuple[int, int, str]] = []
+    for name, (_, value) in sorted(program.given.items(), key=lambda item: -len(as_text(item[1][1]))):
+        text = as_text(value)
+        for found in re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", goal) if text else ():
+            if all(found.end() <= start or found.start() >= end for start, end, _ in spans):
+                spans.append((found.start(), found.end(), name))
+    if not spans:
+        return None
+    parts, slots, last = [], [], 0
+    for start, end, name in sorted(spans):
+        parts.append(goal[last:start])
+        slots.append(name)
+        last = end
+    # Two slots side by side could not be told apart again.
+    if any(not part for part in parts[1:]):
+        return None
+    return Template(parts=[*parts, goal[last:]], slots=slots, program=program)
+
+
+def generic(model: EnvironmentModel, program: Program, last_path: str = "") -> str:
+    """A goal from the tools' names and descriptions: what to do, and every value that must be told, no tool's order.
+
+    Args:
+        last_path: the value of the last result that the agent must say; empty if it needs to say none.
+    """
+    closing = set(model.closing())
+    operations = [operation for operation in program.operations if operation.tool not in closing]
+    used = {one.origin for operation in program.operations for one in operation.arguments}
+    aims = [
+        number
+        for number, operation in enumerate(program.operations)
+        if operation.tool not in closing and model.tool(operation.tool).operation == "write"
+    ]
+    if not aims:
+        aims = [number for number in range(len(operations)) if number not in used] or [len(operations) - 1]
+    sentences: list[str] = []
+    said: set[str] = set()
+    for number in aims:
+        roots = [one for one in _roots(program, number) if slot(one) not in said]
+        said |= {slot(one) for one in roots}
+        sentences.append(_sentence(model, program.operations[number].tool, roots))
+    rest = [one for number in range(len(operations)) for one in _roots(program, number) if slot(one) not in said]
+    if rest:
+        sentences.append(f"Given: {_listed(rest)}.")
+    if last_path:
+        sentences.append(f"Answer with the {_words(_last_name(last_path))} of {_words(operations[-1].tool)} alone.")
+    for operation in program.operations:
+        if operation.tool in closing:
+            sentences.append(_closing(program, operation))
+    return " ".join(sentences)
+
+
+def told_by(goal: str, calls: Sequence[ReferenceCall], program: Program) -> list[Any]:
+    """Given values of `program` that `goal` does not name."""
+    return [value for _, value in program.given.values() if as_text(value) and not mentions(goal, value)]
+
+
+def _roots(program: Program, number: int) -> list[Any]:
+    """Given arguments of an operation and of those that its values come from, each slot once."""
+    found: dict[str, Any] = {}
+    open_, seen = [number], {number}
+    while open_:
+        for one in program.operations[open_.pop()].arguments:
+            if one.origin < 0:
+                found.setdefault(slot(one), one)
+            elif one.origin not in seen:
+                seen.add(one.origin)
+                open_.append(one.origin)
+    return list(found.values())
+
+
+def _sentence(model: EnvironmentModel, tool: str, roots: Sequence[Any]) -> str:
+    entry = model.tools.get(tool)
+    description = entry.description if entry is not None else ""
+    # The first sentence of a description says what the tool does; the rest is for whoever calls it.
+    first = re.split(r"(?<=[.!?])\s|\n", description.strip(), maxsplit=1)[0].rstrip(".!?:")
+    lead = first.rpartition("Tool description: ")[2] if len(first) <= 200 else ""
+    phrase = lead or _words(tool)
+    phrase = phrase[:1].upper() + phrase[1:]
+    return f"{phrase} with {_listed(roots)}." if roots else f"{phrase}."
+
+
+def _closing(program: Program, operation: Operation) -> str:
+    pieces: list[str] = []
+    for one in operation.arguments:
+        if one.origin >= 0:
+            origin = program.operations[one.origin].tool
+            pieces.append(f"{_words(one.name)}: the {_words(_last_name(one.path))} of {_words(origin)}")
+        else:
+            pieces.append(f"{_words(one.name)}: {_shown(one.value)}")
+    return f"Then {_words(operation.tool)}{' with ' if pieces else ''}{', '.join(pieces)}."
+
+
+def _listed(roots: Sequence[Any]) -> str:
+    return ", ".join(f"{_words(one.name)} {_shown(one.value)}" for one in roots)
+
+
+def _shown(value: Any) -> str:
+    text = as_text(value)
+    return text if text and isinstance(value, str | int | float) and " " not in text else _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _last_name(path: str) -> str:
+    return next((part for part in reversed(path.split(".")) if part and not part.isdecimal()), "result")
+
+
+def _words(name: str) -> str:
+    """`search_flight`, `searchFlight` as words."""
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).replace("_", " ").replace(".", " ").strip()
+    return text.lower()
+
+
+def _typed(like: Any, text: str) -> Any:
+    """`text` as a value of the type of `like`; None if it is none."""
+    if isinstance(like, str):
+        return text
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return value if type(value) is type(like) else None
