@@ -1,5 +1,6 @@
 """How different the tasks of a set are from each other: kinds of goal, sequences of tools, and their entropy."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ def diversity(tasks: Sequence[Task]) -> Diversity:
     """The figures of `tasks`; those that are not self-made are left out."""
     specs = [(task, spec) for task in tasks if (spec := SelfMadeSpec.of(task)) is not None]
     sequences = [tuple(call.name for call in spec.reference) for _, spec in specs]
-    bigrams = Counter(pair for names in sequences for pair in zip(names, names[1:], strict=False))
+    bigrams = Counter(pair for names in sequences for pair in itertools.pairwise(names))
     trigrams = {three for names in sequences for three in zip(names, names[1:], names[2:], strict=False)}
     return Diversity(
         tasks=len(specs),

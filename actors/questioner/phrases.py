@@ -10,13 +10,15 @@ from typing import Any
 
 import msgspec
 
-from actors.questioner.model import EnvironmentModel
+from actors.questioner.model import EnvironmentModel, ToolModel
 from actors.questioner.programs import Operation, Program, slot
-from actors.questioner.values import as_text, mentions
-from adapters.environments.references import ReferenceCall
+from actors.questioner.values import as_text
 
 CONFIRMED = 2
 """Worlds in which a template must have held."""
+_LEAD = 200
+_LABEL = re.compile(r"^[A-Z][\w ]{0,30}: ")
+"""`Description: ` before what it describes."""
 
 
 class Template(msgspec.Struct, kw_only=True):
@@ -112,11 +114,6 @@ def generic(model: EnvironmentModel, program: Program, last_path: str = "") -> s
     return " ".join(sentences)
 
 
-def told_by(goal: str, calls: Sequence[ReferenceCall], program: Program) -> list[Any]:
-    """Given values of `program` that `goal` does not name."""
-    return [value for _, value in program.given.values() if as_text(value) and not mentions(goal, value)]
-
-
 def _roots(program: Program, number: int) -> list[Any]:
     """Given arguments of an operation and of those that its values come from, each slot once."""
     found: dict[str, Any] = {}
@@ -132,14 +129,23 @@ def _roots(program: Program, number: int) -> list[Any]:
 
 
 def _sentence(model: EnvironmentModel, tool: str, roots: Sequence[Any]) -> str:
-    entry = model.tools.get(tool)
-    description = entry.description if entry is not None else ""
-    # The first sentence of a description says what the tool does; the rest is for whoever calls it.
-    first = re.split(r"(?<=[.!?])\s|\n", description.strip(), maxsplit=1)[0].rstrip(".!?:")
-    lead = first.rpartition("Tool description: ")[2] if len(first) <= 200 else ""
+    lead = _lead(model, tool)
     phrase = lead or _words(tool)
     phrase = phrase[:1].upper() + phrase[1:]
     return f"{phrase} with {_listed(roots)}." if roots else f"{phrase}."
+
+
+def _lead(model: EnvironmentModel, tool: str) -> str:
+    """The first sentence of a tool's description that no other tool's has; what they share says nothing of this one."""
+    others = {sentence for name, entry in model.tools.items() if name != tool for sentence in _sentences(entry)}
+    entry = model.tools.get(tool)
+    own = [sentence for sentence in (_sentences(entry) if entry is not None else ()) if sentence not in others]
+    return next((sentence.rstrip(".!?:") for sentence in own if len(sentence) <= _LEAD), "")
+
+
+def _sentences(entry: ToolModel) -> list[str]:
+    texts = re.split(r"(?<=[.!?])\s+|\n+", entry.description.strip())[:8]
+    return [_LABEL.sub("", text).strip() for text in texts if text.strip()]
 
 
 def _closing(program: Program, operation: Operation) -> str:
