@@ -19,6 +19,7 @@ from daemon.orders_cli import add_orders
 from daemon.provenance_cli import add_provenance
 from daemon.replay_cli import add_replay
 from daemon.tap.errors import TapError
+from daemon.tasks_cli import add_tasks
 from daemon.transfer_cli import add_commands
 from learner.errors import LearnerError
 
@@ -33,6 +34,7 @@ examples:
   evolved status                        what runs, what serves, how it fares
   evolved rollback --reason "..."       go back to the version before
   evolved eval --env travel --n 8       held-out success of an engine: avg@8 and best@8
+  evolved tasks generate travel --out tasks.json   tasks that the environment's worlds hold, each executed
   evolved export --since 7d             what the agents did, as JSONL
   evolved import chats.jsonl            conversations from elsewhere
   evolved experience search "..."       lessons that fit what you are about to do
@@ -143,6 +145,7 @@ def parser() -> argparse.ArgumentParser:
     add_replay(add)
     add_judge(add)
     add_eval(add)
+    add_tasks(add)
     add_experience(add)
     add_forget(add)
 

@@ -11,7 +11,6 @@ from actors.questioner.arguments import Surroundings, Values
 from actors.questioner.filters import Proposal
 from actors.questioner.hindsight import closings
 from actors.questioner.phrases import generic
-from actors.questioner.ports import Draft
 from actors.questioner.programs import Program, perform
 from actors.questioner.settings import Preferences
 from actors.questioner.state import Known, QuestionerState
@@ -19,6 +18,7 @@ from actors.questioner.values import as_text, differences, leaves, telling
 from actors.questioner.worlds import Execution, Laboratory
 from adapters.environments import Profile
 from adapters.environments.references import SelfMadeSpec, Verifier
+from adapters.wordings import Draft
 
 _DIFFICULTY = {1: 0.3, 2: 0.5, 3: 0.7}
 _ANSWER = 60

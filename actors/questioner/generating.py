@@ -16,7 +16,7 @@ from actors.questioner.errors import BudgetSpent, TaskFileMalformed, WorldLost
 from actors.questioner.exploring import Explorer
 from actors.questioner.filters import Dropped, Filters, Proposal
 from actors.questioner.hindsight import Hindsight
-from actors.questioner.ports import Draft, Solver, SolverUnavailable, Wording, WordingFailed
+from actors.questioner.ports import Solver, SolverUnavailable
 from actors.questioner.settings import QuestionerSettings
 from actors.questioner.state import Known, QuestionerState
 from actors.questioner.values import mentions
@@ -24,6 +24,8 @@ from actors.questioner.worlds import Laboratory
 from adapters.embedders import Embedder
 from adapters.environments import Environment
 from adapters.environments.references import SelfMadeSpec, replay
+from adapters.errors import WordingFailed
+from adapters.wordings import Draft, Wording
 
 _BARREN = 24
 """Rounds in a row without a task after which there is nothing more to find."""
@@ -78,7 +80,6 @@ class Generator:
         self._filters = Filters(settings.filters, settings.prefer, embedder, known)
         self._filters.restore(self.state.entries)
         self._wordings, self._wordings_lost = 0, 0
-        self._unsolved: list[Proposal] = []
 
     async def run(self, count: int, done: Callable[[QuestionerState], Awaitable[None] | None]) -> QuestionerState:
         """Rounds until there are `count` tasks, or nothing more is to be had; `state.ended` says which.
@@ -89,14 +90,14 @@ class Generator:
         Raises:
             NotProbeable
         """
-        self.state.ended, barren = "", 0
+        self.state.ended = ""
         while len(self.state.tasks) < count:
             if not self.laboratory.left:
                 self.state.ended = "the budget of instances, calls or seconds is spent"
                 break
             new = await self.round(count - len(self.state.tasks))
-            barren = 0 if new else barren + 1
-            if barren >= _BARREN:
+            self.state.barren = 0 if new else self.state.barren + 1
+            if self.state.barren >= _BARREN:
                 self.state.ended = f"{_BARREN} worlds in a row gave no new task"
                 break
             if (waits := done(self.state)) is not None:
@@ -143,6 +144,10 @@ class Generator:
         still = {task.id for task in state.tasks}
         return [task for task in kept if task.id in still]
 
+    def forget(self, task: str) -> None:
+        """Compare new tasks with the kept one `task` no more."""
+        self._filters.forget(task)
+
     async def _look(self, base: Task, rng: random.Random) -> None:
         """Explore the world of `base` and learn from it."""
         known = set(self.state.library)
@@ -177,7 +182,7 @@ class Generator:
 
     def _full(self, known: Known) -> bool:
         """Whether a program has its share of the tasks."""
-        tasks = len(self.state.tasks)
+        tasks = sum(one.kept for one in self.state.library.values())
         others = sum(one.kept > 0 for one in self.state.library.values())
         return tasks >= _SHARED_FROM and others > 2 and known.kept > self._settings.filters.program_share * tasks
 
@@ -216,6 +221,8 @@ class Generator:
         """Execute the reference once more, as every attempt at the task will be verified."""
         self.state.count("replays")
         spec = msgspec.convert(proposal.task.spec, SelfMadeSpec)
+        self.laboratory.counts["instances"] += 1
+        self.laboratory.counts["steps"] += len(spec.reference)
         try:
             reached = await self.laboratory.within(replay(self._environment, spec))
         except WorldLost as error:
@@ -240,7 +247,6 @@ class Generator:
             self.state.count("solver.unavailable")
             return Dropped(goal=proposal.task.goal, reason="not_tried", detail=str(error))
         if rate in (0.0, 1.0):
-            self._unsolved.append(proposal)
             reason = "too_easy" if rate else "too_hard"
             return Dropped(goal=proposal.task.goal, reason=reason, detail=f"{2 * self._settings.attempts} attempts")
         return None

@@ -48,7 +48,10 @@ class Template(msgspec.Struct, kw_only=True):
 
     def read(self, goal: str) -> dict[str, Any] | None:
         """The values that `goal` has in its slots; None if it is another kind of goal."""
-        pattern = "(.+?)".join(re.escape(part) for part in self.parts)
+        pattern = re.escape(self.parts[0])
+        for name, part in zip(self.slots, self.parts[1:], strict=True):
+            # A value of one word stands for one word, or "Ana and Bob" would be taken for a name.
+            pattern += (r"(.+?)" if " " in as_text(self.program.given[name][1]) else r"(\S+?)") + re.escape(part)
         found = re.fullmatch(pattern, goal, re.DOTALL)
         if found is None:
             return None

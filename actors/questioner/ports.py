@@ -1,41 +1,9 @@
-"""What the questioner needs from elsewhere, as Protocols, with the draft that they speak about."""
+"""What the questioner needs from elsewhere, as Protocols; `adapters.wordings` has another."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
-
-import msgspec
+from typing import Protocol
 
 from actors.messages import Task
-
-
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that was executed and needs words."""
-
-    goal: str
-    """What the templates made of it."""
-    calls: tuple[tuple[str, dict[str, Any]], ...]
-    """Tool and arguments of the reference, in order."""
-    descriptions: dict[str, str]
-    """What the tools say of themselves, by name."""
-    told: tuple[str, ...]
-    """Values that the goal must name: nobody can find them out."""
-    hidden: tuple[str, ...]
-    """Values that it must not name: finding them out is the task."""
-    changed: dict[str, Any]
-    """What the reference changes: state keys with their new value."""
-    style: str = ""
-
-
-class Wording(Protocol):
-    """Says a draft in words; a language model is one."""
-
-    async def word(self, draft: Draft) -> str:
-        """A goal for `draft`, in one paragraph. What it says is checked by the caller.
-
-        Raises:
-            WordingFailed: no usable answer; the template's words will do.
-        """
-        ...
 
 
 class Solver(Protocol):
@@ -59,18 +27,6 @@ class TaskSink(Protocol):
         A task that is there already counts as taken.
         """
         ...
-
-
-class WordingFailed(Exception):
-    """A draft was not worded.
-
-    Attributes:
-        reason: a stable short word to count by.
-    """
-
-    def __init__(self, reason: str, text: str = "") -> None:
-        super().__init__(f"{reason}: {text}" if text else reason)
-        self.reason = reason
 
 
 class SolverUnavailable(Exception):

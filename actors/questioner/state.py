@@ -41,6 +41,8 @@ class QuestionerState(msgspec.Struct, kw_only=True):
     seed: int = 0
     round: int = 0
     """Worlds looked at so far."""
+    barren: int = 0
+    """The last so many of them gave no task."""
     ended: str = ""
     """Why it was over; empty while it is not."""
     model: EnvironmentModel = msgspec.field(default_factory=EnvironmentModel)
