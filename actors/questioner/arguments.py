@@ -1,7 +1,7 @@
 """Which values are worth trying for an argument: results under its name, what the goal names, what has worked, more."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -89,45 +89,54 @@ class Values:
 
     def draw(self, tool: str, parameter: Parameter, around: Surroundings, rng: random.Random) -> tuple[Any, bool]:
         """A value for `parameter`, and whether it came from a result or the goal."""
-        candidates, near = self.candidates(tool, parameter, around, rng)
-        if not candidates:
-            return None, False
-        at = min(int(rng.expovariate(0.9)), len(candidates) - 1)
-        return candidates[at], at < near
+        drawn: tuple[Any, bool] = (None, False)
+        # Lazily: most draws are among the first, and looking at all values of all tools is what a walk would cost.
+        at = min(int(rng.expovariate(0.9)), _CANDIDATES)
+        for number, candidate in enumerate(self._candidates(tool, parameter, around, rng)):
+            drawn = candidate
+            if number == at:
+                break
+        return drawn
 
-    def candidates(
+    def _candidates(
         self, tool: str, parameter: Parameter, around: Surroundings, rng: random.Random
-    ) -> tuple[list[Any], int]:
-        """Values worth trying, the likeliest first, and how many of them are at hand: results, or named by the goal."""
-        found: list[Any] = []
-        self._take(found, parameter, self._flowing(tool, parameter, around))
-        self._take(found, parameter, self._named(parameter, around))
-        near = len(found)
-        self._take(found, parameter, parameter.enum)
+    ) -> Iterator[tuple[Any, bool]]:
+        """Values worth trying, the likeliest first, each with whether it is a result or named by the goal."""
+        seen: set[str] = set()
+        for value in self._fitting(parameter, self._flowing(tool, parameter, around), seen):
+            yield value, True
+        for value in self._fitting(parameter, self._named(parameter, around), seen):
+            yield value, True
         if parameter.enum:
-            return found, near
+            enum = list(parameter.enum)
+            rng.shuffle(enum)
+            yield from ((value, True) for value in self._fitting(parameter, enum, seen))
+            return
         pool = [*self._profile.entities.get(parameter.name, ()), *self._model.values(parameter.name)]
         rng.shuffle(pool)
-        self._take(found, parameter, pool)
-        self._take(found, parameter, (value for _, value in around.named))
-        self._take(found, parameter, (leaf.value for _, leaf in reversed(around.results)))
-        if parameter.default is not None:
-            self._take(found, parameter, [parameter.default])
-        self._take(found, parameter, _PLAIN[parameter.type])
-        return found, near
+        others = (
+            pool,
+            (value for _, value in around.named),
+            (leaf.value for _, leaf in reversed(around.results)),
+            () if parameter.default is None else (parameter.default,),
+            _PLAIN[parameter.type],
+        )
+        for values in others:
+            yield from ((value, False) for value in self._fitting(parameter, values, seen))
 
     def entities(self, argument: str, original: Any, around: Surroundings, rng: random.Random) -> tuple[list[Any], int]:
         """Values that may stand for `original`, which was given for `argument`, and how many the goal names."""
         known = [*self._profile.entities.get(argument, ()), *self._model.values(argument)]
         parameter = Parameter(argument, _kind(original))
-        found: list[Any] = []
-        self._take(found, parameter, (value for value in known if mentions(around.goal, value)))
-        self._take(found, parameter, (value for key, value in around.named if key == argument.lower()))
+        seen: set[str] = set()
+        found = [
+            *self._fitting(parameter, (value for value in known if mentions(around.goal, value)), seen),
+            *self._fitting(parameter, (value for key, value in around.named if key == argument.lower()), seen),
+        ]
         near = len(found)
         rng.shuffle(known)
-        self._take(found, parameter, known)
-        self._take(found, parameter, [original])
-        return found, near
+        found += self._fitting(parameter, [*known, original], seen)
+        return found[:_CANDIDATES], near
 
     def _flowing(self, tool: str, parameter: Parameter, around: Surroundings) -> Iterator[Any]:
         entry = self._model.tools.get(tool)
@@ -145,22 +154,20 @@ class Values:
         for text in (*told, around.goal):
             yield from (value for value in known if mentions(text, value))
 
-    def _take(self, found: list[Any], parameter: Parameter, values: Any) -> None:
+    def _fitting(self, parameter: Parameter, values: Iterable[Any], seen: set[str]) -> Iterator[Any]:
+        """Those of `values` that the parameter takes and the preferences allow, each once."""
         for value in values:
             fitted = _fitted(parameter, value)
-            if fitted is None or len(found) >= _CANDIDATES or any(_same(fitted, one) for one in found):
+            if fitted is None or (key := repr(fitted)) in seen or len(seen) >= _CANDIDATES:
                 continue
+            seen.add(key)
             if self.wanted(parameter.name, fitted):
-                found.append(fitted)
+                yield fitted
 
     def wanted(self, argument: str, value: Any) -> bool:
         """Whether the preferences allow `value` for `argument`."""
         use, avoid = self._prefer.use.get(argument, ()), self._prefer.avoid.get(argument, ())
         return (not use or str(value) in use) and str(value) not in avoid
-
-
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and one == other
 
 
 def _kind(value: Any) -> str:

@@ -128,10 +128,12 @@ class Filters:
             if entry.world == proposal.world and _normal(entry.goal) == _normal(goal) and entry.outcome != outcome:
                 # Neither can be told from the other by its words: the one that was kept goes too (`contradicted`).
                 return dropped("ambiguous", f"task {entry.task} has the same goal and another state")
+        about = proposal.values
         for entry in self.entries.values():
+            if _normal(entry.goal) == _normal(goal) and entry.values != about:
+                return dropped("ambiguous", f"task {entry.task} has the same goal and is about other values")
             if entry.outcome == outcome:
                 return dropped("same_outcome", f"task {entry.task} reaches the same state in the same world")
-        about = proposal.values
         alike = [entry for entry in self.entries.values() if entry.values == about]
         for entry in alike:
             likeness = jaccard(words, self._tokens[entry.task])

@@ -17,7 +17,7 @@ from actors.questioner.exploring import Explorer
 from actors.questioner.filters import Dropped, Filters, Proposal
 from actors.questioner.hindsight import Hindsight
 from actors.questioner.ports import Solver, SolverUnavailable
-from actors.questioner.settings import QuestionerSettings
+from actors.questioner.settings import Preferences, QuestionerSettings
 from actors.questioner.state import Known, QuestionerState
 from actors.questioner.values import mentions
 from actors.questioner.worlds import Laboratory
@@ -27,8 +27,6 @@ from adapters.environments.references import SelfMadeSpec, replay
 from adapters.errors import WordingFailed
 from adapters.wordings import Draft, Wording
 
-_BARREN = 24
-"""Rounds in a row without a task after which there is nothing more to find."""
 _WORDINGS_LOST = 5
 """Failures in a row after which a wording is not asked again in this run."""
 _GOAL = 2000
@@ -73,10 +71,13 @@ class Generator:
         self._wording, self._solver = wording, solver
         profile = environment.profile()
         self.laboratory = Laboratory(environment, settings.probe, clock)
-        values = Values(self.state.model, profile, settings.prefer)
+        # Looking around takes every value but those to avoid: what may be used decides only which tasks are made.
+        looking = Preferences(avoid=settings.prefer.avoid)
+        values = Values(self.state.model, profile, looking)
         self._explorer = Explorer(self.laboratory, self.state.model, values, settings.probe)
         self._hindsight = Hindsight(self.laboratory, self.state, values, profile)
-        self._drafter = Drafter(self.laboratory, self.state, values, profile, settings.prefer)
+        wanted = Values(self.state.model, profile, settings.prefer)
+        self._drafter = Drafter(self.laboratory, self.state, wanted, profile, settings.prefer)
         self._filters = Filters(settings.filters, settings.prefer, embedder, known)
         self._filters.restore(self.state.entries)
         self._wordings, self._wordings_lost = 0, 0
@@ -97,8 +98,8 @@ class Generator:
                 break
             new = await self.round(count - len(self.state.tasks))
             self.state.barren = 0 if new else self.state.barren + 1
-            if self.state.barren >= _BARREN:
-                self.state.ended = f"{_BARREN} worlds in a row gave no new task"
+            if self.state.barren >= self._settings.probe.barren:
+                self.state.ended = f"{self.state.barren} worlds in a row gave no new task"
                 break
             if (waits := done(self.state)) is not None:
                 await waits

@@ -103,7 +103,8 @@ def generic(model: EnvironmentModel, program: Program, last_path: str = "") -> s
     sentences: list[str] = []
     said: set[str] = set()
     for number in aims:
-        roots = [one for one in _roots(program, number) if slot(one) not in said]
+        own = {slot(one) for one in program.operations[number].arguments if one.origin < 0}
+        roots = [one for one in _roots(program, number) if slot(one) in own or slot(one) not in said]
         said |= {slot(one) for one in roots}
         sentences.append(_sentence(model, program.operations[number].tool, roots))
     rest = [one for number in range(len(operations)) for one in _roots(program, number) if slot(one) not in said]

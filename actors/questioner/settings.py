@@ -45,6 +45,8 @@ class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Of one run."""
     step_timeout: Seconds = 30.0
     """Seconds for one answer of the environment."""
+    barren: Count = 100
+    """Worlds in a row without a new task after which there is nothing more to find."""
     failures: Count = 20
     """Instances lost in a row before the environment is given up."""
 

@@ -67,7 +67,7 @@ def telling(value: Any, key_matches: bool = False) -> bool:
 def mentions(text: str, value: Any) -> bool:
     """Whether `text` names `value`, as a word or words of its own."""
     wanted = as_text(value)
-    if not wanted:
+    if not wanted or wanted not in text:
         return False
     # Not \b: a value may begin or end with what is no letter.
     return re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text) is not None
