@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from actors.questioner.model import EnvironmentModel, ToolModel
-from actors.questioner.programs import Operation, Program, slot
+from actors.questioner.programs import Argument, Operation, Program, slot
 from actors.questioner.values import as_text
 
 CONFIRMED = 2
@@ -106,7 +106,7 @@ def generic(model: EnvironmentModel, program: Program, last_path: str = "") -> s
         own = {slot(one) for one in program.operations[number].arguments if one.origin < 0}
         roots = [one for one in _roots(program, number) if slot(one) in own or slot(one) not in said]
         said |= {slot(one) for one in roots}
-        sentences.append(_sentence(model, program.operations[number].tool, roots))
+        sentences.append(_sentence(model, program, number, roots))
     rest = [one for number in range(len(operations)) for one in _roots(program, number) if slot(one) not in said]
     if rest:
         sentences.append(f"Given: {_listed(rest)}.")
@@ -118,9 +118,9 @@ def generic(model: EnvironmentModel, program: Program, last_path: str = "") -> s
     return " ".join(sentences)
 
 
-def _roots(program: Program, number: int) -> list[Any]:
+def _roots(program: Program, number: int) -> list[Argument]:
     """Given arguments of an operation and of those that its values come from, each slot once."""
-    found: dict[str, Any] = {}
+    found: dict[str, Argument] = {}
     open_, seen = [number], {number}
     while open_:
         for one in program.operations[open_.pop()].arguments:
@@ -132,11 +132,19 @@ def _roots(program: Program, number: int) -> list[Any]:
     return list(found.values())
 
 
-def _sentence(model: EnvironmentModel, tool: str, roots: Sequence[Any]) -> str:
-    lead = _lead(model, tool)
-    phrase = lead or _words(tool)
+def _sentence(model: EnvironmentModel, program: Program, number: int, roots: Sequence[Argument]) -> str:
+    operation = program.operations[number]
+    lead = _lead(model, operation.tool)
+    phrase = lead or _words(operation.tool)
     phrase = phrase[:1].upper() + phrase[1:]
-    return f"{phrase} with {_listed(roots)}." if roots else f"{phrase}."
+    # A value under its own name is found by who looks for it; under another, the goal must say what it is.
+    found = [
+        f"{_words(one.name)} as the {_words(_last_name(one.path))} of {_words(program.operations[one.origin].tool)}"
+        for one in operation.arguments
+        if one.origin >= 0 and _last_name(one.path).lower() != one.name.lower()
+    ]
+    told = [text for text in (_listed(roots), *found) if text]
+    return f"{phrase} with {', '.join(told)}." if told else f"{phrase}."
 
 
 def _lead(model: EnvironmentModel, tool: str) -> str:
@@ -163,7 +171,7 @@ def _closing(program: Program, operation: Operation) -> str:
     return f"Then {_words(operation.tool)}{' with ' if pieces else ''}{', '.join(pieces)}."
 
 
-def _listed(roots: Sequence[Any]) -> str:
+def _listed(roots: Sequence[Argument]) -> str:
     return ", ".join(f"{_words(one.name)} {_shown(one.value)}" for one in roots)
 
 

@@ -136,11 +136,14 @@ def program_of(made: Sequence[Made]) -> Program:
     """The program that calls amount to: each value comes from the latest result that holds it, else it is given."""
     operations: list[Operation] = []
     results = [leaves(one.answer) if not one.refused else [] for one in made]
+    given: set[str] = set()
     for number, one in enumerate(made):
         arguments: list[Argument] = []
         for name, value in one.call.arguments.items():
-            origin, path = _origin(name, value, results[:number])
+            # A tool that repeats what it was told has found nothing out.
+            origin, path = (-1, "") if repr(value) in given else _origin(name, value, results[:number])
             arguments.append(Argument(name, value, origin, path))
+        given |= {repr(argument.value) for argument in arguments if argument.origin < 0}
         operations.append(Operation(one.call.name, tuple(arguments)))
     return Program(tuple(operations))
 
