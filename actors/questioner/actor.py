@@ -2,17 +2,17 @@
 
     environment -> rounds of the generator -> TaskSink
 
-It stops while learning is frozen, and pauses while the pool takes no more. What it knows survives in the store, so that
-a restart does not begin at the first world. An environment that cannot be probed is said once, and asked again later.
+It stops while learning is frozen, and pauses while enough tasks wait in the pool to be played. What it knows survives
+in the store, so that a restart does not begin at the first world. An environment that cannot be probed is said once,
+and asked again later.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 import structlog
 
-from actors.messages import Task
 from actors.questioner.errors import NotProbeable, TaskFileMalformed
 from actors.questioner.generating import Generator
 from actors.questioner.ports import TaskSink
@@ -22,8 +22,7 @@ from actors.system.actor import Context
 
 _log = structlog.get_logger(__name__)
 _STATE = "questioner/state"
-_WAITING = 64
-"""Tasks that wait for room in the pool; no world is looked at while there are so many."""
+_NEVER_PLAYED = ("questioner", "offered")
 _KEPT = 512
 """Tasks that the filters compare new ones with."""
 
@@ -65,7 +64,7 @@ class Questioner:
         self._generator = make(None)
         self._failing = False
         self.offered = 0
-        """Tasks that the pool has taken since the start."""
+        """Tasks that were new to the pool, since the start."""
 
     @property
     def state(self) -> QuestionerState:
@@ -88,34 +87,30 @@ class Questioner:
     async def run(self, context: Context) -> None:
         while not context.draining.is_set():
             context.beat()
-            await context.pause(await self._turn(context.beat))
+            await context.pause(await self._turn())
 
-    async def _turn(self, beat: Callable[[], None]) -> float:
+    async def _turn(self) -> float:
         """A round, if it is time for one; seconds until the next turn."""
         settings, state = self._settings, self._generator.state
         if await self._store.frozen():
             return settings.pause_seconds
-        if len(state.tasks) < _WAITING:
-            self._generator.laboratory.renew()
-            try:
-                for _ in range(settings.rounds_at_once):
-                    await self._generator.round(_WAITING - len(state.tasks))
-                    beat()
-                self._said(None)
-            except NotProbeable as error:
-                self._said(error)
-                return settings.full_seconds
-        taken = await self._offer(list(state.tasks))
+        wanted = settings.pool - (await self._sink.task_counts()).get(_NEVER_PLAYED, 0)
+        if wanted <= 0:
+            return settings.full_seconds
+        self._generator.laboratory.renew()
+        try:
+            tasks = await self._generator.round(wanted)
+            self._said(None)
+        except NotProbeable as error:
+            self._said(error)
+            return settings.full_seconds
+        self.offered += await self._sink.offer(tasks) if tasks else 0
+        # They are the pool's from now on; the filters go on remembering them. A crash before the next line makes the
+        # same tasks again, which the pool then knows by their ids.
+        state.tasks.clear()
         self._trim()
         await self._store.state_put(_STATE, msgspec.json.encode(state))
-        return settings.pause_seconds if taken or not state.tasks else settings.full_seconds
-
-    async def _offer(self, tasks: Sequence[Task]) -> int:
-        taken = await self._sink.offer(tasks) if tasks else 0
-        # What was taken is the pool's; the filters go on remembering it.
-        del self._generator.state.tasks[:taken]
-        self.offered += taken
-        return taken
+        return settings.pause_seconds
 
     def _trim(self) -> None:
         """A daemon runs for months: the oldest tasks are compared with no more."""

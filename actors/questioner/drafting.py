@@ -54,7 +54,9 @@ class Drafter:
             known.performed += 1
             if done is None or (done.done and not known.closed):
                 known.failed += 1
+                known.in_a_row += 1
                 continue
+            known.in_a_row = 0
             made = await self._made(base, known, done, rng)
             if made is not None:
                 yield made

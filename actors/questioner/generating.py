@@ -30,6 +30,8 @@ from adapters.wordings import Draft, Wording
 _WORDINGS_LOST = 5
 """Failures in a row after which a wording is not asked again in this run."""
 _GOAL = 2000
+_STALE = 80
+"""Failures in a row after which a program is forgotten."""
 _SHARED_FROM = 12
 """Tasks from which one program may not have more than its share."""
 
@@ -139,6 +141,10 @@ class Generator:
             # What was kept so far stays; the laboratory has counted it.
             pass
         state.round += 1
+        for shape in [shape for shape, one in state.library.items() if one.in_a_row >= _STALE]:
+            # The environment has changed; what still works will be found again.
+            del state.library[shape]
+            state.count("programs_stale")
         for name, count in self.laboratory.counts.items():
             state.count(name, max(0, count - before.get(name, 0)))
         state.entries = list(self._filters.entries.values())
@@ -293,6 +299,6 @@ def options_digest(settings: QuestionerSettings, environment: str, seed: int) ->
         settings.probe, instances=1, steps=1, seconds=1.0, step_timeout=1.0, failures=1
     )  # fmt: skip
     same = msgspec.structs.replace(
-        settings, enabled=False, rounds_at_once=1, pause_seconds=1.0, full_seconds=1.0, wordings=0, probe=probe
+        settings, enabled=False, pool=1, pause_seconds=1.0, full_seconds=1.0, wordings=0, probe=probe
     )
     return derived_id(msgspec.json.encode([same, environment, seed], order="deterministic").hex())

@@ -1,6 +1,6 @@
 """What the questioner needs from elsewhere, as Protocols; `adapters.wordings` has another."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from actors.messages import Task
@@ -19,13 +19,14 @@ class Solver(Protocol):
 
 
 class TaskSink(Protocol):
-    """Where self-made tasks go."""
+    """The pool of tasks that the sandbox plays beside the environment's own; the store is one."""
 
     async def offer(self, tasks: Sequence[Task]) -> int:
-        """Take in as many of `tasks` as there is room for, first come first; how many that were.
+        """Put `tasks` into the pool, whose concern they are from then on; how many of them were new."""
+        ...
 
-        A task that is there already counts as taken.
-        """
+    async def task_counts(self) -> Mapping[tuple[str, str], int]:
+        """How many tasks there are, by origin and state; "offered" is the state of those never played."""
         ...
 
 

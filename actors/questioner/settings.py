@@ -81,9 +81,9 @@ class QuestionerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Attempts of the current policy at each task, where there is an engine; 0: it is not asked."""
     wordings: int = 1000
     """Goals that a language model may be asked to word, of one run."""
-    rounds_at_once: Count = 1
-    """Worlds between two looks at the pool, in the daemon."""
+    pool: Count = 64
+    """Self-made tasks that wait to be played; while there are so many, no more are made."""
     pause_seconds: Seconds = 5.0
     """Between two rounds in the daemon, so that serving and learning come first."""
     full_seconds: Seconds = 60.0
-    """Pause after the pool would take no more."""
+    """Pause while the pool is full, or the environment cannot be probed."""

@@ -28,6 +28,8 @@ class Known(msgspec.Struct, kw_only=True):
     performed: int = 0
     failed: int = 0
     """Worlds and values with which it did not run through."""
+    in_a_row: int = 0
+    """Of these, the last ones without one that did."""
     kept: int = 0
 
 

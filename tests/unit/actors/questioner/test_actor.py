@@ -16,7 +16,7 @@ from tests.support.fakes import FakeEnvironment
 from tests.support.ledger import Ledger
 
 pytestmark = pytest.mark.anyio
-SETTINGS = QuestionerSettings(enabled=True, pause_seconds=1.0, full_seconds=60.0)
+SETTINGS = QuestionerSettings(enabled=True, pause_seconds=1.0, full_seconds=60.0, pool=20)
 
 
 class Store:
@@ -35,14 +35,24 @@ class Store:
 
 
 class Pool:
-    def __init__(self, room: int) -> None:
-        self.room, self.tasks = room, list[Task]()
+    """Holds tasks; `play` takes some of those that wait."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task] = {}
+        self.played = 0
 
     async def offer(self, tasks: Sequence[Task]) -> int:
-        taken = tasks[: self.room]
-        self.tasks += taken
-        self.room -= len(taken)
-        return len(taken)
+        before = len(self.tasks)
+        self.tasks |= {task.id: task for task in tasks}
+        return len(self.tasks) - before
+
+    async def task_counts(self) -> dict[tuple[str, str], int]:
+        waiting = len(self.tasks) - self.played
+        return {
+            ("questioner", "offered"): waiting,
+            ("questioner", "active"): self.played,
+            ("production", "offered"): 99,
+        }
 
 
 class Turns:
@@ -80,38 +90,50 @@ async def run(questioner: Questioner, turns: int) -> list[float]:
     return context.pauses
 
 
-async def test_it_fills_the_pool_and_then_waits_for_room():
-    pool = Pool(20)
-    questioner = made(Store(), pool)
+async def test_it_tops_the_pool_up_and_then_waits_until_some_were_played():
+    store, pool = Store(), Pool()
+    questioner = made(store, pool)
     pauses = await run(questioner, 8)
     assert len(pool.tasks) == 20 == questioner.offered
-    assert {task.origin for task in pool.tasks} == {"questioner"}
-    assert pauses[0] == 1.0
-    assert pauses[-1] == 60.0
-    assert len(questioner.state.tasks) <= 64
+    assert {task.origin for task in pool.tasks.values()} == {"questioner"}
+    assert (pauses[0], pauses[-1]) == (1.0, 60.0)
+    pool.played = 5
+    await run(made(store, pool), 8)
+    assert len(pool.tasks) == 25
 
 
 async def test_it_stops_while_learning_is_frozen():
-    store, pool = Store(), Pool(20)
+    store, pool = Store(), Pool()
     store.is_frozen = True
     environment = Ledger()
     assert await run(made(store, pool, environment), 3) == [1.0, 1.0, 1.0]
-    assert (pool.tasks, environment.resets) == ([], 0)
+    assert (pool.tasks, environment.resets) == ({}, 0)
 
 
 async def test_a_restart_goes_on_and_repeats_no_task():
-    store, pool = Store(), Pool(1000)
-    await run(made(store, pool), 2)
-    before = len(pool.tasks)
+    store, pool = Store(), Pool()
+    await run(made(store, pool), 1)
+    before = dict(pool.tasks)
     again = made(store, pool)
-    await run(again, 2)
-    assert again.state.round == 4
-    assert len(pool.tasks) > before
-    assert len({task.id for task in pool.tasks}) == len(pool.tasks)
+    await run(again, 1)
+    assert again.state.round == 2
+    assert len(pool.tasks) == len(before) + again.offered
+    assert len({task.goal for task in pool.tasks.values()}) == len(pool.tasks)
+
+
+async def test_a_crash_before_its_state_was_kept_offers_the_same_tasks_again():
+    store, pool = Store(), Pool()
+    await run(made(store, pool), 1)
+    store.values.clear()
+    before = dict(pool.tasks)
+    again = made(store, pool)
+    pool.played = len(before)
+    await run(again, 1)
+    assert (again.offered, pool.tasks) == (0, before)
 
 
 async def test_what_other_settings_left_behind_is_put_aside():
-    store, pool = Store(), Pool(1000)
+    store, pool = Store(), Pool()
     await run(made(store, pool), 2)
     other = made(store, pool, seed=1)
     await other.start()
@@ -123,14 +145,14 @@ async def test_what_other_settings_left_behind_is_put_aside():
 
 
 async def test_an_environment_that_cannot_be_probed_is_asked_again_later():
-    pool = Pool(10)
+    pool = Pool()
     assert await run(made(Store(), pool, FakeEnvironment()), 2) == [60.0, 60.0]
-    assert pool.tasks == []
+    assert pool.tasks == {}
 
 
 async def test_what_is_kept_in_the_store_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("actors.questioner.actor._KEPT", 5)
-    store, pool = Store(), Pool(1000)
+    store, pool = Store(), Pool()
     await run(made(store, pool), 3)
     state = msgspec.json.decode(store.values["questioner/state"], type=QuestionerState)
     assert len(state.entries) == 5

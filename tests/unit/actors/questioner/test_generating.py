@@ -1,6 +1,7 @@
 """Tasks are kept because they were executed, dropped for a reason that is counted, and told apart from each other."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,14 +14,15 @@ from actors.questioner.filters import Dropped, Filters, Proposal
 from actors.questioner.generating import Generator
 from actors.questioner.phrases import Template, template_of
 from actors.questioner.ports import SolverUnavailable
-from actors.questioner.programs import Argument, Operation, Program
+from actors.questioner.programs import Argument, Operation, Program, program_of
 from actors.questioner.settings import FilterSettings, Preferences, ProbeSettings, QuestionerSettings
 from actors.questioner.state import QuestionerState, read, write
+from actors.questioner.worlds import Made
 from adapters.embedders.hashing import HashingEmbedder
 from adapters.environments import Environment, Episode
-from adapters.environments.references import SelfMadeSpec
+from adapters.environments.references import ReferenceCall, SelfMadeSpec
 from adapters.environments.selfmade import SelfMade
-from adapters.environments.travel import TravelDesk
+from adapters.environments.travel import Drift, TravelDesk
 from tests.support.ledger import Ledger
 
 pytestmark = pytest.mark.anyio
@@ -120,19 +122,19 @@ async def test_goals_name_what_must_be_told_and_nothing_that_must_be_found_out()
 
 
 async def test_preferences_choose_difficulty_and_entities():
-    prefer = Preferences(difficulty=(3,), use={"name": ("Mia", "Leo")}, avoid={"to": ("Oslo",)}, rubrics=("Be kind.",))
-    state = await made(TravelDesk(), 3, prefer=prefer)
-    assert state.tasks
+    prefer = Preferences(difficulty=(3,), use={"to": ("Oslo", "Rome")}, avoid={"name": ("Mia",)}, rubrics=("Be kind.",))
+    state = await made(TravelDesk(), 6, prefer=prefer)
+    assert len(state.tasks) == 6
     for task in state.tasks:
         assert task.difficulty == 0.7
         assert task.spec["rubric"] == "Be kind."
-        names = {call["arguments"]["name"] for call in task.spec["reference"] if "name" in call["arguments"]}
-        assert names <= {"Mia", "Leo"}
-        assert "Oslo" not in task.goal
+        cities = {call["arguments"]["to"] for call in task.spec["reference"] if "to" in call["arguments"]}
+        assert cities <= {"Oslo", "Rome"}
+        assert "Mia" not in task.goal
     assert state.reasons["difficulty"] > 0
 
 
-async def test_a_run_that_is_cut_off_goes_on_to_the_same_tasks(tmp_path):
+async def test_a_run_that_is_cut_off_goes_on_to_the_same_tasks(tmp_path: Path):
     path = tmp_path / "tasks.json"
     whole = await made(TravelDesk(), 25)
     settings = QuestionerSettings()
@@ -171,6 +173,19 @@ async def test_a_world_that_answers_differently_each_time_gives_no_task():
     assert state.counts.get("replayed", 0) == 0
     assert state.reasons["does_not_replay"] > 0
     assert "in a row gave no new task" in state.ended
+
+
+async def test_after_a_drift_the_new_tools_are_found_out_and_the_old_programs_forgotten(tmp_path: Path):
+    path = tmp_path / "drift.json"
+    generator = Generator(QuestionerSettings(), TravelDesk(path), clock=lambda: 0.0)
+    await generator.run(10, lambda state: None)
+    Drift(rename={"book": "buy"}).write(path)
+    for _ in range(25):
+        await generator.round(1000)
+    names = [call["name"] for task in generator.state.tasks[10:] for call in task.spec["reference"]]
+    assert "buy" in names
+    assert "book" not in names
+    assert generator.state.counts["programs_stale"] > 0
 
 
 class Policy:
@@ -276,6 +291,16 @@ def test_a_template_reads_only_goals_of_its_kind():
     assert template.read("Cancel the order for:Leo.") == {'name="Mia"': "Leo"}
     assert template.read("Cancel the order for:Leo and book a flight to:Oslo.") is None
     assert template.fill({'name="Mia"': "Ada"}) == "Cancel the order for:Ada."
+
+
+async def test_a_value_that_a_tool_only_repeats_was_told():
+    made = [
+        Made(ReferenceCall("create", {"title": "Refund"}), '{"title": "Refund", "id": 4711}', False, False),
+        Made(ReferenceCall("close", {"id": 4711, "title": "Refund"}), "{}", False, False),
+    ]
+    program = program_of(made)
+    assert [one.origin for one in program.operations[1].arguments] == [0, -1]
+    assert program.given == {'title="Refund"': ("title", "Refund")}
 
 
 def test_a_goal_that_names_nothing_of_the_program_is_no_template():
