@@ -7,12 +7,14 @@
 #   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
 #   make test-vllm a real vLLM on the CPU with our plug-in, in .venv-vllm: engine contract, swaps, the tap before it
 #   make test-verl the verl trainer against the native one, on the CPU, in .venv-verl
+#   make test-bfcl the BFCL environment against the real bfcl-eval, in .venv-bfcl (make bfcl sets up just that)
 #   make test-peers real nginx mirroring to the tap (apt install nginx-light)
 #   make check    ruff, pyright, import-linter
 #   make bench    the benchmarks: tables on screen, JSON under build/
 #   make bench-tap         the tap beside nginx and LiteLLM (apt install nginx-light gcc libc6-dev)
 #   make bench-learner     the native trainer beside TRL, in .venv-trl, and beside the bare work
 #   make bench-retrieval   finding lessons beside numpy, faiss and hnswlib, which is in .venv-hnswlib
+#   make bench-bfcl        BFCL: ground truth, agreement with the official checker, speed, a thousand attempts at once
 #   make bench-ablation    what of the learner helps; hours, resumable (MINUTES=60 stops in time)
 #   make bench-peers-setup LiteLLM's proxy, in .venv-litellm
 #   make lock     resolve the dependencies anew
@@ -35,7 +37,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test chaos test-clients clients test-vllm test-verl test-peers check bench bench-tap bench-learner bench-retrieval bench-ablation bench-peers-setup lock clean
+.PHONY: setup demo test chaos test-clients clients test-vllm test-verl bfcl test-bfcl test-peers check bench bench-tap bench-learner bench-retrieval bench-bfcl bench-ablation bench-peers-setup lock clean
 
 setup: .venv/ready
 
@@ -97,6 +99,19 @@ test-verl: .venv-verl/ready
 	@$(UV) pip install --quiet --python .venv-verl/bin/python --no-deps -e .
 	@touch $@
 
+bfcl: .venv-bfcl/ready
+
+test-bfcl: .venv-bfcl/ready
+	$(BIN)/python -m pytest tests/bfcl
+
+# Without its dependencies, which a plain extra would bring along: 150 packages, and numpy held at 1.26.4. The multi-turn
+# APIs and checkers need mpmath alone.
+.venv-bfcl/ready: locks/bfcl.txt | setup
+	@echo "setup: bfcl-eval"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-bfcl
+	@$(UV) pip install --quiet --python .venv-bfcl/bin/python --no-deps --require-hashes -r locks/bfcl.txt
+	@touch $@
+
 test-peers: setup
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v nginx >/dev/null || \
 		{ echo "nginx is needed (Debian: apt install nginx-light)"; exit 1; }
@@ -148,6 +163,10 @@ bench-retrieval: setup .venv-hnswlib/ready
 	@$(UV) pip install --quiet --python .venv-hnswlib/bin/python --require-hashes -r tests/benchmarks/peers/hnswlib.txt
 	@touch $@
 
+bench-bfcl: setup .venv-bfcl/ready
+	@mkdir -p build
+	$(BIN)/python -m tests.benchmarks.bfcl --json build/bfcl.json
+
 bench-ablation: setup
 	$(BIN)/python -m tests.benchmarks.ablation --prepare
 	$(BIN)/python -m tests.benchmarks.ablation $(if $(MINUTES),--minutes $(MINUTES))
@@ -166,8 +185,9 @@ lock:
 	$(LOCK) tests/benchmarks/peers/litellm.in -o tests/benchmarks/peers/litellm.txt
 	$(LOCK) tests/benchmarks/peers/trl.in locks/torch-needs.in -o tests/benchmarks/peers/trl.txt
 	$(LOCK) tests/benchmarks/peers/hnswlib.in -o tests/benchmarks/peers/hnswlib.txt
+	$(LOCK) --no-deps locks/bfcl.in -o locks/bfcl.txt
 	$(LOCK) locks/clients.in -o locks/clients.txt
 	$(LOCK) --override locks/verl-overrides.txt --extra verl pyproject.toml locks/torch-needs.in locks/verl.in -o locks/verl.txt
 
 clean:
-	rm -rf .venv .venv-clients .venv-hnswlib .venv-litellm .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules build .run
+	rm -rf .venv .venv-bfcl .venv-clients .venv-hnswlib .venv-litellm .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules build .run

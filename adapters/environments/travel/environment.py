@@ -124,5 +124,5 @@ def _arguments(call: ToolCall) -> dict[str, str] | None:
     """The arguments of a call if they are a JSON object of strings."""
     try:
         return msgspec.json.decode(call.arguments, type=dict[str, str])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError):  # the latter: half a surrogate pair, which no JSON holds
         return None
