@@ -10,6 +10,7 @@ import pytest
 
 from actors.messages import ToolCall
 from adapters.environments import Environment, Episode, Observation
+from adapters.environments.selfmade import SelfMade
 from adapters.environments.travel import TravelDesk
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import BASE
@@ -33,6 +34,7 @@ async def book_a_flight(episode: Episode, environment: Environment) -> Observati
 
 ENVIRONMENTS: dict[str, Case] = {
     "travel": Case(simple(TravelDesk), "A", change=book_a_flight),
+    "selfmade": Case(simple(lambda: SelfMade(TravelDesk())), "A", change=book_a_flight),
 }
 
 
