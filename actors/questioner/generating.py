@@ -16,10 +16,10 @@ from actors.questioner.errors import BudgetSpent, TaskFileMalformed, WorldLost
 from actors.questioner.exploring import Explorer
 from actors.questioner.filters import Dropped, Filters, Proposal
 from actors.questioner.hindsight import Hindsight
+from actors.questioner.phrases import unfit
 from actors.questioner.ports import Solver, SolverUnavailable
 from actors.questioner.settings import Preferences, QuestionerSettings
 from actors.questioner.state import Known, QuestionerState
-from actors.questioner.values import mentions
 from actors.questioner.worlds import Laboratory
 from adapters.embedders import Embedder
 from adapters.environments import Environment
@@ -29,7 +29,6 @@ from adapters.wordings import Draft, Wording
 
 _WORDINGS_LOST = 5
 """Failures in a row after which a wording is not asked again in this run."""
-_GOAL = 2000
 _STALE = 80
 """Failures in a row after which a program is forgotten."""
 _SHARED_FROM = 12
@@ -278,19 +277,6 @@ class Generator:
             proposal.task, goal=goal, id=derived_id("selfmade", proposal.task.id, goal)
         )  # fmt: skip
         return msgspec.structs.replace(proposal, task=task)
-
-
-def unfit(goal: str, draft: Draft) -> str:
-    """Why a model's words will not do for `draft`; empty if they will."""
-    if not goal or len(goal) > _GOAL:
-        return "empty" if not goal else "too_long"
-    if any(not mentions(goal, value) for value in draft.told):
-        return "leaves_out"
-    if any(len(value) > 1 and mentions(goal, value) for value in draft.hidden if value not in draft.told):
-        return "gives_away"
-    if any("_" in name and mentions(goal, name) for name in draft.descriptions):
-        return "names_tools"
-    return ""
 
 
 def options_digest(settings: QuestionerSettings, environment: str, seed: int) -> str:

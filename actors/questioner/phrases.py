@@ -12,11 +12,13 @@ import msgspec
 
 from actors.questioner.model import EnvironmentModel, ToolModel
 from actors.questioner.programs import Argument, Operation, Program, slot
-from actors.questioner.values import as_text
+from actors.questioner.values import as_text, mentions
+from adapters.wordings import Draft
 
 CONFIRMED = 2
 """Worlds in which a template must have held."""
-_LEAD = 200
+_LEAD, _GOAL = 200, 2000
+"""Characters of a sentence out of a description, and of a goal."""
 _LABEL = re.compile(r"^[A-Z][\w ]{0,30}: ")
 """`Description: ` before what it describes."""
 
@@ -116,6 +118,19 @@ def generic(model: EnvironmentModel, program: Program, last_path: str = "") -> s
         if operation.tool in closing:
             sentences.append(_closing(program, operation))
     return " ".join(sentences)
+
+
+def unfit(goal: str, draft: Draft) -> str:
+    """Why a model's words will not do for `draft`; empty if they will."""
+    if not goal or len(goal) > _GOAL:
+        return "empty" if not goal else "too_long"
+    if any(not mentions(goal, value) for value in draft.told):
+        return "leaves_out"
+    if any(len(value) > 1 and mentions(goal, value) for value in draft.hidden if value not in draft.told):
+        return "gives_away"
+    if any("_" in name and mentions(goal, name) for name in draft.descriptions):
+        return "names_tools"
+    return ""
 
 
 def _roots(program: Program, number: int) -> list[Argument]:

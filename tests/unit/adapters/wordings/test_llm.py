@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from actors.questioner.generating import Generator, unfit
+from actors.questioner.generating import Generator
+from actors.questioner.phrases import unfit
 from actors.questioner.settings import ProbeSettings, QuestionerSettings
 from actors.questioner.state import QuestionerState
 from adapters.errors import AdapterNotSetUp, WordingFailed
