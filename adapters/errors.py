@@ -21,6 +21,7 @@ AdapterError
 │   └── JudgeNotSetUp
 ├── ExtractorUnavailable     the extractor does not answer, or its budget is spent
 ├── RewriterFailed           a lesson is given as it is
+├── WordingFailed            a task keeps its template's words
 ├── EmbedderUnavailable
 └── VectorsRefused           an embedder's answer that must not get into an index
     ├── WrongCount           not one vector a text
@@ -145,6 +146,18 @@ class ExtractorUnavailable(AdapterError):
 
 class RewriterFailed(AdapterError):
     """A lesson was not rewritten: no answer in time, or one that cannot be used."""
+
+
+class WordingFailed(AdapterError):
+    """A task was not worded.
+
+    Attributes:
+        reason: a stable short word to count by; `unavailable` where asking again later may help.
+    """
+
+    def __init__(self, reason: str, text: str = "") -> None:
+        super().__init__(f"{reason}: {text}" if text else reason)
+        self.reason = reason
 
 
 class EmbedderUnavailable(AdapterError):

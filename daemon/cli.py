@@ -22,6 +22,7 @@ from daemon.orders_cli import add_orders
 from daemon.provenance_cli import add_provenance
 from daemon.replay_cli import add_replay
 from daemon.tap.errors import TapError
+from daemon.tasks_cli import add_tasks
 from daemon.transfer_cli import add_commands
 from learner.errors import LearnerError
 
@@ -37,6 +38,7 @@ examples:
   evolved rollback --reason "..."       go back to the version before
   evolved eval --env travel --n 8       held-out success of an engine: avg@8 and best@8
   evolved environments check travel     does an environment keep its promises?
+  evolved tasks generate travel --out tasks.json   tasks that the environment's worlds hold, each executed
   evolved export --since 7d             what the agents did, as JSONL
   evolved import chats.jsonl            conversations from elsewhere
   evolved experience search "..."       lessons that fit what you are about to do
@@ -150,6 +152,7 @@ def parser() -> argparse.ArgumentParser:
     add_judge(add)
     add_eval(add)
     add_environments(add)
+    add_tasks(add)
     add_experience(add)
     add_forget(add)
 

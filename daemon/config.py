@@ -19,6 +19,7 @@ from actors.gate.safety import SafetySettings
 from actors.gatekeeper import GatekeeperSettings
 from actors.navigator import NavigatorSettings
 from actors.probing import ProbeSettings
+from actors.questioner.settings import QuestionerSettings
 from actors.replay_trial import ReplayTrialSettings
 from actors.rollout import RolloutSettings
 from actors.sentinel import SentinelSettings
@@ -172,6 +173,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     skill_trials: SkillTrialSettings = SkillTrialSettings()
     probe: ProbeSettings = ProbeSettings()
     navigator: NavigatorSettings = NavigatorSettings()
+    questioner: QuestionerSettings = QuestionerSettings()
+    wording: AdapterSettings = AdapterSettings()
+    """Words the tasks that the questioner makes; none by default: templates do."""
     rollout: RolloutSettings = RolloutSettings()
     gate: GateSettings = GateSettings()
     swapper: SwapperSettings = SwapperSettings()

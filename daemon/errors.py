@@ -5,6 +5,7 @@ DaemonError
 ├── StartFailed      a process of ours did not come up in time
 ├── ConverterEnded   the process that reads the spool died or hangs
 ├── EvalFailed       an evaluation that cannot start or go on
+├── TasksFailed      tasks cannot be made here, or their file cannot be used
 ├── TransferFailed   an export or import that cannot go on
 ├── OrderRefused     an operator's order that cannot be carried out
 ├── InstallRefused   `evolved install` would harm something, or may not write
@@ -46,6 +47,10 @@ class ConverterEnded(DaemonError):
 
 class EvalFailed(DaemonError):
     """Names the engine, the environment or the option that is in the way, and the remedy."""
+
+
+class TasksFailed(DaemonError):
+    """Names the environment or the file, what is in the way, and the remedy."""
 
 
 class TransferFailed(DaemonError):

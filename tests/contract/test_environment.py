@@ -16,6 +16,7 @@ from adapters.environments import Environment, Episode, Observation
 from adapters.environments.gymnasium import GymnasiumEnvironment
 from adapters.environments.http.client import HttpEnvironment
 from adapters.environments.http.service import EnvironmentService
+from adapters.environments.selfmade import SelfMade
 from adapters.environments.travel import TravelDesk
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import BASE
@@ -57,6 +58,7 @@ ENVIRONMENTS: dict[str, Case] = {
     "travel over HTTP": Case(over_http, "A", change=book_a_flight),
     "gymnasium": Case(simple(lambda: GymnasiumEnvironment(limit=20)), "AB"),
     "gymnasium in workers": Case(simple(lambda: _SHARED["gymnasium"]), "AB"),
+    "selfmade": Case(simple(lambda: SelfMade(TravelDesk())), "A", change=book_a_flight),
 }
 
 

@@ -1,0 +1,43 @@
+"""The questioner finds out BFCL's APIs, which nobody has told it about, and sets tasks that their references solve."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from actors.messages import ToolCall
+from actors.questioner.generating import Generator
+from actors.questioner.settings import ProbeSettings, QuestionerSettings
+from adapters.environments.bfcl import BfclEnvironment
+from adapters.environments.selfmade import SelfMade
+from adapters.errors import EnvironmentFailed
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.timeout(280)
+async def test_tasks_of_bfcl_are_solved_by_their_reference_and_by_nothing_else(
+    shared: Callable[[str], BfclEnvironment], anyio_backend_name: str
+):
+    environment = shared(anyio_backend_name)
+    settings = QuestionerSettings(first_seed=0, probe=ProbeSettings(walks=3, breadth=2))
+    generator = Generator(settings, environment, clock=lambda: 0.0)
+    state = await generator.run(20, lambda state: None)
+    assert len(state.tasks) == 20
+    assert state.counts["replayed"] == state.counts["replays"]
+    assert state.model.closing() == []
+    selfmade = SelfMade(environment)
+    for task in state.tasks:
+        good, idle = await selfmade.reset(task), await selfmade.reset(task)
+        try:
+            said = ""
+            for call in task.spec["reference"]:
+                said = (await good.step([ToolCall(call["name"], json.dumps(call["arguments"]))], "")).text
+            assert (await good.step([], said)).done
+            assert (await idle.step([], "Done.")).done
+            assert (await good.evaluate(), await idle.evaluate()) == (1.0, 0.0)
+        finally:
+            await good.aclose()
+            await idle.aclose()
+    with pytest.raises(EnvironmentFailed):
+        await selfmade.reset(type(task)(id="x", goal="x", environment="bfcl", spec={}, origin="questioner"))
