@@ -84,7 +84,7 @@ class OpenApiApi:
         self._loading = anyio.Lock()
         self._loaded: _Loaded | None = None
         self.counts: Counter[str] = Counter()
-        """What happened: calls, mistakes, errors, mismatches, truncated, timeouts, renewed, reload_failed, skipped_..."""
+        """What happened: calls, mistakes, errors, mismatches, truncated, timeouts, renewed, skipped_..., and so on."""
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:

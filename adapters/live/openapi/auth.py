@@ -5,7 +5,7 @@ the scrubber, which takes them out of what agents see. No message of an error ho
 """
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 from urllib.parse import quote, quote_plus
 
@@ -117,12 +117,19 @@ class Credentials:
         except (RemoteReference, DanglingReference):
             declared = {}
         schemes: dict[str, _Scheme] = {}
+        paths = frozenset(document.root.get("paths") or {})
         for name, one in self._settings.items():
             try:
                 described = document.at(declared[name]) if name in declared else {}
             except (RemoteReference, DanglingReference):
                 described = {}
-            schemes[name] = _scheme(name, one, described, self._keys[name], server)
+            if not described and one.kind == "document":
+                there = ", ".join(map(str, declared)) or "none"
+                raise AdapterNotSetUp(
+                    f"auth.{name}: the document has no such security scheme (there are: {there[:300]}); give it a kind"
+                    " if it is to be sent with every call"
+                )
+            schemes[name] = _scheme(name, one, described, self._keys[name], server, paths)
         self._schemes = schemes
         self._everywhere = tuple(name for name in self._settings if name not in declared)
 
@@ -244,7 +251,9 @@ def _read_token(data: bytes, now: float) -> _Token | None:
     )
 
 
-def _scheme(name: str, one: AuthSettings, described: dict[str, Any], key: str, server: str) -> _Scheme:
+def _scheme(
+    name: str, one: AuthSettings, described: dict[str, Any], key: str, server: str, paths: Collection[str]
+) -> _Scheme:
     kind, told, token_url = one.kind, one.name, one.token_url
     flows = described.get("flows")
     flows = flows if isinstance(flows, dict) else {}
@@ -259,8 +268,11 @@ def _scheme(name: str, one: AuthSettings, described: dict[str, Any], key: str, s
         relative = str((flow if isinstance(flow, dict) else {}).get("tokenUrl") or "")
         if not token_url and not relative:
             raise AdapterNotSetUp(f"auth.{name}.token_url: the document names none; say where tokens come from")
-        # A base URL ends in a directory: `auth/token` belongs under it.
-        url = httpx.URL(token_url) if token_url else httpx.URL(server.rstrip("/") + "/").join(relative)
+        # One of the document's own operations is under its server (a mounted FastAPI writes `/token`); others are
+        # relative to the base URL, which ends in a directory.
+        inside = server.rstrip("/") + "/"
+        declared = httpx.URL(inside + relative[1:]) if relative in paths else httpx.URL(inside).join(relative)
+        url = httpx.URL(token_url) if token_url else declared
         if not token_url and origin(url) != origin(httpx.URL(server)):
             raise AdapterNotSetUp(
                 f"auth.{name}.token_url: the document wants tokens from another host, {url.host}; name the URL if that"

@@ -1,8 +1,8 @@
 """`Inliner`: schemas of a document as JSON Schema (2020-12) without references, of bounded size.
 
 A reference inside of itself is cut, and so is what is deeper or larger than allowed: there anything is accepted, and
-the place says so. OpenAPI 3.0's dialect (`nullable`, boolean `exclusiveMinimum`) is translated. `pattern`s are kept for the
-reader and not enforced: they are ECMA's, not Python's, and one that backtracks would hang the process.
+the place says so. OpenAPI 3.0's dialect (`nullable`, boolean `exclusiveMinimum`) is translated. `pattern`s are kept for
+the reader and not enforced: they are ECMA's, not Python's, and one that backtracks would hang the process.
 """
 
 from typing import Any, Literal
