@@ -14,6 +14,7 @@ from adapters.environments import Environment
 from daemon import registry as adapters
 from daemon.config import Config
 from daemon.errors import ConfigError
+from daemon.playing import manner
 
 
 def gate_trial(
@@ -32,8 +33,14 @@ def gate_trial(
     gate = config.gate
     trial: Trial = (
         SandboxTrial(
-            gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed, retriever=retriever
-        )
+            gate.sandbox,
+            environment=environment,
+            engine=shadow,
+            store=store,
+            seed=config.seed,
+            retriever=retriever,
+            manner=manner(config.rollout),
+        )  # fmt: skip
         if environment is not None
         else ReplayTrial(gate.replay, engine=shadow, store=store)
     )
