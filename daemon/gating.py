@@ -31,19 +31,14 @@ def gate_trial(
         ConfigError: there is no such judge, or the probes cannot be used.
     """
     gate = config.gate
-    trial: Trial = (
-        SandboxTrial(
-            gate.sandbox,
-            environment=environment,
-            engine=shadow,
-            store=store,
-            seed=config.seed,
-            retriever=retriever,
+    trial: Trial
+    if environment is None:
+        trial = ReplayTrial(gate.replay, engine=shadow, store=store)
+    else:
+        trial = SandboxTrial(
+            gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed, retriever=retriever,
             manner=manner(config.rollout),
         )  # fmt: skip
-        if environment is not None
-        else ReplayTrial(gate.replay, engine=shadow, store=store)
-    )
     judge: Any = None
     if gate.judge.name:
         judge = adapters.build("preference", gate.judge.name, gate.judge.options)

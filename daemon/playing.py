@@ -27,8 +27,8 @@ def manner(settings: RolloutSettings) -> Manner:
     agent = _agent(settings)
     if agent is not None and (settings.context != "causal" or settings.context_options):
         raise ConfigError(
-            "rollout.agent and rollout.context exclude each other: a loop of your own writes its messages itself; leave "
-            "rollout.context out (rollout.context_budget holds for both)"
+            "rollout.agent and rollout.context exclude each other: a loop of your own writes its messages itself; "
+            "leave rollout.context out (rollout.context_budget holds for both)"
         )
     label = msgspec.json.encode([*chosen, settings.agent_options], order="sorted").decode()
     return Manner(_context(settings), agent, label)
