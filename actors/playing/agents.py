@@ -9,7 +9,7 @@ from typing import Protocol
 import anyio
 import msgspec
 
-from actors.playing.errors import EpisodeLost, EpisodeOver
+from actors.playing.errors import EpisodeLost
 from actors.playing.session import Session
 
 
@@ -44,19 +44,13 @@ async def run_agent(agent: Agent, session: Session) -> None:
         with anyio.move_on_after(agent.seconds) as scope:
             await agent.make().run(session)
         if scope.cancelled_caught:
-            raise session.broken or EpisodeLost("agent_failed", f"no end after {agent.seconds:g} s")
-    except EpisodeOver:
-        pass
-    except EpisodeLost as lost:
-        raise session.broken or lost from None
-    except Exception as error:  # whatever a user's code may raise; it must not cost more than this episode
-        if session.broken is not None:
-            raise session.broken from error
-        if session.turns and session.refused and session.ending is None:
+            raise EpisodeLost("agent_failed", f"no end after {agent.seconds:g} s")
+    except (Exception, SystemExit) as error:  # whatever it is, it costs this episode and no more
+        if session.broken is None and session.ending is None:
+            if not session.turns or not session.refused:
+                raise error if isinstance(error, EpisodeLost) else EpisodeLost("agent_failed", error) from error
             # A loop that does not know what to do about a full context ends by it, as ours does.
             session.end("context")
-        if session.ending is None:
-            raise EpisodeLost("agent_failed", error) from error
     if session.broken is not None:
         raise session.broken
     if not session.turns:

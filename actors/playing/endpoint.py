@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MOST_BODY = 16 * 1024 * 1024
 """Bytes of a request."""
+_GRACE = 0.5
+"""Seconds for connections that are still open in the end."""
 _MODEL = "policy"
 _NOT_SAMPLING = ("messages", "tools", "model", "stream", "stream_options")
 _OURS = ("token_ids", "logprobs", "weight_versions", "prompt_token_ids")
@@ -71,20 +73,20 @@ async def endpoint(session: "Session") -> AsyncIterator[Endpoint]:
     config.bind = [f"fd://{listener.detach()}"]  # hypercorn closes it
     config.accesslog = None
     config.errorlog = None
-    config.graceful_timeout = 0.0
-    config.shutdown_timeout = 0.0
+    config.graceful_timeout = _GRACE
     if sniffio.current_async_library() == "trio":
         from hypercorn.trio import serve
     else:
         from hypercorn.asyncio import serve  # type: ignore[assignment]  # same signature, other loop
     failure: Exception | None = None
+    stop = anyio.Event()
     async with anyio.create_task_group() as group:
-        group.start_soon(lambda: serve(app, config, shutdown_trigger=anyio.Event().wait))  # type: ignore[arg-type]
+        group.start_soon(lambda: serve(app, config, shutdown_trigger=stop.wait))  # type: ignore[arg-type]
         try:
             yield found
         except Exception as error:  # out of a task group it would come wrapped
             failure = error
-        group.cancel_scope.cancel()
+        stop.set()
     if failure is not None:
         raise failure
 

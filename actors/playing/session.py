@@ -87,7 +87,7 @@ class Session:
         self.broken: EpisodeLost | None = None
         """What the episode is lost to, even if the loop thinks that it can go on."""
         self.refused = ""
-        """The engine's words when it last would not have a request."""
+        """The engine's words if it would not have the newest request."""
 
     @property
     def messages(self) -> list[Message]:
@@ -195,6 +195,7 @@ class Session:
             self.counts.learn(sent, tools, len(turn.prompt))
         self._rows_of.append(self.rows.add(turn, len(self.turns), self._hint))
         self.turns.append(turn)
+        self.refused = ""
         self._seen.append([])
         self.last_tools = list(tools)
         return turn, body

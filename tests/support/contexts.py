@@ -52,10 +52,12 @@ def babbler(directory: Path) -> Path:
     embeddings, head = made["model.embed_tokens.weight"], made["lm_head.weight"]
     embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
     head[:] = 0.0
-    for before, after in FOLLOWS.items():
-        (known,) = tokens.encode(before).ids
+    known = [tokens.encode(before).ids[0] for before in FOLLOWS]
+    # At right angles to each other, or what follows one token would be nudged by what follows another.
+    embeddings[known] = np.linalg.qr(embeddings[known].T.astype(np.float64))[0].T
+    for before, after in zip(known, FOLLOWS.values(), strict=True):
         for word in after:
-            head[tokens.token_to_id(word)] += 3.0 * embeddings[known]
+            head[tokens.encode(word).ids[0]] += 3.0 * embeddings[before]
     save_file(made, directory / "model.safetensors", metadata={"format": "pt"})
     config = {**checkpoints.config(size, end), "max_position_embeddings": LENGTH}
     (directory / "config.json").write_text(json.dumps(config))
