@@ -23,6 +23,7 @@ FRAME = 64
 """Tokens around a message at most."""
 MARGIN = 16
 """Tokens that estimates keep clear of the budget."""
+_FORGETTING = 0.95
 _TRIES = 16
 """How often a template may be asked to shrink without having to become shorter, and plans be rendered, for one turn."""
 
@@ -46,7 +47,7 @@ class Counts:
         self._excess = 0
         """By how much the newest prompt was longer than its parts."""
         self._ratio = 0.5
-        """Tokens a byte of what was new last."""
+        """Tokens a byte that new messages are taken to have: the most that any had, slowly forgotten."""
         self.rendered = 0
         """Requests that counting has cost."""
 
@@ -57,7 +58,7 @@ class Counts:
         left = total - sum(self._known.get(part, 0) for part in parts)
         size = sum(map(len, new))
         if new:
-            self._ratio = max(left, 1) / size
+            self._ratio = max(left / size, _FORGETTING * self._ratio)
             self._known.update({part: max(1, round(left * len(part) / size)) for part in new})
         self._excess = max(0, total - sum(self._known[part] for part in parts))
         self._last, self._total = parts, total

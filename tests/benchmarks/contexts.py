@@ -121,9 +121,7 @@ def main() -> None:
     """The command."""
     parser = report.arguments("Context templates over a long episode, on the embedded engine.")
     parser.add_argument("--turns", type=int, default=40, metavar="N", help="of an episode (40)")
-    parser.add_argument(
-        "--budget", type=int, default=2000, metavar="TOKENS", help="of a prompt, where it matters (2000)"
-    )
+    parser.add_argument("--budget", type=int, default=2000, metavar="TOKENS", help="of a prompt (2000)")
     parser.add_argument("--seed", type=int, default=1, help="of environment and sampling (1)")
     arguments = parser.parse_args()
     with TemporaryDirectory() as directory:

@@ -16,6 +16,7 @@ from tokenizers import AddedToken
 from actors.episodes import Played
 from actors.messages import Attributed, Attribution, BatchItem, StepLabel, ToolCall, Trajectory
 from adapters.engines import Engine
+from adapters.engines.embedded.prompts import Prompts
 from adapters.environments import Observation
 from learner.build import BuildSettings, build
 from learner.credit import CreditSettings, assign
@@ -72,7 +73,7 @@ class LongEpisode:
 
     def __init__(self, seed: int) -> None:
         self.messages: list[dict[str, Any]] = [
-            {"role": "system", "content": "desk"},
+            {"role": "system", "content": "You are a desk."},
             {"role": "user", "content": "find the way"},
         ]
         self.tools = [
@@ -121,6 +122,34 @@ class Babble(FakeEngine):
         choice["token_ids"] = ids
         choice["logprobs"] = {"content": [{"logprob": -0.5} for _ in ids]}
         choice["weight_versions"] = [{"version": "0", "start": 0, "end": len(ids)}]
+        return answer
+
+
+class Rendering(Babble):
+    """The same with a real chat template and tokenizer: what meets may become one token, and a turn that was written
+    otherwise than the template would have it is rendered otherwise."""
+
+    def __init__(self, prompts: Prompts, *turns: tuple[str, Sequence[tuple[str, dict[str, Any]]]]) -> None:
+        super().__init__(*turns)
+        self._prompts = prompts
+
+    async def render(self, messages: Any, tools: Any = None) -> list[int]:
+        return self._prompts.encode(self._prompts.text(list(messages), tools))
+
+    async def chat(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = await super().chat(body)
+        choice = answer["choices"][0]
+        message = choice["message"]
+        calls = "".join(
+            f'<tool_call>\n{{"name": "{call["function"]["name"]}", "arguments": {call["function"]["arguments"]}}}'
+            "\n</tool_call>"
+            for call in message["tool_calls"] or []
+        )
+        ids = self._prompts.encode(f"{message['content'] or ''}{calls}<|im_end|>")
+        choice["token_ids"] = ids
+        choice["logprobs"] = {"content": [{"logprob": -0.5} for _ in ids]}
+        choice["weight_versions"] = [{"version": "0", "start": 0, "end": len(ids)}]
+        answer["prompt_token_ids"] = await self.render(body["messages"], body["tools"])
         return answer
 
 

@@ -1,6 +1,7 @@
 """Context templates over forty turns: the budget holds, turns stay whole, what is sampled is trained on."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -10,7 +11,9 @@ from actors.context.reasoning import Reasoning
 from actors.context.sliding import SlidingWindow
 from actors.episodes import EpisodeLost, opening_ids, play
 from actors.messages import ToolCall
-from tests.support.contexts import Babble, LongEpisode, Recorder, differences
+from adapters.engines.embedded.prompts import Prompts
+from tests.support.chat_templates import write_qwen
+from tests.support.contexts import Babble, LongEpisode, Recorder, Rendering, differences
 
 pytestmark = pytest.mark.anyio
 TURNS = 40
@@ -46,9 +49,15 @@ TEMPLATES = {
 }
 
 
-def policy() -> Babble:
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory) -> Prompts:
+    corpus = [json.dumps(LongEpisode(1).tools), "You are a desk.\n\n# Tools", "[turn 3, 100 of 200 tokens]\n"] * 4
+    return Prompts(write_qwen(tmp_path_factory.mktemp("qwen"), corpus))
+
+
+def policy(make=Babble) -> Babble:
     """Reasons now and then, and manages: validly, wrongly, and together with a call for the environment."""
-    return Babble(
+    return make(
         THINKS, ("", [SEARCH]), manage(drop=[1]), ("", [SEARCH]), manage(drop=[1]),
         ("", [("manage_context", {"compress": [{"turns": [4], "note": "Oslo was no good"}]}), SEARCH]), ("hm", []),
     )  # fmt: skip
@@ -71,6 +80,28 @@ async def test_ids_in_training_are_those_of_the_rollout(name, lessons):
         for row in played.rows:
             start, end = row.hint
             assert end - start == len("\nLESSON: go by train")
+
+
+async def test_the_comparison_sees_a_single_other_token():
+    engine, _, played = await run(SlidingWindow(turns=3))
+    assert differences(engine, played) == []
+    engine.prompts[20][7] += 1
+    engine.sampled[30][-1] += 1
+    assert differences(engine, played) == [20, 30]
+
+
+@pytest.mark.parametrize("lessons", ["", "LESSON: go by train.\n"], ids=["unguided", "guided"])
+@pytest.mark.parametrize("name", TEMPLATES)
+async def test_the_same_holds_with_a_real_chat_template_and_tokenizer(name, lessons, qwen):
+    template = TEMPLATES[name]
+    engine, _, played = await run(template, policy(partial(Rendering, qwen)), lessons=lessons)
+    assert (played.why_not, differences(engine, played, guided=bool(lessons))) == ("", [])
+    assert max(map(len, engine.prompts)) <= template.budget
+    assert engine.renders <= len(engine.prompts) + 1, "one of them is the opening without its lesson"
+    if lessons:
+        spans = {tuple(engine.prompts[0][slice(*row.hint)]) for row in played.rows}
+        assert len(spans) == 1
+        assert "LESSON: go by train" in qwen.decode(list(spans.pop()))
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -165,7 +165,13 @@ async def grouped(session):
 
 @pytest.mark.parametrize(
     ("loop", "why"),
-    [(boom, "boom"), (silent, "asked the model for nothing"), (endless, "no end"), (grouped, "sub-exception")],,
+    [
+        (boom, "boom"),
+        (silent, "asked the model for nothing"),
+        (endless, "no end"),
+        (grouped, "sub-exception"),
+        (leaves, "3"),
+    ],
 )
 async def test_what_a_loop_breaks_is_the_loss_of_its_episode(loop, why):
     with pytest.raises(EpisodeLost, match=why) as lost:
