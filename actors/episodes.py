@@ -178,7 +178,7 @@ async def _converse(session: Session, context: ContextTemplate) -> None:
         if rest or not own:
             back += answered(rest, await session.step(rest, turn.text))
         past = Past(history.next_number(), said(turn), back)
-        history.past.append(context.record(history, past))
+        history.add(context.record(history, past))
 
 
 def _opening(episode: Episode, context: ContextTemplate, system: str) -> list[Message]:

@@ -37,14 +37,24 @@ class History(msgspec.Struct):
 
     opening: list[Message]
     past: list[Past] = []
+    whole: list[Message] = []
+    """Opening and `past`, message by message."""
     used: int = 0
     """Tokens of the newest prompt."""
     memory: dict[str, Any] = {}
     """Of the template, for this episode alone: templates are shared by all episodes and keep no state of their own."""
 
+    def __post_init__(self) -> None:
+        self.whole = [*self.opening, *(message for past in self.past for message in (past.said, *past.seen))]
+
     def next_number(self) -> int:
         """Number of the turn that is being played."""
         return len(self.past) + 1
+
+    def add(self, past: Past) -> None:
+        """The turn is over."""
+        self.past.append(past)
+        self.whole += [past.said, *past.seen]
 
 
 class ContextTemplate:
@@ -109,7 +119,7 @@ def assemble(history: History, hidden: Collection[int] = ()) -> list[Message]:
     user meet they become one, since many chat templates insist on roles that alternate.
     """
     if not hidden:
-        return [*history.opening, *(message for past in history.past for message in (past.said, *past.seen))]
+        return list(history.whole)
     messages = list(history.opening)
     for past in history.past:
         if past.number not in hidden:

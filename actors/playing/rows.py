@@ -43,6 +43,10 @@ class Rows:
         self._logprobs: list[list[float]] = []
         self._versions: list[list[int]] = []
         self._hints: list[Span] = []
+        self.min_version = -1
+        """Oldest version that sampled a token, -1 if unknown."""
+        self.max_version = -1
+        """Newest version that sampled a token, -1 if unknown."""
 
     def home(self, prompt: Sequence[int]) -> int:
         """Index of the row that `prompt` extends; -1 if it begins one.
@@ -62,6 +66,9 @@ class Rows:
         Args:
             hint: span of the lesson in the turn's prompt; of interest if the turn begins a row.
         """
+        oldest = min(turn.versions)
+        self.min_version = min(self.min_version, oldest) if self._ids else oldest
+        self.max_version = max(self.max_version, *turn.versions)
         at = self.home(turn.prompt)
         if at < 0:
             at = len(self._ids)
@@ -75,32 +82,15 @@ class Rows:
         self._versions[at] += [-1] * len(context) + turn.versions
         return at
 
-    def _sampled(self) -> list[int]:
-        return [
-            version
-            for steps, versions in zip(self._steps, self._versions, strict=True)
-            for step, version in zip(steps, versions, strict=True)
-            if step >= 0
-        ]
-
     @property
     def unversioned(self) -> bool:
         """Whether some sampled token has no version."""
-        return -1 in self._sampled()
-
-    @property
-    def min_version(self) -> int:
-        """Oldest version that sampled a token, -1 if unknown."""
-        return min(self._sampled(), default=-1)
-
-    @property
-    def max_version(self) -> int:
-        """Newest version that sampled a token, -1 if unknown."""
-        return max(self._sampled(), default=-1)
+        return bool(self._ids) and self.min_version < 0
 
     def assume(self, version: int) -> None:
         """All sampled tokens are of `version`."""
         self._versions = [[version if step >= 0 else -1 for step in steps] for steps in self._steps]
+        self.min_version = self.max_version = version
 
     def pack(self, why_not: str = "") -> tuple[tuple[TokenRow, ...], str]:
         """The rows, and why they must not be trained on: `why_not` if there is something already."""

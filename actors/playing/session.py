@@ -48,6 +48,16 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of a prompt at most, 0 for no limit but the engine's."""
 
 
+class _Taken(msgspec.Struct):
+    """A turn, as far as it is not in the rows: prompts of all turns would be many times the rows."""
+
+    id: str
+    text: str
+    calls: tuple[ToolCall, ...]
+    row: int
+    seen: list[str] = []
+
+
 class Session:
     """One episode, recorded.
 
@@ -73,11 +83,9 @@ class Session:
         self._opening, self._lessons, self._system, self._plain = opening, lessons, system, list(plain)
         self.rows = Rows(sampling.temperature)
         self.counts = Counts(self._render)
-        self.turns: list[Turn] = []
         self.last_tools: list[Message] = episode.tools
         """Of the newest request."""
-        self._rows_of: list[int] = []
-        self._seen: list[list[str]] = []
+        self._taken: list[_Taken] = []
         self._asked = 0
         self._hint: Span = (0, 0)
         self._guided: list[int] = []
@@ -106,6 +114,11 @@ class Session:
         return str(said[-1]) if said else ""
 
     @property
+    def turns(self) -> int:
+        """Turns that were recorded."""
+        return len(self._taken)
+
+    @property
     def spent(self) -> bool:
         """All turns that there may be have been asked for."""
         return self._asked >= self._sampling.max_steps
@@ -119,10 +132,10 @@ class Session:
                 response_id=turn.id,
                 text=turn.text,
                 tool_calls=turn.calls,
-                observation="\n".join(seen),
-                row=row,
+                observation="\n".join(turn.seen),
+                row=turn.row,
             )
-            for number, (turn, row, seen) in enumerate(zip(self.turns, self._rows_of, self._seen, strict=True))
+            for number, turn in enumerate(self._taken)
         )
 
     async def chat(
@@ -193,10 +206,9 @@ class Session:
                 self.broken = BudgetExceeded("budget_exceeded", text)
                 raise self.broken
             self.counts.learn(sent, tools, len(turn.prompt))
-        self._rows_of.append(self.rows.add(turn, len(self.turns), self._hint))
-        self.turns.append(turn)
+        row = self.rows.add(turn, len(self._taken), self._hint)
+        self._taken.append(_Taken(turn.id, turn.text, turn.calls, row))
         self.refused = ""
-        self._seen.append([])
         self.last_tools = list(tools)
         return turn, body
 
@@ -220,9 +232,13 @@ class Session:
     def note(self, text: str, calls: Sequence[ToolCall] = ()) -> None:
         """`text` came back for the turn that made `calls`, or for the newest."""
         ids = {call.id for call in calls if call.id}
-        owners = [at for at, turn in enumerate(self.turns) if ids & {call.id for call in turn.calls}]
-        if self.turns:
-            self._seen[owners[-1] if owners else -1].append(text)
+        owner = -1
+        for at in range(len(self._taken) - 1, -1, -1) if ids else ():
+            if any(call.id in ids for call in self._taken[at].calls):
+                owner = at
+                break
+        if self._taken:
+            self._taken[owner].seen.append(text)
 
     def endpoint(self) -> AbstractAsyncContextManager[Endpoint]:
         """A loopback HTTP endpoint for this episode alone, with a key of its own, open while it is entered.
@@ -272,16 +288,22 @@ class Session:
         end = len(self._guided)
         if end and turn.prompt[:end] == self._guided:
             return
-        opens = not self.turns and list(messages) == self._opening and list(tools) == self._episode.tools
-        plain = self._plain if opens and self._plain else await self._render(messages, tools)
-        try:
-            self._hint = hint_span(plain, turn.prompt)
-        except EpisodeLost:
+        if not self._hinted(self._plain, turn) and not self._hinted(await self._render(messages, tools), turn):
             if not self.turns:
-                raise
+                raise EpisodeLost("hint_not_separable", f"in a prompt of {len(turn.prompt)} ids")
             self.why_not = MOVED
             return
         self._guided = turn.prompt[: self._hint[1] + 1]
+
+    def _hinted(self, plain: Sequence[int], turn: Turn) -> bool:
+        """Whether the lesson is what the turn's prompt has and `plain` has not."""
+        if not plain:
+            return False
+        try:
+            self._hint = hint_span(plain, turn.prompt)
+        except EpisodeLost:
+            return False
+        return True
 
     async def _within(self, call: Awaitable[T]) -> T:
         try:
