@@ -10,7 +10,8 @@ class SlidingWindow(ContextTemplate):
         budget: as for every template; the oldest turns go first, and the episode ends where the newest does not fit.
         turns: most that are shown.
         stride: by how many turns the window moves at once. With 1 each turn beyond the window begins a row, and the
-            engine computes all of its prompt again; with s every s-th does, and `turns` - s + 1 are shown at least.
+            engine computes all of its prompt again; with s every s-th does, and `turns` - s + 1 are shown at least,
+            as far as the budget allows.
 
     Raises:
         ValueError: no turns, or a stride that is longer than the window.
@@ -31,7 +32,8 @@ class SlidingWindow(ContextTemplate):
         first = self._first(history)
         if first >= len(history.past):
             return False
-        history.memory["first"] = first + 1
+        # By the stride here too: else each turn of a window that is full by its tokens would begin a row.
+        history.memory["first"] = min(first + self._stride, len(history.past))
         return True
 
     def _first(self, history: History) -> int:
