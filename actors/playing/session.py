@@ -20,8 +20,9 @@ from actors.context import History, Message, with_system
 from actors.context.budget import Counts
 from actors.messages import Step, ToolCall
 from actors.playing.endpoint import Endpoint, endpoint
-from actors.playing.errors import BudgetExceeded, Ending, EpisodeLost, EpisodeOver, RequestRefused, SamplingRefused
+from actors.playing.errors import BudgetExceeded, Ending, EpisodeLost, EpisodeOver, RequestRefused
 from actors.playing.reading import Turn, read
+from actors.playing.requests import allowed, read_call
 from actors.playing.rows import MOVED, Rows, Span, hint_span
 from adapters.engines import Engine
 from adapters.environments import Episode, Observation
@@ -29,7 +30,6 @@ from adapters.errors import AdapterError, EngineRejected, EngineUnavailable, Env
 
 T = TypeVar("T")
 _BAD_REQUEST = 400
-_CHANGES_SAMPLING = ("response_format", "logit_bias", "structured_outputs", "guided_json", "guided_regex", "functions")
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +156,7 @@ class Session:
             SamplingRefused: a parameter that would mask tokens, or force a call.
         """
         self._check_open()
-        extra = _allowed(sampling, self._sampling.max_tokens)
+        extra = allowed(sampling, self._sampling.max_tokens)
         tools = self._episode.tools if tools is None else tools
         budget = self._sampling.budget
         if budget:
@@ -221,7 +221,7 @@ class Session:
             ValueError: a call without a name.
         """
         self._check_open()
-        made = tuple(_call(call) for call in calls)
+        made = tuple(read_call(call) for call in calls)
         seen = await self._within(self._episode.step(made, text))
         if seen.done:
             self.ending = "finished"
@@ -333,39 +333,3 @@ async def within(timeout: float, call: Awaitable[T]) -> T:
         raise EpisodeLost("environment_failed", error) from error
     except AdapterError as error:
         raise EpisodeLost("adapter_failed", error) from error
-
-
-def _call(call: ToolCall | Mapping[str, Any]) -> ToolCall:
-    if isinstance(call, ToolCall):
-        return call
-    function = call.get("function", call)
-    name, arguments = function.get("name"), function.get("arguments", "{}")
-    if not isinstance(name, str):
-        raise ValueError(f"a call names its function: {call!r}")
-    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    return ToolCall(name, text, str(call.get("id") or ""))
-
-
-def _allowed(sampling: Mapping[str, Any], most: int) -> dict[str, Any]:
-    """What of a request's parameters is passed on.
-
-    Raises:
-        SamplingRefused: names the parameter.
-    """
-    given = {name: value for name, value in sampling.items() if value is not None}
-    for name in _CHANGES_SAMPLING:
-        if name in given and given[name] not in ({}, {"type": "text"}):
-            raise SamplingRefused(f"{name} masks tokens, and what is sampled so cannot be trained on; leave it out")
-    if given.get("n", 1) != 1:
-        raise SamplingRefused("n must be 1: a turn has one answer")
-    passed: dict[str, Any] = {}
-    if "tool_choice" in given:
-        if given["tool_choice"] not in ("auto", "none"):
-            raise SamplingRefused("tool_choice must be auto or none: a forced call cannot be trained on")
-        passed["tool_choice"] = given["tool_choice"]
-    if "stop" in given:
-        passed["stop"] = given["stop"]
-    wanted = given.get("max_completion_tokens", given.get("max_tokens", most))
-    if not isinstance(wanted, int) or wanted < 1:
-        raise SamplingRefused(f"max_tokens is {wanted!r}; give tokens, 1 or more")
-    return {**passed, "max_tokens": min(wanted, most)}

@@ -319,6 +319,14 @@ async def test_the_plain_opening_of_a_template_has_its_instructions_and_tools():
     assert played.why_not == ""
 
 
+async def test_a_plain_opening_of_another_template_costs_a_request_and_nothing_else():
+    engine, episode = policy(), LongEpisode(1)
+    plain = await opening_ids(engine, episode, timeout=9.0)
+    engine, _, played = await run(SelfManaging(), lessons="LESSON", turns=2, plain_opening=plain)
+    assert (played.why_not, engine.renders) == ("", 1)
+    assert differences(engine, played, guided=True) == []
+
+
 @pytest.mark.parametrize(
     "make",
     [
