@@ -19,7 +19,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import anyio
 import msgspec
@@ -29,6 +29,7 @@ from actors.clusters import cluster_of
 from actors.episodes import EpisodeLost, Played, begin, opening_ids, play
 from actors.lessons import render
 from actors.messages import Experience, Task, Trajectory, derived_id
+from actors.playing.manner import PLAIN, Manner
 from actors.ports import Retriever, RolloutStore, TaskPlanner
 from actors.serving_times import ServingTimes
 from actors.system.actor import Context, Output, Result
@@ -79,6 +80,19 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_tokens: int = 512
     """Per step."""
     temperature: float = 1.0
+    context: str = "causal"
+    """What of an episode's history stands in a prompt, in rollout and gate alike: causal (all of it), reasoning,
+    sliding, self-managing, an entry point `context.NAME`, or a class path "package.module:Class"."""
+    context_budget: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Tokens of a prompt at most, leave `max_tokens` below the engine's limit; 0 for that limit alone."""
+    context_options: dict[str, Any] = {}
+    """Keyword arguments for the template."""
+    agent: str = ""
+    """Class path of your own agent loop, "package.module:Class" with `async def run(self, session)`; empty for ours."""
+    agent_options: dict[str, Any] = {}
+    """Keyword arguments for it."""
+    agent_seconds: Annotated[float, msgspec.Meta(gt=0)] = 600.0
+    """Deadline of your loop for one episode."""
     concurrency: int = 64
     """Episodes at once."""
     step_timeout: float = 60.0
@@ -109,6 +123,7 @@ class Rollout:
         rng: random.Random,
         planner: TaskPlanner | None = None,
         times: ServingTimes | None = None,
+        manner: Manner = PLAIN,
     ) -> None:
         """
         Args:
@@ -117,10 +132,11 @@ class Rollout:
             retriever: finds lessons; None for unguided rollouts only.
             rng: seeds of the sampling.
             planner: which kinds of task; None for the environment's mix.
+            manner: in which episodes are played.
         """
         self._settings, self._store, self._engine, self._environment = settings, store, engine, environment
         self._retriever, self._clock, self._rng, self._planner = retriever, clock, rng, planner
-        self._times = times or ServingTimes(clock)
+        self._times, self._manner = times or ServingTimes(clock), manner
         self._slots = anyio.CapacityLimiter(settings.concurrency)
         self._wake = anyio.Event()
         self._newest = -1
@@ -133,6 +149,8 @@ class Rollout:
         """Episodes that were emitted."""
         self.unplanned = 0
         """Tasks that were played as they came, because none of the planned kind was within reach."""
+        self.cut: dict[str, int] = {}
+        """Episodes that the environment did not end, by what did: steps, context, budget, left."""
 
     def loaded(self, version: int) -> None:
         """The shadow engine took `version`: a round is answered, the next one is due. Call it on our event loop."""
@@ -314,7 +332,8 @@ class Rollout:
     async def _plain_opening(self, task: Task) -> Sequence[int]:
         timeout = self._settings.step_timeout
         async with aclosing(await begin(self._environment, task, timeout)) as episode:
-            return await opening_ids(self._engine, episode, timeout=timeout)
+            context, system = self._manner.context, self._settings.system
+            return await opening_ids(self._engine, episode, timeout=timeout, context=context, system=system)
 
     async def _attempt(self, task: Task, lessons: Sequence[Experience], plain: Sequence[int]) -> Played:
         settings = self._settings
@@ -323,6 +342,8 @@ class Rollout:
             return await play(
                 self._engine,
                 episode,
+                context=self._manner.context,
+                agent=self._manner.agent,
                 lessons_text=render(lessons),
                 system=settings.system,
                 plain_opening=plain,
@@ -337,6 +358,8 @@ class Rollout:
     def _trajectory(
         self, task: Task, group: str, member: int, lessons: Sequence[Experience], played: Played, started: float
     ) -> Trajectory:
+        if not played.finished:
+            self.cut[played.ending] = self.cut.get(played.ending, 0) + 1
         versions = [version for version in (played.min_version, played.max_version) if version >= 0]
         return Trajectory(
             id=derived_id("sandbox", group, member),

@@ -70,6 +70,7 @@ from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
 from daemon.killswitch import ORIGIN, KillSwitch
 from daemon.linking import AssemblerCollector
 from daemon.orders import Orders
+from daemon.playing import manner
 from daemon.provenance import Provenance
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
@@ -184,7 +185,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     if environment is not None:
         rollout = Rollout(
             config.rollout, store=store, engine=shadow, environment=environment, retriever=navigator, clock=clock,
-            rng=rng("rollout"), planner=curriculum, times=times,
+            rng=rng("rollout"), planner=curriculum, times=times, manner=manner(config.rollout),
         )  # fmt: skip
         prober = Prober(config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock)
     trial = gate_trial(config, store=store, shadow=shadow, environment=environment, retriever=navigator)
