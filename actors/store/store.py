@@ -32,8 +32,9 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
-from actors.store import erasing, forgetting, judgements, ledger, live, memory, opinions, reading, saving, tasks
+from actors.store import erasing, forgetting, judgements, ledger, live, memory, opinions, reading, saving
 from actors.store import tables as t
+from actors.store import tasks as pool
 from actors.store.audit import START, Head, guard, head
 from actors.store.engine import fold, open_engine, outage
 from actors.store.erasing import Scope, Selector
@@ -219,20 +220,20 @@ class Store:
     async def tasks(self, *, origin: str | None = None, environment: str | None = None, limit: int = 99) -> list[Task]:
         return await self._read(reading.tasks, origin, environment, limit)
 
-    async def offer(self, offered: Sequence[Task], made_from: Collection[str] = ()) -> int:
+    async def offer(self, tasks: Sequence[Task], made_from: Collection[str] = ()) -> int:
         """Put tasks into the pool; how many were new (see `actors.tasks.ports.TaskSink`)."""
-        done = await self._write(tasks.offer, offered, made_from, tasks.ROOM, self._clock())
+        done = await self._write(pool.offer, tasks, made_from, pool.ROOM, self._clock())
         self.task_offers.update(msgspec.structs.asdict(done))
         return done.new
 
     async def task_states(self, states: Collection[str] = (), limit: int = 4096) -> list[TaskState]:
-        return await self._read(tasks.task_states, states, limit)
+        return await self._read(pool.task_states, states, limit)
 
     async def mark_tasks(self, states: Sequence[TaskState]) -> None:
-        await self._write(tasks.mark, states)
+        await self._write(pool.mark, states)
 
     async def task_counts(self) -> dict[tuple[str, str], int]:
-        return await self._read(tasks.task_counts)
+        return await self._read(pool.task_counts)
 
     async def candidates(self, limit: int = 100) -> list[Candidate]:
         return await self._read(reading.candidates, limit)

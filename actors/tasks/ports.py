@@ -32,7 +32,7 @@ class TaskBook(Protocol):
         ...
 
 
-class FailureStore(TaskSink, Protocol):
+class FailureStore(TaskSink, TaskBook, Protocol):
     """For whoever makes tasks of failures."""
 
     async def recent_outcomes(
