@@ -163,6 +163,8 @@ class TaskRow(Base):
     reason: Mapped[str] = mapped_column(server_default="")
     tried: Mapped[int] = mapped_column(server_default="0")
     solved: Mapped[int] = mapped_column(server_default="0")
+    successes: Mapped[float] = mapped_column(server_default="0")
+    failures: Mapped[float] = mapped_column(server_default="0")
     lost: Mapped[int] = mapped_column(server_default="0")
     agreed: Mapped[int] = mapped_column(server_default="0")
     last: Mapped[float] = mapped_column(server_default="0")

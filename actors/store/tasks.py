@@ -31,6 +31,9 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     tried: int = 0
     """Attempts that came to an outcome."""
     solved: int = 0
+    successes: float = 0.0
+    """Of these, those of late: discounted (`actors.estimates`)."""
+    failures: float = 0.0
     lost: int = 0
     """Attempts in a row that came to nothing."""
     agreed: int = 0
@@ -100,6 +103,7 @@ def task_states(connection: Connection, states: Collection[str], limit: int) -> 
     return [
         TaskState(
             task=cast(Task, decode(one.body)), state=one.state, reason=one.reason, tried=one.tried, solved=one.solved,
+            successes=one.successes, failures=one.failures,
             lost=one.lost, agreed=one.agreed, last=one.last, again=one.again, made_from=tuple(sources.get(one.id, ())),
         )
         for one in found
@@ -110,7 +114,7 @@ def mark(connection: Connection, states: Sequence[TaskState]) -> None:
     """Replace what is noted of tasks; those that have gone stay gone."""
     if not states:
         return
-    names = ("state", "reason", "tried", "solved", "lost", "agreed", "last", "again")
+    names = ("state", "reason", "tried", "solved", "successes", "failures", "lost", "agreed", "last", "again")
     row = table_of(t.TaskRow)
     values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in names}
     connection.execute(

@@ -7,7 +7,8 @@ A policy that trains on tasks of its own making alone drifts towards them, so th
 decay with updates, and their advantages are scaled (AgentEvolver, arXiv 2511.10395, section 3: 0.5). Tasks of the
 environment that a failure pointed to are real tasks, with its own verifier: they are drawn here too, and count fully.
 
-Among them the clusters go by the curriculum's index, as everywhere; of a cluster the task that waited longest. A task
+Among them the clusters go by the curriculum's index, as everywhere; of a cluster the task that promises most by what is
+believed of its success, less the more it has been tried. A task
 whose attempts all ended alike, both ways, teaches nothing: after a few such rounds it is set aside, tried again later
 each time twice as late, and retired when nothing changes. So is one that is always lost.
 """
@@ -21,6 +22,7 @@ import structlog
 
 from actors.clusters import cluster_of
 from actors.curriculum import slots
+from actors.estimates import Estimate
 from actors.messages import Task
 from actors.store.tasks import TaskState
 from actors.tasks.ports import TaskBook
@@ -28,6 +30,8 @@ from actors.tasks.ports import TaskBook
 _log = structlog.get_logger(__name__)
 _PLAYED = ("offered", "active", "set_aside")
 _SUCCESS = 0.5
+_ATTEMPTS = 8.0
+"""Attempts after which a task's turn comes half as often."""
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
@@ -110,7 +114,7 @@ class Mixture:
     def _choose(self, ready: Sequence[TaskState], wanted: int) -> list[TaskState]:
         """The next slot is the cluster's whose index over the slots that it would then have is highest (D'Hondt)."""
         queues: dict[str, list[TaskState]] = {}
-        for state in ready:  # those that were played longest ago come first
+        for state in sorted(ready, key=_turn):  # stable: among equals, those that were played longest ago
             queues.setdefault(cluster_of(state.task.goal), []).append(state)
         index: Mapping[str, float] = {name: self._weigher.index(name) for name in queues}
         taken: Counter[str] = Counter()
@@ -144,13 +148,25 @@ class Mixture:
         self._flying.clear()
 
 
+def estimate_of(state: TaskState) -> Estimate:
+    """What is believed of the policy's success at a task."""
+    return Estimate(state.successes, state.failures)
+
+
+def _turn(state: TaskState) -> float:
+    """Where a task stands among those of its cluster: what it promises to teach, less for each attempt at it so far."""
+    return -estimate_of(state).promise / (1.0 + state.tried / _ATTEMPTS)
+
+
 def judged(state: TaskState, outcomes: Sequence[float], settings: MixtureSettings, now: float) -> TaskState:
     """`state` after a round with these outcomes."""
     solved = sum(outcome >= _SUCCESS for outcome in outcomes)
     # One attempt agrees with itself, which says nothing.
+    estimate = estimate_of(state).after(outcomes)
     agreed = state.agreed + (len(outcomes) > 1) if len(set(outcomes)) == 1 else 0
     after = msgspec.structs.replace(
         state, state="active", reason="", tried=state.tried + len(outcomes), solved=state.solved + solved, last=now,
+        successes=estimate.successes, failures=estimate.failures,
         agreed=agreed if outcomes else state.agreed, lost=0 if outcomes else state.lost + 1,
     )  # fmt: skip
     if after.lost:

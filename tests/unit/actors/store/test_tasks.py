@@ -46,7 +46,7 @@ async def test_what_is_noted_of_a_task_is_found_again_by_state(store: Store) -> 
     await store.offer([task("a"), task("b")])
     (first, _) = await store.task_states()
     noted = msgspec.structs.replace(
-        first, state="set_aside", reason="all solved", tried=8, solved=8, agreed=2, last=5.0, again=9.0
+        first, state="set_aside", reason="all solved", tried=8, solved=8, successes=7.5, agreed=2, last=5.0, again=9.0
     )
     await store.mark_tasks([noted])
     assert await store.task_states(["set_aside"]) == [noted]
@@ -96,7 +96,7 @@ async def test_tasks_of_an_older_database_are_offered_ones(tmp_path: Path) -> No
     await store.aclose()
     with sqlite3.connect(path) as old:
         old.execute("DROP INDEX ix_tasks_state")
-        for name in ("state", "reason", "tried", "solved", "lost", "agreed", "last", "again"):
+        for name in ("state", "reason", "tried", "solved", "successes", "failures", "lost", "agreed", "last", "again"):
             old.execute(f"ALTER TABLE tasks DROP COLUMN {name}")
         old.execute("DROP TABLE task_sources")
         old.execute("UPDATE state SET value = ? WHERE key = 'store.schema'", (b"4",))

@@ -1,6 +1,7 @@
 """Which tasks that were made here are played, how much they count, and what becomes of those that teach nothing."""
 
 from collections.abc import AsyncIterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -114,7 +115,7 @@ async def test_a_task_whose_attempts_agree_is_set_aside_tried_again_ever_later_a
             tried.append(bench.now)
         else:
             bench.now += 9.0
-    assert [round(later - before, -1) for before, later in zip(tried, tried[1:], strict=False)] == [0, 100, 200, 400]
+    assert [round(later - before, -1) for before, later in pairwise(tried)] == [0, 100, 200, 400]
     last = await bench.state("a")
     assert (last.state, last.reason, last.tried, last.solved) == ("retired", reason, 20, int(20 * outcome))
     assert bench.mixture.counts["set_aside"] == 3
@@ -166,3 +167,19 @@ async def test_none_are_played_where_none_are_wanted(bench: Bench) -> None:
     bench.mixture = bench.make()
     await bench.offer("a")
     assert await bench.drawn() == []
+
+
+async def test_what_promises_to_teach_goes_first_but_not_for_ever(bench: Bench) -> None:
+    bench.settings = msgspec.structs.replace(bench.settings, share=0.125, agreeing=100)
+    bench.mixture = bench.make()
+    await bench.offer("a1", "a2", "a3")
+    outcomes = {"a1": [1.0] * 8, "a2": [0.0] * 8, "a3": [0.0, 1.0] * 4}
+    played: list[str] = []
+    for _ in range(30):
+        (name,) = await bench.drawn()
+        await bench.mixture.report(name, outcomes[name])
+        bench.now += 1.0
+        played.append(name)
+    assert played[:3] == ["a1", "a2", "a3"]
+    assert played.count("a3") > 3 * max(played.count("a1"), played.count("a2"))
+    assert min(played.count("a1"), played.count("a2")) >= 2
