@@ -34,6 +34,7 @@ from daemon.intake import IntakeSettings
 from daemon.provenance import ProvenanceSettings
 from daemon.shipper import ShipperSettings
 from daemon.tap.settings import TapSettings, UpstreamSettings
+from daemon.tasking import TaskSettings
 from daemon.weights import WeightsSettings
 from learner.settings import LearnerSettings
 
@@ -165,6 +166,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     probe: ProbeSettings = ProbeSettings()
     navigator: NavigatorSettings = NavigatorSettings()
     rollout: RolloutSettings = RolloutSettings()
+    tasks: TaskSettings = TaskSettings()
+    grader: AdapterSettings = AdapterSettings()
+    """Says how well an attempt went where no execution can; none by default."""
     gate: GateSettings = GateSettings()
     swapper: SwapperSettings = SwapperSettings()
     sentinel: SentinelSettings = SentinelSettings()
