@@ -183,7 +183,8 @@ def build(config: Config, parts: Parts) -> Supervisor:
     if environment is not None:
         tasks = Tasks(
             config.tasks, store=store, environment=environment, families=config.rollout.families,
-            curriculum=curriculum, clock=clock, grader=parts.adapter("grader", config.grader),
+            curriculum=curriculum, clock=clock, engine=shadow, rng=rng("tasks"),
+            grader=parts.adapter("grader", config.grader),
         )  # fmt: skip
         rollout = Rollout(
             config.rollout, store=store, engine=shadow, environment=tasks.environment, retriever=navigator, clock=clock,

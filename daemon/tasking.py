@@ -1,6 +1,7 @@
 """Tasks that are made here, put together: mixture for the rollout, tasks from live failures, their figures."""
 
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
 import msgspec
@@ -18,6 +19,8 @@ from actors.store import Store
 from actors.store.errors import StoreUnavailable
 from actors.tasks.failures import FailureSettings, LiveFailures
 from actors.tasks.mixture import Mixture, MixtureSettings, estimate_of
+from actors.tasks.searching import SearchSettings, ShadowSearch
+from adapters.engines import Engine
 from adapters.environments import Environment
 from adapters.environments.selfmade import SelfMade
 from adapters.graders import Grader
@@ -31,6 +34,8 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How many of them are played, and how much they count."""
     failures: FailureSettings = FailureSettings()
     """What becomes of production's failures."""
+    search: SearchSettings = SearchSettings()
+    """How a way is searched for where nobody succeeded; only with a `grader`."""
 
 
 class Tasks:
@@ -51,19 +56,28 @@ class Tasks:
         families: str,
         curriculum: Curriculum,
         clock: Callable[[], float],
+        engine: Engine,
+        rng: Random,
         grader: Grader | None = None,
     ) -> None:
         """
         Args:
+            engine: the shadow engine.
             environment: the sandbox as it is; gate, probes and skill trials keep to that.
             families: that the rollout plays of its own.
         """
         self._store, self._curriculum = store, curriculum
         self.environment = SelfMade(environment, Verdicts(grader) if grader is not None else None)
         self.mixture = Mixture(settings.mixture, book=store, weigher=curriculum, clock=clock)
+        searcher = None
+        if grader is not None:
+            searcher = ShadowSearch(
+                settings.search, engine=engine, environment=self.environment, grader=grader, rng=rng, clock=clock
+            )
         self.failures = LiveFailures(
-            settings.failures, store=store, environment=environment, mix=families or None, urge=curriculum
-        )
+            settings.failures, store=store, environment=environment, mix=families or None, urge=curriculum,
+            searcher=searcher,
+        )  # fmt: skip
 
     def register(self, registry: CollectorRegistry, rollout: Rollout) -> None:
         """Show the figures in `registry`."""
