@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from daemon.curriculum_cli import add_curriculum
 from daemon.errors import DaemonError
 from daemon.eval_cli import add_eval
 from daemon.experience_cli import add_experience
@@ -142,6 +143,7 @@ def parser() -> argparse.ArgumentParser:
     add_provenance(add)
     add_replay(add)
     add_judge(add)
+    add_curriculum(add)
     add_eval(add)
     add_experience(add)
     add_forget(add)
