@@ -48,7 +48,10 @@ class Drill:
             "rollout": {"families": options.mix},
             "probe": {"families": options.mix},
             "curator": {"replay_share": 0.25, "mix_share": 0.125},
-            "tasks": {"mixture": {"share": options.share, "scale": options.scale}},
+            "tasks": {
+                "mixture": {"share": options.share, "scale": options.scale},
+                "failures": {"families": options.worlds},
+            },
         }
         if options.control:
             overrides |= NO_TASKS
@@ -161,6 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kind", default="C", help="kind of ticket that agents begin to bring (C)")
     parser.add_argument("--mix", default="AB", help="kinds that agents bring before, and that the sandbox plays (AB)")
+    parser.add_argument("--worlds", default="", help="kinds whose worlds failures may use (the desk's usual mix)")
     parser.add_argument("--warm", type=int, default=6, help="updates before the new kind comes (6)")
     parser.add_argument("--updates", type=int, default=18, help="updates after it came (18)")
     parser.add_argument("--minutes", type=float, default=8.0, help="for each of the two, at the most (8)")
