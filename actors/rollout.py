@@ -24,89 +24,33 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Annotated, Literal
 
 import anyio
-import msgspec
 import structlog
 
 from actors.episodes import EpisodeLost, Played, begin, play
 from actors.lessons import render
 from actors.messages import Experience, Task, Trajectory, derived_id
+from actors.playing.manner import PLAIN, Manner
 from actors.ports import Retriever, RolloutStore, TaskPlanner
+from actors.rollout_settings import RolloutSettings
 from actors.serving_times import ServingTimes
 from actors.system.actor import Context, Output, Result
 from actors.system.streams import TRAJECTORY_CLOSED
-from actors.tasks.guidance import Guidance, Recall
+from actors.tasks.guidance import Guidance
 from actors.tasks.mixture import Mixture, Play
 from actors.tasks.own import OwnTasks
 from adapters.engines import Engine
 from adapters.environments import Environment
 from adapters.errors import AdapterError, EngineError
 
+__all__ = ["Rollout", "RolloutSettings"]
+
 _log = structlog.get_logger(__name__)
 _BLAMELESS = frozenset({"engine_unavailable", "no_token_ids", "malformed_response"})
 """Losses that are the engine's: they say nothing about the task."""
 _CERTAIN = frozenset({"hint_not_separable"})
 """Losses that would come again."""
-
-
-class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much is played, and how."""
-
-    groups: int = 8
-    """Tasks a round."""
-    group_size: int = 8
-    """Attempts a task."""
-    ahead: int = 2
-    """Rounds at most that no version has answered yet, and rounds at most at once."""
-    agreeing: int = 2
-    """Rounds in a row without a group whose outcomes differ that are followed by another at once: a policy that has
-    mastered the tasks, or none of them, is asked again only every `stall_seconds`."""
-    stall_seconds: float = 60.0
-    """Without a new version for so long, another round is played."""
-    guidance: Literal["none", "mixed", "all"] = "mixed"
-    """Who sees lessons, if there are any that fit: nobody, a share `eta` of each group, or everybody. Without an
-    unguided part nothing tells what a lesson is worth: neither its trials nor the closed-book probe go on."""
-    eta: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.5
-    """Share of a group that sees lessons under `mixed`."""
-    lessons: int = 2
-    """Lessons in a prompt at most."""
-    families: str = ""
-    """Kinds of task, one letter each; empty for the environment's usual mix."""
-    lookahead: int = 16
-    """Task numbers looked at for each task of a round, to find the kinds that are planned."""
-    first_seed: int = 0
-    """Number of the first task of a fresh store."""
-    system: str = ""
-    """System text of the model's chat template, for guided prompts: a lesson is appended to it. Only needed where the
-    environment's opening messages have none."""
-    tenant: str = "default"
-    """Whose trajectories these are."""
-    max_steps: int = 24
-    max_tokens: int = 512
-    """Per step."""
-    temperature: float = 1.0
-    concurrency: int = 64
-    """Episodes at once."""
-    step_timeout: float = 60.0
-    """Seconds for one answer of the engine or the environment."""
-    group_seconds: float = 900.0
-    """Seconds for all attempts at a task, from the first one on; those that ended by then go out."""
-    retries: Annotated[int, msgspec.Meta(ge=0)] = 1
-    """Times that an attempt is made again that was lost."""
-    losses: Annotated[int, msgspec.Meta(ge=1)] = 4
-    """Lost attempts at a task, and none that came to an end, after which it is given up for the round. Losses that are
-    the engine's do not count."""
-    recall: Recall = "goal"
-    """What lessons are looked up by: the goal, or also what the agent sees first, where that tells more."""
-    retry_seconds: float = 2.0
-    """Between two looks at an engine that does not answer, or at a frozen switch."""
-
-    @property
-    def guided_share(self) -> float:
-        """Share of a group that sees lessons."""
-        return {"none": 0.0, "mixed": self.eta, "all": 1.0}[self.guidance]
 
 
 class Rollout:
@@ -126,6 +70,7 @@ class Rollout:
         rng: random.Random,
         planner: TaskPlanner | None = None,
         times: ServingTimes | None = None,
+        manner: Manner = PLAIN,
         mixture: Mixture | None = None,
     ) -> None:
         """
@@ -135,6 +80,7 @@ class Rollout:
             retriever: finds lessons; None for unguided rollouts only.
             rng: seeds of the sampling.
             planner: which kinds of task; None for the environment's mix.
+            manner: in which episodes are played.
             mixture: brings tasks that were made here; `environment` must know them. None for none.
         """
         self._settings, self._store, self._engine, self._environment = settings, store, engine, environment
@@ -144,14 +90,14 @@ class Rollout:
             self._guidance = Guidance(
                 retriever, engine=engine, environment=environment, tenant=settings.tenant, most=settings.lessons,
                 recall=settings.recall, timeout=settings.step_timeout,
-                failed=partial(self._count, "lessons_unavailable", 1),
+                failed=partial(self._count, "lessons_unavailable", 1), context=manner.context, system=settings.system,
             )  # fmt: skip
         self._mixture = mixture
         self._own = OwnTasks(
             store=store, environment=environment, planner=planner, families=settings.families or None,
             first=settings.first_seed, lookahead=settings.lookahead,
         )  # fmt: skip
-        self._times = times or ServingTimes(clock)
+        self._times, self._manner = times or ServingTimes(clock), manner
         self._slots = anyio.CapacityLimiter(settings.concurrency)
         self._wake = anyio.Event()
         self._newest = -1
@@ -163,6 +109,8 @@ class Rollout:
         """Episodes that were emitted."""
         self.retried = 0
         """Attempts that were made again."""
+        self.cut: dict[str, int] = {}
+        """Episodes that the environment did not end, by what did: steps, context, budget, left."""
 
     @property
     def unplanned(self) -> int:
@@ -352,6 +300,8 @@ class Rollout:
             return await play(
                 self._engine,
                 episode,
+                context=self._manner.context,
+                agent=self._manner.agent,
                 lessons_text=render(lessons),
                 system=settings.system,
                 plain_opening=plain,
@@ -366,6 +316,8 @@ class Rollout:
     def _trajectory(
         self, play: Play, group: str, member: int, lessons: Sequence[Experience], played: Played, started: float
     ) -> Trajectory:
+        if not played.finished:
+            self.cut[played.ending] = self.cut.get(played.ending, 0) + 1
         versions = [version for version in (played.min_version, played.max_version) if version >= 0]
         return Trajectory(
             id=derived_id("sandbox", group, member),

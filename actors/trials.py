@@ -29,6 +29,7 @@ from actors.gate.forgetting import Family, ForgettingSettings, forgetting
 from actors.gate.scores import score, summarize
 from actors.gate.sequential import confidence_sequence
 from actors.gate_statistics import Decision, both, decide
+from actors.playing.manner import PLAIN, Manner
 from actors.ports import Retriever, StateStore
 from adapters.engines import Engine
 from adapters.environments import Environment
@@ -127,15 +128,19 @@ class SandboxTrial:
         store: StateStore,
         seed: int = 0,
         retriever: Retriever | None = None,
+        manner: Manner = PLAIN,
     ) -> None:
         """
         Args:
             engine: the shadow engine.
+            manner: in which attempts are played.
             seed: of the sampling, the same for all versions.
             retriever: finds lessons, if tasks are to be attempted with some.
         """
         self._settings, self._store = settings, store
-        self._exam = Exam(settings, environment=environment, engine=engine, seed=seed, retriever=retriever)
+        self._exam = Exam(
+            settings, environment=environment, engine=engine, seed=seed, retriever=retriever, manner=manner
+        )
         self.lost = 0
         """Tasks of which an attempt broke down; they count with the attempts that are left."""
 

@@ -18,7 +18,8 @@ Attempt each of N held-out tasks n times with the weights that an engine serves,
   avg@n   the share of attempts that solved their task, the mean over tasks: what one attempt can count on
   best@n  the share of tasks that at least one of the n attempts solved: what is within reach
 
-with 95 % intervals, for all tasks and for each family of goals. The engine serves its agents meanwhile.
+with 95 % intervals, for all tasks and for each family of goals. The engine serves its agents meanwhile. Attempts are
+played as the rollout plays: rollout.context and rollout.agent hold here too.
 
 examples:
   evolved eval --env travel --n 8
@@ -62,6 +63,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
     from daemon.config import load
     from daemon.engines import engine_clients
     from daemon.evaluation import as_json, evaluate
+    from daemon.playing import manner
 
     for name in ("n", "tasks", "max_steps", "max_tokens", "concurrency"):
         if getattr(arguments, name) < 1:
@@ -80,7 +82,9 @@ def run_eval(arguments: argparse.Namespace) -> int:
     )
     url = arguments.engine or config.engines.serving.url
     key = next((one.key for one in engine_clients(config).values() if one.url == url.rstrip("/")), "")
-    result = anyio.run(evaluate, settings, environment, url, arguments.tasks, arguments.seed, _Progress(), key)
+    result = anyio.run(
+        evaluate, settings, environment, url, arguments.tasks, arguments.seed, _Progress(), key, manner(config.rollout)
+    )
     if arguments.json:
         print(json.dumps(as_json(result), indent=2))
     else:

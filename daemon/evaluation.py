@@ -12,6 +12,7 @@ import msgspec
 
 from actors.gate.exam import Exam, ExamSettings
 from actors.gate.scores import Summary, summarize
+from actors.playing.manner import PLAIN, Manner
 from actors.system.errors import DependencyUnavailable
 from adapters.engines.client import EngineClient
 from adapters.environments import Environment
@@ -43,12 +44,14 @@ async def evaluate(
     seed: int,
     progress: Callable[[int, int, int], None] = lambda played, all_, solved: None,
     key: str = "",
+    manner: Manner = PLAIN,
 ) -> Result:
     """Play the exam's first `tasks` tasks against the engine at `url`.
 
     Args:
         progress: told after each attempt: attempts played, attempts in all, attempts that solved their task.
         key: the engine's API key, if it has one.
+        manner: in which attempts are played.
 
     Raises:
         EvalFailed: the engine is away, there is no such family, or too many episodes broke down.
@@ -56,7 +59,7 @@ async def evaluate(
     scores: dict[int, list[bool]] = {}
     began = time.monotonic()
     async with EngineClient(url, key=key) as engine:
-        exam = Exam(settings, environment=environment, engine=engine, seed=seed)
+        exam = Exam(settings, environment=environment, engine=engine, seed=seed, manner=manner)
         try:
             exam.task(0)
         except ValueError as error:

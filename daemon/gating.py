@@ -14,6 +14,7 @@ from adapters.environments import Environment
 from daemon import registry as adapters
 from daemon.config import Config
 from daemon.errors import ConfigError
+from daemon.playing import manner
 
 
 def gate_trial(
@@ -30,13 +31,14 @@ def gate_trial(
         ConfigError: there is no such judge, or the probes cannot be used.
     """
     gate = config.gate
-    trial: Trial = (
-        SandboxTrial(
-            gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed, retriever=retriever
-        )
-        if environment is not None
-        else ReplayTrial(gate.replay, engine=shadow, store=store)
-    )
+    trial: Trial
+    if environment is None:
+        trial = ReplayTrial(gate.replay, engine=shadow, store=store)
+    else:
+        trial = SandboxTrial(
+            gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed, retriever=retriever,
+            manner=manner(config.rollout),
+        )  # fmt: skip
     judge: Any = None
     if gate.judge.name:
         judge = adapters.build("preference", gate.judge.name, gate.judge.options)

@@ -69,6 +69,7 @@ from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
 from daemon.killswitch import ORIGIN, KillSwitch
 from daemon.linking import AssemblerCollector
 from daemon.orders import Orders
+from daemon.playing import manner
 from daemon.provenance import Provenance
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
@@ -188,7 +189,8 @@ def build(config: Config, parts: Parts) -> Supervisor:
         )  # fmt: skip
         rollout = Rollout(
             config.rollout, store=store, engine=shadow, environment=tasks.environment, retriever=navigator, clock=clock,
-            rng=rng("rollout"), planner=curriculum, times=times, mixture=tasks.mixture,
+            rng=rng("rollout"), planner=curriculum, times=times, manner=manner(config.rollout),
+            mixture=tasks.mixture,
         )  # fmt: skip
         tasks.register(parts.registry, rollout)
         prober = Prober(config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock)

@@ -136,6 +136,12 @@ class TaskCollector(Collector):
         for reason, number in sorted(self._rollout.lost.items()):
             lost.add_metric((reason,), number)
         yield lost
+        cut = CounterMetricFamily(
+            "evolved_rollout_cut", "Sandbox episodes that the environment did not end, by what did.", labels=("what",)
+        )
+        for what, number in sorted(self._rollout.cut.items()):
+            cut.add_metric((what,), number)
+        yield cut
         yield CounterMetricFamily("evolved_rollout_played", "Sandbox episodes that were emitted.", self._rollout.played)
         yield CounterMetricFamily("evolved_rollout_retried", "Attempts that were made again.", self._rollout.retried)
         yield GaugeMetricFamily(

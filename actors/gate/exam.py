@@ -18,6 +18,7 @@ from actors.clusters import cluster_of, template_of
 from actors.episodes import EpisodeLost, begin, play
 from actors.lessons import render
 from actors.messages import Task, derived_id
+from actors.playing.manner import PLAIN, Manner
 from actors.ports import Retriever
 from actors.system.errors import DependencyUnavailable
 from adapters.engines import Engine
@@ -73,14 +74,16 @@ class Exam:
         engine: Engine,
         seed: int = 0,
         retriever: Retriever | None = None,
+        manner: Manner = PLAIN,
     ) -> None:
         """
         Args:
             seed: of the sampling, the same for all versions.
             retriever: finds lessons for guided tasks; None: there are no guided tasks, whatever the settings say.
+            manner: in which attempts are played: the rollout's, so that nobody is examined in what was not taught.
         """
         self._settings, self._environment, self._engine, self._seed = settings, environment, engine, seed
-        self._retriever = retriever
+        self._retriever, self._manner = retriever, manner
         self._given: OrderedDict[int, str] = OrderedDict()
         """By guided task, the lessons it comes with: every version attempts it with the same ones."""
 
@@ -96,9 +99,11 @@ class Exam:
 
     @property
     def _guidance(self) -> tuple[str, ...]:
-        """Part of the fingerprint where there is any: what was recorded without lessons stays comparable."""
+        """Part of the fingerprint where there is any: what was recorded without lessons stays comparable, and what was
+        in the default manner."""
         guided = self._settings.guidance != "none" and self._retriever is not None
-        return (self._settings.guidance, str(self._settings.lessons)) if guided else ()
+        lessons = (self._settings.guidance, str(self._settings.lessons)) if guided else ()
+        return (*lessons, self._manner.label) if self._manner.label else lessons
 
     def task(self, number: int) -> Task:
         """Held-out task `number`, from 0.
@@ -157,6 +162,8 @@ class Exam:
                 played = await play(
                     self._engine,
                     episode,
+                    context=self._manner.context,
+                    agent=self._manner.agent,
                     lessons_text=shown,
                     system=settings.system,
                     max_steps=settings.max_steps,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Literal
 
+from actors.context import ContextTemplate
 from actors.episodes import begin, opening_ids
 from actors.messages import Experience, Task
 from actors.ports import Retriever
@@ -29,6 +30,8 @@ class Guidance:
         recall: Recall,
         timeout: float,
         failed: Callable[[Exception], None],
+        context: ContextTemplate,
+        system: str,
     ) -> None:
         """
         Args:
@@ -36,9 +39,12 @@ class Guidance:
             recall: what lessons are looked up by: the goal, or also what the agent sees first.
             timeout: seconds for one answer of engine or environment.
             failed: told when the retriever breaks down; the group goes on without.
+            context: what of a history stands in a prompt.
+            system: system text of the model's chat template, where an episode's opening has none.
         """
         self._retriever, self._engine, self._environment = retriever, engine, environment
         self._tenant, self._most, self._recall, self._timeout, self._failed = tenant, most, recall, timeout, failed
+        self._context, self._system = context, system
 
     async def of(self, task: Task) -> tuple[tuple[Experience, ...], Sequence[int]]:
         """Lessons for `task`, and the ids of its opening without them; no ids without lessons.
@@ -53,7 +59,11 @@ class Guidance:
             if self._recall == "opening":
                 seen = episode.messages[-1].get("content") if episode.messages else None
                 lessons = await self._lessons(task, seen if isinstance(seen, str) and seen != task.goal else "")
-            return lessons, await opening_ids(self._engine, episode, timeout=self._timeout) if lessons else ()
+            if not lessons:
+                return (), ()
+            return lessons, await opening_ids(
+                self._engine, episode, timeout=self._timeout, context=self._context, system=self._system
+            )
 
     async def _lessons(self, task: Task, step: str) -> tuple[Experience, ...]:
         try:

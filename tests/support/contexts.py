@@ -1,0 +1,229 @@
+"""Long episodes for context templates: an environment that goes on for ever, policies that babble, and a look at which
+ids the learner is given for what was sampled."""
+
+import itertools
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from safetensors.numpy import save_file
+from tokenizers import AddedToken
+
+from actors.episodes import Played
+from actors.messages import Attributed, Attribution, BatchItem, StepLabel, ToolCall, Trajectory
+from adapters.engines import Engine
+from adapters.engines.embedded.prompts import Prompts
+from adapters.environments import Observation
+from learner.build import BuildSettings, build
+from learner.credit import CreditSettings, assign
+from learner.trainers.micro import Layout
+from tests.support import checkpoints
+from tests.support.fakes import FakeEngine
+
+LENGTH = 32768
+WORDS = (
+    *checkpoints.CALL, "<think>", "look around first", "</think>", "manage_context",
+    '", "arguments": {"drop": [', "]}}\n",
+)  # fmt: skip
+FOLLOWS: dict[str, tuple[str, ...]] = {
+    "\n": ("<think>", "<tool_call>"), "<think>": ("look around first",), "look around first": ("</think>",),
+    "</think>": ("<tool_call>",), "<tool_call>": ('\n{"name": "',), '\n{"name": "': ("search", "manage_context"),
+    "search": ('", "arguments": {"',), '", "arguments": {"': ("to",), "to": ('": "',), '": "': ("Oslo",),
+    "Oslo": ('"}}\n',), '"}}\n': ("</tool_call>",), "</tool_call>": ("<|im_end|>",),
+    "manage_context": ('", "arguments": {"drop": [',), '", "arguments": {"drop": [': tuple("123456789"),
+    **dict.fromkeys("123456789", ("]}}\n",)), "]}}\n": ("</tool_call>",),
+}  # fmt: skip
+"""What `babbler` may say after a token, each as likely as the others: reasoning or none, a search or a drop."""
+
+
+def babbler(directory: Path) -> Path:
+    """A checkpoint for the embedded engine whose policy is `FOLLOWS`."""
+    directory.mkdir(parents=True)
+    tokens = checkpoints.tokenizer()
+    tokens.add_tokens([AddedToken(text, special=False, normalized=False) for text in WORDS])
+    size, end = tokens.get_vocab_size(), tokens.token_to_id("<|im_end|>")
+    made = checkpoints.tensors(size, 7)
+    for name in made:
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            made[name][:] = 0.0
+    embeddings, head = made["model.embed_tokens.weight"], made["lm_head.weight"]
+    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
+    head[:] = 0.0
+    known = [tokens.encode(before).ids[0] for before in FOLLOWS]
+    # At right angles to each other, or what follows one token would be nudged by what follows another.
+    embeddings[known] = np.linalg.qr(embeddings[known].T.astype(np.float64))[0].T
+    for before, after in zip(known, FOLLOWS.values(), strict=True):
+        for word in after:
+            head[tokens.encode(word).ids[0]] += 3.0 * embeddings[before]
+    save_file(made, directory / "model.safetensors", metadata={"format": "pt"})
+    config = {**checkpoints.config(size, end), "max_position_embeddings": LENGTH}
+    (directory / "config.json").write_text(json.dumps(config))
+    tokens.save(str(directory / "tokenizer.json"))
+    about = {"eos_token": "<|im_end|>", "chat_template": checkpoints.TEMPLATE, "model_max_length": LENGTH}
+    (directory / "tokenizer_config.json").write_text(json.dumps(about))
+    return directory
+
+
+class LongEpisode:
+    """Never over; every tenth answer comes from the user."""
+
+    def __init__(self, seed: int) -> None:
+        self.messages: list[dict[str, Any]] = [
+            {"role": "system", "content": "You are a desk."},
+            {"role": "user", "content": "find the way"},
+        ]
+        self.tools = [
+            {"type": "function", "function": {"name": "search", "parameters": {"properties": {"to": {}}}}},
+        ]
+        self._rng = random.Random(seed)
+        self.made: list[tuple[ToolCall, ...]] = []
+
+    async def step(self, calls: Sequence[ToolCall], text: str) -> Observation:
+        self.made.append(tuple(calls))
+        found = " ".join(f"f{self._rng.randrange(10**4)}" for _ in range(self._rng.randrange(2, 14)))
+        if len(self.made) % 10:
+            return Observation(json.dumps({"found": found}), False)
+        wish = {"role": "user", "content": f"wish {len(self.made) // 10}: not {found}"}
+        back = {"role": "tool", "content": "none", "tool_call_id": calls[0].id if calls else "none"}
+        return Observation(wish["content"], False, (back, wish))
+
+    async def evaluate(self) -> float:
+        return 1.0
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Babble(FakeEngine):
+    """Says what it is told to, turn by turn, over and over: words and calls."""
+
+    def __init__(self, *turns: tuple[str, Sequence[tuple[str, dict[str, Any]]]]) -> None:
+        super().__init__()
+        self._turns = itertools.cycle(turns)
+
+    async def chat(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = await super().chat(body)
+        text, wanted = next(self._turns)
+        calls = [
+            {
+                "id": f"call-{self.requests}-{at}", "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
+            for at, (name, arguments) in enumerate(wanted)
+        ]  # fmt: skip
+        written = text + "".join(f"{call['function']['name']}{call['function']['arguments']}" for call in calls)
+        ids = [ord(letter) for letter in f"{written}</>"]
+        choice = answer["choices"][0]
+        choice["message"] = {"role": "assistant", "content": text or None, "tool_calls": calls or None}
+        choice["token_ids"] = ids
+        choice["logprobs"] = {"content": [{"logprob": -0.5} for _ in ids]}
+        choice["weight_versions"] = [{"version": "0", "start": 0, "end": len(ids)}]
+        return answer
+
+
+class Rendering(Babble):
+    """The same with a real chat template and tokenizer: what meets may become one token, and a turn that was written
+    otherwise than the template would have it is rendered otherwise."""
+
+    def __init__(self, prompts: Prompts, *turns: tuple[str, Sequence[tuple[str, dict[str, Any]]]]) -> None:
+        super().__init__(*turns)
+        self._prompts = prompts
+
+    async def render(self, messages: Any, tools: Any = None) -> list[int]:
+        return self._prompts.encode(self._prompts.text(list(messages), tools))
+
+    async def chat(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = await super().chat(body)
+        choice = answer["choices"][0]
+        message = choice["message"]
+        calls = "".join(
+            f'<tool_call>\n{{"name": "{call["function"]["name"]}", "arguments": {call["function"]["arguments"]}}}'
+            "\n</tool_call>"
+            for call in message["tool_calls"] or []
+        )
+        ids = self._prompts.encode(f"{message['content'] or ''}{calls}<|im_end|>")
+        choice["token_ids"] = ids
+        choice["logprobs"] = {"content": [{"logprob": -0.5} for _ in ids]}
+        choice["weight_versions"] = [{"version": "0", "start": 0, "end": len(ids)}]
+        answer["prompt_token_ids"] = await self.render(body["messages"], body["tools"])
+        return answer
+
+
+class Recorder:
+    """An engine that keeps what it was asked and what it said: the truth that rows are compared with."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.prompts: list[list[int]] = []
+        self.sampled: list[list[int]] = []
+        self.requests: list[dict[str, Any]] = []
+        self.renders = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def chat(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = await self._engine.chat(body)
+        self.requests.append(body)
+        self.prompts.append(answer["prompt_token_ids"])
+        self.sampled.append(answer["choices"][0]["token_ids"])
+        return answer
+
+    async def render(self, messages: Sequence[dict[str, Any]], tools: Any = None) -> list[int]:
+        self.renders += 1
+        return await self._engine.render(messages, tools)
+
+
+def trained_ids(played: Played, *, guided: bool = False) -> dict[int, tuple[list[int], list[int]]]:
+    """By step, the ids that its tokens are trained behind, and those that are trained, as a trainer computes them.
+
+    All the way: trajectory, credit, batch with lessons cut out, layout, micro-batches as they go into the model.
+    """
+    run = Trajectory(
+        id="run", steps=played.steps, rows=played.rows, outcome=1.0, started=0.0, ended=1.0, group="g",
+        source="sandbox", experience_ids=("lesson",) if guided else (),
+    )  # fmt: skip
+    other = Trajectory(id="other", steps=played.steps, outcome=0.0, started=0.0, ended=1.0, group="g", source="sandbox")
+    items = []
+    for trajectory, role in ((run, "train"), (other, "baseline")):
+        labels = tuple(StepLabel("GOOD") for _ in played.steps)
+        credited = Attributed(
+            id=trajectory.id, trajectory=trajectory, attribution=Attribution(labels=labels, judge="test", rubric="1")
+        )
+        items.append(BatchItem(attributed=msgspec.msgpack.decode(msgspec.msgpack.encode(credited), type=Attributed),
+                               role=role))  # fmt: skip
+    limits = BuildSettings(
+        vocabulary=10**6, max_tokens=10**6, chain=(0,), newest=0, max_staleness=4, max_staleness_guided=2,
+        clip_low=0.2, clip_high=0.28, clip_boosted=0.6,
+    )  # fmt: skip
+    built = build(items, assign(items, CreditSettings(), {}), limits)
+    assert built.batch is not None, built.dropped
+    assert not built.dropped
+    batch = built.batch
+    layout = Layout(batch)
+    steps = batch.steps[batch.mask > 0]
+    found: dict[int, tuple[list[int], list[int]]] = {}
+    for micro in layout.micro_batches(layout.trained, 4096):
+        for context, target, column in zip(micro.context, micro.target, micro.columns, strict=True):
+            step = int(steps[column])
+            if step not in found:
+                begin = int(context) - int(micro.positions[context])
+                found[step] = (micro.ids[begin : int(context) + 1].tolist(), [])
+            found[step][1].append(int(target))
+    return found
+
+
+def differences(engine: Recorder, played: Played, *, guided: bool = False) -> list[int]:
+    """Steps whose ids in training are not exactly those of the rollout, the lesson cut out."""
+    trained = trained_ids(played, guided=guided)
+    wrong = [step for step in range(len(engine.prompts)) if step not in trained]
+    for step, (before, said) in trained.items():
+        start, end = played.rows[played.steps[step].row].hint
+        prompt = engine.prompts[step]
+        if before != prompt[:start] + prompt[end:] or said != engine.sampled[step]:
+            wrong.append(step)
+    return sorted(wrong)
