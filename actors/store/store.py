@@ -76,7 +76,7 @@ class Store:
         self.forgotten_refused = 0
         """Records that actors were not let write because they rest on something forgotten."""
         self.task_offers = Counter[str]()
-        """What became of tasks that were offered (`actors.store.tasks.Offered`)."""
+        """What became of offers (`actors.store.tasks.Offered`)."""
         self.audit_head = Head(0, START)
         """Where the audit trail ends (see `actors.store.audit`)."""
 
@@ -140,7 +140,7 @@ class Store:
         """
         return await self._write(ledger.prune, before)
 
-    # Records
+    # Records; tasks see `actors.tasks.ports`
 
     async def save(self, records: Sequence[Message]) -> None:
         """Write records outside of any actor's commit, e.g. in tools and tests."""
@@ -221,7 +221,6 @@ class Store:
         return await self._read(reading.tasks, origin, environment, limit)
 
     async def offer(self, tasks: Sequence[Task], made_from: Collection[str] = ()) -> int:
-        """Put tasks into the pool; how many were new (see `actors.tasks.ports.TaskSink`)."""
         done = await self._write(pool.offer, tasks, made_from, pool.ROOM, self._clock())
         self.task_offers.update(msgspec.structs.asdict(done))
         return done.new
