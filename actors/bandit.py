@@ -19,6 +19,8 @@ from math import isfinite, log, sqrt
 
 import msgspec
 
+from actors.estimates import Estimate
+
 FAST = 32
 """Outcomes that the mean of today reaches back."""
 SLOW = 256
@@ -84,6 +86,11 @@ class Gains:
         """Success of late, None of a cluster that nobody has heard of."""
         arm = self._arms.get(cluster)
         return None if arm is None else arm.fast_sum / arm.fast
+
+    def estimate(self, cluster: str) -> Estimate:
+        """What is believed of its success, from outcomes of late."""
+        arm = self._arms.get(cluster)
+        return Estimate() if arm is None else Estimate(arm.fast_sum, max(0.0, arm.fast - arm.fast_sum))
 
     def gain(self, cluster: str) -> float:
         """What training on `cluster` is worth now, 0 to 1; 1 for one that nobody has heard of."""

@@ -107,6 +107,7 @@ class Curator:
             "waiting_groups": pool.whole_groups,
             "clusters": len(curriculum.gains),
             "clusters_sandbox": len(curriculum.playable),
+            "clusters_fallen": len(curriculum.regressions.clusters),
         }
 
     @property
@@ -149,19 +150,23 @@ class Curator:
         sandbox = await self._store.recent_outcomes(source="sandbox", limit=limit) if limit else []
         production = await self._store.recent_outcomes(source="production", limit=limit) if limit else []
         told = [
-            [(row.ended, source, row.cluster, row.outcome) for row in reversed(rows) if row.outcome is not None]
+            [
+                (row.ended, source, row.cluster, row.outcome, row.max_version)
+                for row in reversed(rows)
+                if row.outcome is not None
+            ]
             for source, rows in (
                 ("sandbox", sandbox),
                 ("production", [row for row in production if not self._pool.held_out(row.id)]),
             )
         ]
-        self._curriculum.rebuild((source, cluster, outcome) for _, source, cluster, outcome in merge(*told))
+        self._curriculum.rebuild(row[1:] for row in merge(*told))
 
     def _observe(self, item: Attributed) -> None:
         run = item.trajectory
         kept = run.source == "production" and self._pool.held_out(item.id)
         if run.outcome is not None and run.source != "probe" and not kept:
-            self._curriculum.observe(run.source, item.cluster, run.outcome)
+            self._curriculum.observe(run.source, item.cluster, run.outcome, run.max_version)
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Fill the pool; order if it is time."""

@@ -8,6 +8,9 @@ known. *Replay*: clusters other than the one that leads the focus, the one attem
 the environment draws them, so that new kinds are found. Replay is what keeps a policy from forgetting what traffic does
 not ask for: a quarter of all prompts from elsewhere protects, a tenth does not, nor does a small KL to the reference.
 
+What the policy has got worse at since it changed (`actors.regressions`), and what traffic fails at (`urge`), weighs
+more in the focus, and is in it whether traffic asks for it or not.
+
 Old trajectories cannot be replayed, their tokens are past `max_staleness`; so earlier *tasks* are attempted again.
 """
 
@@ -15,13 +18,39 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from math import ceil
 
+import msgspec
+
 from actors.bandit import Gains
+from actors.regressions import Regressions
 
 DEMAND_HORIZON = 512
 """Production trajectories over which demand is discounted."""
 _LEAST_DEMAND = 0.01
 """Share of the most wanted cluster's demand below which nobody asks for a cluster."""
 _RESCALE = 1e12
+_RAISED = 2.0
+"""Factor of the weight of a cluster that fell, or that traffic fails at."""
+_URGED = 256
+"""Outcomes of the sandbox until the weight of an urged cluster is as before."""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one cluster, for people."""
+
+    cluster: str
+    success: float
+    """Expected of the next attempt."""
+    difficulty: float
+    gain: float
+    """What training on it is worth now, 0 to 1."""
+    demand: float
+    """How much of traffic asks for it, the most wanted cluster being 1."""
+    playable: bool
+    """The sandbox has had tasks of it."""
+    fallen: bool
+    """The policy has got worse at it since it changed."""
+    urged: bool
+    """Traffic fails at it."""
 
 
 class Curriculum:
@@ -50,24 +79,32 @@ class Curriculum:
         self._unit = 1.0
         self._last: OrderedDict[str, int] = OrderedDict()
         self._turn = 0
+        self.regressions = Regressions(self._limit)
+        """Clusters that the policy has got worse at."""
+        self._urged: OrderedDict[str, int] = OrderedDict()
 
     @property
     def playable(self) -> tuple[str, ...]:
         """Clusters that the sandbox has had tasks of."""
         return tuple(self._playable)
 
-    def rebuild(self, outcomes: Iterable[tuple[str, str, float]]) -> None:
-        """Forget everything and take in (source, cluster, outcome), oldest first."""
+    def rebuild(self, outcomes: Iterable[tuple[str, str, float, int]]) -> None:
+        """Forget everything and take in (source, cluster, outcome, weight version), oldest first."""
         self._clear()
-        for source, cluster, outcome in outcomes:
-            self.observe(source, cluster, outcome)
+        for source, cluster, outcome, version in outcomes:
+            self.observe(source, cluster, outcome, version)
             self.touch(cluster)
 
-    def observe(self, source: str, cluster: str, outcome: float) -> None:
-        """An outcome of a production or sandbox trajectory."""
+    def observe(self, source: str, cluster: str, outcome: float, version: int = -1) -> None:
+        """An outcome of a production or sandbox trajectory, and the newest weights that sampled in it; -1: unknown."""
         if not cluster or not self.gains.observe(cluster, outcome):
             return
+        self.regressions.observe(source, cluster, outcome, version)
         if source == "sandbox":
+            if cluster in self._urged:
+                self._urged[cluster] -= 1
+                if not self._urged[cluster]:
+                    del self._urged[cluster]
             self._playable[cluster] = None
             self._playable.move_to_end(cluster)
             while len(self._playable) > self._limit:
@@ -84,6 +121,36 @@ class Curriculum:
             self._unit = 1.0
         if len(self._demand) > self._limit:
             del self._demand[min(self._demand, key=lambda name: (self._demand[name], name))]
+
+    def urge(self, cluster: str) -> None:
+        """Traffic fails at `cluster`: it weighs more until the sandbox has had its share of attempts at it."""
+        self._urged[cluster] = _URGED
+        self._urged.move_to_end(cluster)
+        self.counts["urged"] += 1
+        while len(self._urged) > self._limit:
+            self._urged.popitem(last=False)
+
+    def weight(self, cluster: str) -> float:
+        """Factor of the worth of `cluster`: above 1 for one that fell, or that traffic fails at."""
+        return _RAISED if cluster in self._urged or self.regressions.fallen(cluster) else 1.0
+
+    def index(self, cluster: str) -> float:
+        """Where `cluster` stands in the order of what to play next, highest first, whoever asks for it."""
+        return self.gains.index(cluster, weight=self.weight(cluster))
+
+    def standings(self, most: int = 100) -> list[Standing]:
+        """The clusters, those that are worth most first."""
+        known = {*self._playable, *self._demand, *self._urged}
+        top = max(self._demand.values(), default=0.0)
+        found = [
+            Standing(
+                cluster=name, success=self.gains.estimate(name).mean, difficulty=self.gains.estimate(name).difficulty,
+                gain=self.gains.gain(name), demand=self._demand.get(name, 0.0) / top if top else 0.0,
+                playable=name in self._playable, fallen=self.regressions.fallen(name), urged=name in self._urged,
+            )
+            for name in known
+        ]  # fmt: skip
+        return sorted(found, key=lambda one: (-one.gain * self.weight(one.cluster), one.cluster))[:most]
 
     def touch(self, cluster: str) -> None:
         """`cluster` is in a batch, or in a plan for one."""
@@ -125,6 +192,10 @@ class Curriculum:
         """`count` slots to the clusters that are asked for, in proportion to their index."""
         most = max((self._demand.get(name, 0.0) for name in self._playable), default=0.0)
         wanted = {name: self._demand.get(name, 0.0) / most if most else 1.0 for name in self._playable}
+        # What nobody asks for any more can fall too, and nobody would see it.
+        wanted = {
+            name: max(share, float(self.weight(name) > 1.0)) * self.weight(name) for name, share in wanted.items()
+        }
         index = {name: self.gains.index(name, weight=share) for name, share in wanted.items() if share >= _LEAST_DEMAND}
         planned: Counter[str] = Counter()
         for _ in range(count):

@@ -7,8 +7,12 @@ learner: one at the start, then one for each version that the shadow engine take
 version comes (all groups of a round were equal, the learner is away), another one after a while. While learning is
 frozen there are none.
 
-Which tasks: the planner says how many of each cluster of goals a round should have, and the next task numbers that fit
-are played; numbers that fit nothing are passed over for good. What no number within reach fits is played as it comes.
+Which tasks: a share of those that were made here (`actors.tasks.mixture`), the rest are the environment's own, of the
+kinds that are planned (`actors.tasks.own`).
+
+No task can hold up the others. An attempt that is lost is made again a few times; a task that loses one attempt after
+the other is given up for this round; a group that does not come to its end goes out with the attempts that did. All of
+it is counted.
 
 The first share `eta` of each group sees the lessons that fit its goal, the rest sees none: the difference is what tells
 whether a lesson is worth anything, and guided successes are how a policy gets over a change that it would never find by
@@ -19,91 +23,34 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any, Literal
+from functools import partial
 
 import anyio
-import msgspec
 import structlog
 
-from actors.clusters import cluster_of
-from actors.episodes import EpisodeLost, Played, begin, opening_ids, play
+from actors.episodes import EpisodeLost, Played, begin, play
 from actors.lessons import render
 from actors.messages import Experience, Task, Trajectory, derived_id
 from actors.playing.manner import PLAIN, Manner
 from actors.ports import Retriever, RolloutStore, TaskPlanner
+from actors.rollout_settings import RolloutSettings
 from actors.serving_times import ServingTimes
 from actors.system.actor import Context, Output, Result
-from actors.system.errors import DependencyUnavailable
 from actors.system.streams import TRAJECTORY_CLOSED
+from actors.tasks.guidance import Guidance
+from actors.tasks.mixture import Mixture, Play
+from actors.tasks.own import OwnTasks
 from adapters.engines import Engine
 from adapters.environments import Environment
 from adapters.errors import AdapterError, EngineError
 
+__all__ = ["Rollout", "RolloutSettings"]
+
 _log = structlog.get_logger(__name__)
-_NEXT = "rollout/next"
-"""Number of the next task, in decimal."""
-
-
-class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much is played, and how."""
-
-    groups: int = 8
-    """Tasks a round."""
-    group_size: int = 8
-    """Attempts a task."""
-    ahead: int = 2
-    """Rounds at most that no version has answered yet, and rounds at most at once."""
-    agreeing: int = 2
-    """Rounds in a row without a group whose outcomes differ that are followed by another at once: a policy that has
-    mastered the tasks, or none of them, is asked again only every `stall_seconds`."""
-    stall_seconds: float = 60.0
-    """Without a new version for so long, another round is played."""
-    guidance: Literal["none", "mixed", "all"] = "mixed"
-    """Who sees lessons, if there are any that fit: nobody, a share `eta` of each group, or everybody. Without an
-    unguided part nothing tells what a lesson is worth: neither its trials nor the closed-book probe go on."""
-    eta: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.5
-    """Share of a group that sees lessons under `mixed`."""
-    lessons: int = 2
-    """Lessons in a prompt at most."""
-    families: str = ""
-    """Kinds of task, one letter each; empty for the environment's usual mix."""
-    lookahead: int = 16
-    """Task numbers looked at for each task of a round, to find the kinds that are planned."""
-    first_seed: int = 0
-    """Number of the first task of a fresh store."""
-    system: str = ""
-    """System text of the model's chat template, for guided prompts: a lesson is appended to it. Only needed where the
-    environment's opening messages have none."""
-    tenant: str = "default"
-    """Whose trajectories these are."""
-    max_steps: int = 24
-    max_tokens: int = 512
-    """Per step."""
-    temperature: float = 1.0
-    context: str = "causal"
-    """What of an episode's history stands in a prompt, in rollout and gate alike: causal (all of it), reasoning,
-    sliding, self-managing, an entry point `context.NAME`, or a class path "package.module:Class"."""
-    context_budget: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Tokens of a prompt at most, leave `max_tokens` below the engine's limit; 0 for that limit alone."""
-    context_options: dict[str, Any] = {}
-    """Keyword arguments for the template."""
-    agent: str = ""
-    """Class path of your own agent loop, "package.module:Class" with `async def run(self, session)`; empty for ours."""
-    agent_options: dict[str, Any] = {}
-    """Keyword arguments for it."""
-    agent_seconds: Annotated[float, msgspec.Meta(gt=0)] = 600.0
-    """Deadline of your loop for one episode."""
-    concurrency: int = 64
-    """Episodes at once."""
-    step_timeout: float = 60.0
-    """Seconds for one answer of the engine or the environment."""
-    retry_seconds: float = 2.0
-    """Between two looks at an engine that does not answer, or at a frozen switch."""
-
-    @property
-    def guided_share(self) -> float:
-        """Share of a group that sees lessons."""
-        return {"none": 0.0, "mixed": self.eta, "all": 1.0}[self.guidance]
+_BLAMELESS = frozenset({"engine_unavailable", "no_token_ids", "malformed_response"})
+"""Losses that are the engine's: they say nothing about the task."""
+_CERTAIN = frozenset({"hint_not_separable"})
+"""Losses that would come again."""
 
 
 class Rollout:
@@ -124,6 +71,7 @@ class Rollout:
         planner: TaskPlanner | None = None,
         times: ServingTimes | None = None,
         manner: Manner = PLAIN,
+        mixture: Mixture | None = None,
     ) -> None:
         """
         Args:
@@ -133,24 +81,41 @@ class Rollout:
             rng: seeds of the sampling.
             planner: which kinds of task; None for the environment's mix.
             manner: in which episodes are played.
+            mixture: brings tasks that were made here; `environment` must know them. None for none.
         """
         self._settings, self._store, self._engine, self._environment = settings, store, engine, environment
-        self._retriever, self._clock, self._rng, self._planner = retriever, clock, rng, planner
+        self._clock, self._rng = clock, rng
+        self._guidance: Guidance | None = None
+        if retriever is not None and settings.guided_share > 0:
+            self._guidance = Guidance(
+                retriever, engine=engine, environment=environment, tenant=settings.tenant, most=settings.lessons,
+                recall=settings.recall, timeout=settings.step_timeout,
+                failed=partial(self._count, "lessons_unavailable", 1), context=manner.context, system=settings.system,
+            )  # fmt: skip
+        self._mixture = mixture
+        self._own = OwnTasks(
+            store=store, environment=environment, planner=planner, families=settings.families or None,
+            first=settings.first_seed, lookahead=settings.lookahead,
+        )  # fmt: skip
         self._times, self._manner = times or ServingTimes(clock), manner
         self._slots = anyio.CapacityLimiter(settings.concurrency)
         self._wake = anyio.Event()
         self._newest = -1
-        self._next = settings.first_seed
         self._due = self._unanswered = self._flying = self._agreed = 0
         self._away = False
         self.lost: dict[str, int] = {}
         """Episodes that came to nothing, by reason."""
         self.played = 0
         """Episodes that were emitted."""
-        self.unplanned = 0
-        """Tasks that were played as they came, because none of the planned kind was within reach."""
+        self.retried = 0
+        """Attempts that were made again."""
         self.cut: dict[str, int] = {}
         """Episodes that the environment did not end, by what did: steps, context, budget, left."""
+
+    @property
+    def unplanned(self) -> int:
+        """Tasks that were played as they came, because none of the planned kind was within reach."""
+        return self._own.unplanned
 
     def loaded(self, version: int) -> None:
         """The shadow engine took `version`: a round is answered, the next one is due. Call it on our event loop."""
@@ -161,8 +126,9 @@ class Rollout:
             self._wake.set()
 
     async def start(self) -> None:
-        data = await self._store.state_get(_NEXT)
-        self._next = int(data) if data is not None else self._settings.first_seed
+        await self._own.start()
+        if self._mixture is not None:
+            self._mixture.release()
         self._slots = anyio.CapacityLimiter(self._settings.concurrency)
         self._wake = anyio.Event()
         self._due, self._unanswered, self._flying, self._agreed = 1, 0, 0, 0
@@ -192,8 +158,8 @@ class Rollout:
                         self._unanswered += 1
                         self._flying += 1
                         last = self._clock()
-                        numbers = await self._take(self._settings.groups)
-                        group.start_soon(self._round, numbers, context)
+                        plays = await self._draw(self._settings.groups)
+                        group.start_soon(self._round, plays, context)
                     else:
                         await context.pause(self._settings.retry_seconds)
                     continue
@@ -224,49 +190,26 @@ class Rollout:
         self._away = False
         return True
 
-    async def _take(self, count: int) -> list[int]:
-        """The next `count` task numbers that fit the plan, which nobody gets again, whatever happens to this round."""
-        numbers = self._choose(count)
-        self._next = max(numbers, default=self._next - 1) + 1
-        await self._store.state_put(_NEXT, str(self._next).encode())
-        return numbers
-
-    def _choose(self, count: int) -> list[int]:
-        plan = dict(self._planner.plan(count)) if self._planner is not None else {}
-        free = count - sum(plan.values())
-        chosen: list[int] = []
-        passed: list[int] = []
-        for number in range(self._next, self._next + count * max(1, self._settings.lookahead)):
-            if len(chosen) == count:
-                break
-            # First what the environment chooses: it must not be what the plan left over.
-            cluster = "" if free else self._cluster(number)
-            if free:
-                free -= 1
-            elif plan.get(cluster):
-                plan[cluster] -= 1
-            else:
-                passed.append(number)
+    async def _draw(self, count: int) -> list[Play]:
+        """The tasks of a round."""
+        made = await self._mixture.draw(count, self._newest) if self._mixture is not None else []
+        plays = list(made)
+        for number in await self._own.take(count - len(made)):
+            try:
+                task = self._environment.sample(number, "train", self._settings.families or None)
+            except (AdapterError, ValueError) as error:
+                self._count("group_failed", self._settings.group_size, error)
                 continue
-            chosen.append(number)
-        missing = passed[: count - len(chosen)]
-        self.unplanned += len(missing)
-        return sorted(chosen + missing)
+            plays.append(Play(task, str(number)))
+        return plays
 
-    def _cluster(self, number: int) -> str:
-        try:
-            return cluster_of(self._environment.sample(number, "train", self._settings.families or None).goal)
-        except (AdapterError, ValueError):
-            # Its turn to fail, and to be counted, is when it is played.
-            return ""
-
-    async def _round(self, numbers: Sequence[int], context: Context) -> None:
+    async def _round(self, plays: Sequence[Play], context: Context) -> None:
         started, before = self._clock(), self.played
-        mixed: set[int] = set()
+        mixed: set[str] = set()
         try:
             async with anyio.create_task_group() as group:
-                for number in numbers:
-                    group.start_soon(self._group, number, context, mixed)
+                for play in plays:
+                    group.start_soon(self._group, play, context, mixed)
         finally:
             self._flying -= 1
             self._agreed = 0 if mixed else self._agreed + 1
@@ -277,63 +220,78 @@ class Rollout:
                     self._due = 1
             self._wake.set()
         _log.info(
-            "round_played", first=min(numbers, default=-1), groups=len(numbers), episodes=self.played - before,
+            "round_played", groups=len(plays), made_here=sum(play.task.origin != "environment" for play in plays),
+            episodes=self.played - before,
             seconds=round(self._clock() - started, 2),
         )  # fmt: skip
 
-    async def _group(self, number: int, context: Context, mixed: set[int]) -> None:
+    async def _group(self, play: Play, context: Context, mixed: set[str]) -> None:
         """All attempts at one task; emitted together. Joins `mixed` if their outcomes differ."""
-        settings = self._settings
-        try:
-            task = self._environment.sample(number, "train", settings.families or None)
-            lessons = await self._lessons(task)
-            plain = await self._plain_opening(task) if lessons else ()
-        except (EpisodeLost, AdapterError, ValueError) as error:
-            self._count("group_failed", settings.group_size, error)
-            return
-        group = derived_id("group", self._environment.name, number)
-        guided = round(settings.guided_share * settings.group_size) if lessons else 0
         finished: list[Trajectory] = []
-
-        async def one(member: int) -> None:
-            async with self._slots:
-                context.beat()
-                started = self._clock()
-                given = lessons if member < guided else ()
-                try:
-                    played = await self._attempt(task, given, plain)
-                except EpisodeLost as error:
-                    self._count(error.reason, 1, error)
-                    return
-                finished.append(self._trajectory(task, group, member, given, played, started))
-
-        async with anyio.create_task_group() as members:
-            for member in range(settings.group_size):
-                members.start_soon(one, member)
+        blamed = True
+        try:
+            blamed = await self._attempts(play, context, finished)
+        except (EpisodeLost, AdapterError, ValueError) as error:
+            blamed = not isinstance(error, EpisodeLost) or error.reason not in _BLAMELESS
+            self._count("group_failed", self._settings.group_size, error)
         if finished:
             finished.sort(key=lambda trajectory: trajectory.id)
             await context.emit(Result(finished, [Output(TRAJECTORY_CLOSED, item) for item in finished]))
             self.played += len(finished)
             if len({trajectory.outcome for trajectory in finished}) > 1:
-                mixed.add(number)
+                mixed.add(play.task.id)
+        if self._mixture is not None:
+            outcomes = [run.outcome for run in finished if run.outcome is not None]
+            await self._mixture.report(play.task.id, outcomes, blamed=blamed)
 
-    async def _lessons(self, task: Task) -> tuple[Experience, ...]:
-        if self._retriever is None or self._settings.guided_share <= 0:
-            return ()
-        try:
-            found = await self._retriever.lessons(task.goal)
-            # Whoever finds lessons may be behind: what is quarantined by now is shown to nobody.
-            return tuple(one for one in found if one.state != "quarantined")[: self._settings.lessons]
-        except (DependencyUnavailable, AdapterError) as error:
-            # A group without guidance is worth more than none.
-            self._count("lessons_unavailable", 1, error)
-            return ()
+    async def _attempts(self, play: Play, context: Context, finished: list[Trajectory]) -> bool:
+        """Play a group; what comes to an end within its time is appended to `finished`. Whether losses are the task's.
 
-    async def _plain_opening(self, task: Task) -> Sequence[int]:
-        timeout = self._settings.step_timeout
-        async with aclosing(await begin(self._environment, task, timeout)) as episode:
-            context, system = self._manner.context, self._settings.system
-            return await opening_ids(self._engine, episode, timeout=timeout, context=context, system=system)
+        Raises:
+            EpisodeLost, AdapterError: the task cannot even be begun.
+        """
+        settings = self._settings
+        lessons, plain = await self._guidance.of(play.task) if self._guidance else ((), ())
+        group = derived_id("group", self._environment.name, play.key)
+        guided = round(settings.guided_share * settings.group_size) if lessons else 0
+        ended = losses = 0
+        last: list[EpisodeLost] = []
+
+        async def one(member: int) -> None:
+            nonlocal ended, losses
+            async with self._slots:
+                # Waiting for others is not what a group has its time for.
+                scope.deadline = min(scope.deadline, anyio.current_time() + settings.group_seconds)
+                given = lessons if member < guided else ()
+                for attempt in range(settings.retries + 1):
+                    context.beat()
+                    started = self._clock()
+                    try:
+                        played = await self._attempt(play.task, given, plain)
+                    except EpisodeLost as error:
+                        losses += error.reason not in _BLAMELESS
+                        if not finished and losses >= settings.losses:
+                            last.append(error)
+                            scope.cancel()
+                            return
+                        if attempt < settings.retries and error.reason not in _CERTAIN:
+                            self.retried += 1
+                            continue
+                        ended += 1
+                        self._count(error.reason, 1, error)
+                    else:
+                        ended += 1
+                        finished.append(self._trajectory(play, group, member, given, played, started))
+                    break
+
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as members:
+                for member in range(settings.group_size):
+                    members.start_soon(one, member)
+        if missing := settings.group_size - ended:
+            late = EpisodeLost("group_late", f"task {play.task.id}: {settings.group_seconds:g} s are over")
+            self._count("given_up" if last else late.reason, missing, last[0] if last else late)
+        return losses > 0 or missing > 0
 
     async def _attempt(self, task: Task, lessons: Sequence[Experience], plain: Sequence[int]) -> Played:
         settings = self._settings
@@ -356,7 +314,7 @@ class Rollout:
             )
 
     def _trajectory(
-        self, task: Task, group: str, member: int, lessons: Sequence[Experience], played: Played, started: float
+        self, play: Play, group: str, member: int, lessons: Sequence[Experience], played: Played, started: float
     ) -> Trajectory:
         if not played.finished:
             self.cut[played.ending] = self.cut.get(played.ending, 0) + 1
@@ -365,7 +323,7 @@ class Rollout:
             id=derived_id("sandbox", group, member),
             source="sandbox",
             tenant=self._settings.tenant,
-            goal=task.goal,
+            goal=play.task.goal,
             tools=json.dumps(played.tools).encode(),
             steps=played.steps,
             rows=played.rows,
@@ -375,8 +333,10 @@ class Rollout:
             ended=self._clock(),
             trainable=not played.why_not,
             why_not=played.why_not,
-            task_id=task.id,
+            task_id=play.task.id,
             group=group,
+            origin=play.task.origin if play.task.origin != "heldout" else "environment",
+            scale=play.scale,
             experience_ids=tuple(lesson.id for lesson in lessons),
             min_version=min(versions, default=-1),
             max_version=max(versions, default=-1),

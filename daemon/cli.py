@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon.environments_cli import add_environments
+from daemon.curriculum_cli import add_curriculum
 from daemon.errors import DaemonError
 from daemon.eval_cli import add_eval
 from daemon.experience_cli import add_experience
@@ -150,6 +151,7 @@ def parser() -> argparse.ArgumentParser:
     add_provenance(add)
     add_replay(add)
     add_judge(add)
+    add_curriculum(add)
     add_eval(add)
     add_environments(add)
     add_tasks(add)

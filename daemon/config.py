@@ -35,6 +35,7 @@ from daemon.intake import IntakeSettings
 from daemon.provenance import ProvenanceSettings
 from daemon.shipper import ShipperSettings
 from daemon.tap.settings import TapSettings, UpstreamSettings
+from daemon.tasking import TaskSettings
 from daemon.weights import WeightsSettings
 from learner.settings import LearnerSettings
 
@@ -177,6 +178,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     wording: AdapterSettings = AdapterSettings()
     """Words the tasks that the questioner makes; none by default: templates do."""
     rollout: RolloutSettings = RolloutSettings()
+    tasks: TaskSettings = TaskSettings()
+    grader: AdapterSettings = AdapterSettings()
+    """Says how well an attempt went where no execution can; none by default."""
     gate: GateSettings = GateSettings()
     swapper: SwapperSettings = SwapperSettings()
     sentinel: SentinelSettings = SentinelSettings()

@@ -13,6 +13,7 @@ GAUGES = {
     "waiting_groups": "Sandbox groups that could be ordered now.",
     "clusters": "Clusters of goals whose outcomes are remembered.",
     "clusters_sandbox": "Those of them that the sandbox has tasks of.",
+    "clusters_fallen": "Those of them that the policy has got worse at since it changed.",
 }
 _DROPPED = "pool_"
 

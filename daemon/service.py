@@ -74,6 +74,7 @@ from daemon.playing import manner
 from daemon.provenance import Provenance
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
+from daemon.tasking import Tasks
 from daemon.watching import SentinelCollector
 from daemon.weights import WeightsCollector, source
 
@@ -181,12 +182,19 @@ def build(config: Config, parts: Parts) -> Supervisor:
     )  # fmt: skip
     NavigatorCollector(navigator).register(parts.registry)
     curriculum = config.curator.curriculum()
-    rollout = prober = None
+    rollout = prober = tasks = None
     if environment is not None:
-        rollout = Rollout(
-            config.rollout, store=store, engine=shadow, environment=environment, retriever=navigator, clock=clock,
-            rng=rng("rollout"), planner=curriculum, times=times, manner=manner(config.rollout),
+        tasks = Tasks(
+            config.tasks, store=store, environment=environment, families=config.rollout.families,
+            curriculum=curriculum, clock=clock, engine=shadow, rng=rng("tasks"),
+            grader=parts.adapter("grader", config.grader),
         )  # fmt: skip
+        rollout = Rollout(
+            config.rollout, store=store, engine=shadow, environment=tasks.environment, retriever=navigator, clock=clock,
+            rng=rng("rollout"), planner=curriculum, times=times, manner=manner(config.rollout),
+            mixture=tasks.mixture,
+        )  # fmt: skip
+        tasks.register(parts.registry, rollout)
         prober = Prober(config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock)
     trial = gate_trial(config, store=store, shadow=shadow, environment=environment, retriever=navigator)
 
@@ -225,6 +233,8 @@ def build(config: Config, parts: Parts) -> Supervisor:
     )  # fmt: skip
     ExperienceCollector(experiencer).register(parts.registry)
     act(experiencer, LONG, renews=True)
+    if tasks is not None:
+        act(tasks.failures, LONG, renews=True)
     act(
         Gatekeeper(
             config.gate.keeper, store=store, shadow=shadow, shadow_name=SHADOW, runner=swaps, trial=trial,
@@ -280,7 +290,8 @@ def build(config: Config, parts: Parts) -> Supervisor:
     control = partial(
         Control, store=store, registry=parts.registry, actors=lambda: supervisor.state().actors, orders=orders,
         curator=lambda: curator.figures, sentinel=sentinel.status, fleet=lambda: swapper.fleet, halted=kill.reason,
-        serving=tuple(serving), judge=attributor.report, routes=ExperienceApi(pool, forgetter).routes(),
+        serving=tuple(serving), judge=attributor.report, 
+        routes=[*ExperienceApi(pool, forgetter).routes(), *(tasks.routes() if tasks is not None else ())],
     )  # fmt: skip
     supervisor.add("control", _control(config, parts, supervisor, control))
     return supervisor

@@ -93,7 +93,7 @@ def draw_skills(runs: Sequence[Trajectory], settings: SkillSettings) -> list[Ski
     for run in runs:
         if run.outcome is None or run.outcome < _SUCCESS:
             continue
-        calls = _trace(run)
+        calls = trace(run)
         if calls is not None and 2 <= len(calls) <= settings.max_calls:
             shown[kind_of(run.goal), msgspec.msgpack.encode(calls)].append(run)
     found = [
@@ -133,7 +133,7 @@ def bind(calls: Sequence[SkillCall], number: int, goal: str, results: Sequence[A
     return ToolCall(calls[number].tool, json.dumps(arguments))
 
 
-def _trace(run: Trajectory) -> tuple[SkillCall, ...] | None:
+def trace(run: Trajectory) -> tuple[SkillCall, ...] | None:
     """The calls of `run` with the place of each argument; None if any is a guess, unreadable, or was refused."""
     words = {word: number for number, word in reversed(list(enumerate(_words(run.goal))))}
     found: dict[str, tuple[int, tuple[str, ...]]] = {}

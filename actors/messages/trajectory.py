@@ -77,6 +77,10 @@ class Trajectory(Message, frozen=True, kw_only=True, tag="trajectory"):
     task_id: str = ""
     group: str = ""
     """Trajectories of one group attempt the same task under the same desk: GRPO's baseline."""
+    origin: Literal["environment", "questioner", "production"] = "environment"
+    """Who made its task: the environment, or we of what was explored, or of a failure in production."""
+    scale: float = 1.0
+    """Factor of its advantages, 0 to 1: less for tasks that were made here (AgentEvolver, arXiv 2511.10395: 0.5)."""
     experience_ids: tuple[str, ...] = ()
     """Lessons that stood in the prompt; empty means unguided."""
     min_version: int = -1

@@ -22,6 +22,7 @@ from actors.messages import (
     Feedback,
     Message,
     MessageError,
+    Task,
     Trajectory,
     decode,
 )
@@ -229,6 +230,12 @@ def erase(connection: Connection, scope: Scope) -> None:
         row = table_of(table)
         for part in chunks(ids):
             connection.execute(delete(row).where(row.c.id.in_(part)))
+    task, link = t.TaskRow, t.TaskSourceRow
+    for part in chunks(scope.trajectories):
+        made = connection.scalars(select(link.task_id).where(link.source.in_(part))).all()
+        for some in chunks(made):
+            connection.execute(delete(task).where(task.id.in_(some)))
+            connection.execute(delete(link).where(link.task_id.in_(some)))
     for part in chunks(scope.feedback):
         connection.execute(delete(t.WaitingNameRow).where(t.WaitingNameRow.feedback_id.in_(part)))
     # Members stay: they are ids, and tell which versions saw them.
@@ -282,7 +289,7 @@ def refused(connection: Connection, records: Sequence[Message]) -> set[str]:
     """Ids of those of `records` that are forgotten, or that rest on what is.
 
     A trajectory rests on its calls, feedback on the call or the trajectory that it names, a lesson in use or on trial
-    on its sources, a batch on its members.
+    on its sources, a batch on its members, a task on what it was made from.
     """
     if not records or not _any(connection):
         return set()
@@ -306,10 +313,18 @@ def _grounds(record: Message) -> Sequence[str]:
             return record.sources
         case BatchOrder():
             return record.trajectories
+        case Task():
+            return task_sources(record)
         case Feedback():
             return [key for key in (record.trajectory_id, record.exchange_id) if key]
         case _:
             return ()
+
+
+def task_sources(task: Task) -> Sequence[str]:
+    """Ids of what `task` was made from, as its `spec` names them."""
+    named = task.spec.get("made_from", ())
+    return [one for one in named if isinstance(one, str)] if isinstance(named, list | tuple) else []
 
 
 def _spanned(record: Message, spans: Mapping[tuple[str, str], float]) -> bool:

@@ -23,7 +23,7 @@ from actors.messages import (
     decode,
     encode,
 )
-from actors.store import audit
+from actors.store import audit, tasks
 from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.errors import UnknownRecord
@@ -70,6 +70,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         Joined,
         Late,
         Dropped,
+        Task,
     }:
         raise UnknownRecord(", ".join(sorted(kind.__name__ for kind in unknown)))
     saved, audited = Saved(), audit.unlisted(connection, records)
@@ -81,6 +82,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     saved.response_id_taken = _exchanges(connection, _only(by_type, Exchange))
     _trajectories(connection, [*_only(by_type, Trajectory), *_only(by_type, Attributed)])
     _batches(connection, _only(by_type, BatchOrder))
+    tasks.add(connection, _only(by_type, Task), now)
     _candidates(connection, _only(by_type, Candidate))
     for late in _only(by_type, Late):
         connection.execute(update(t.ExchangeRow).where(t.ExchangeRow.id == late.id).values(late=True))
@@ -111,10 +113,6 @@ def _experience(row: Any, now: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _task(row: Any, now: float) -> dict[str, Any]:
-    return {"id": row.id, "environment": row.environment, "origin": row.origin, "created": now}
-
-
 def _verdict(row: Any, now: float) -> dict[str, Any]:
     return {"id": row.id, "version": row.version, "decision": row.decision, "created": row.created}
 
@@ -130,7 +128,6 @@ def _directive(row: Any, now: float) -> dict[str, Any]:
 _SIMPLE: dict[type[Message], tuple[type[t.Base], Any]] = {
     Feedback: (t.FeedbackRow, _feedback),
     Experience: (t.ExperienceRow, _experience),
-    Task: (t.TaskRow, _task),
     Verdict: (t.VerdictRow, _verdict),
     Serving: (t.ServingRow, _serving),
     Directive: (t.DirectiveRow, _directive),

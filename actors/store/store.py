@@ -6,11 +6,13 @@ under trio and asyncio alike. Use one `Store` from one event loop.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
+import msgspec
 import structlog
 from sqlalchemy import Connection, delete, select
 from sqlalchemy.exc import DBAPIError
@@ -32,6 +34,7 @@ from actors.messages import (
 )
 from actors.store import erasing, judgements, ledger, live, memory, opinions, reading, saving
 from actors.store import tables as t
+from actors.store import tasks as pool
 from actors.store.audit import START, Head, guard, head
 from actors.store.engine import fold, open_engine, outage
 from actors.store.erasing import Scope, Selector
@@ -42,6 +45,7 @@ from actors.store.live import FailedCall
 from actors.store.opinions import Heard, Said, Voices
 from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.saving import save
+from actors.store.tasks import TaskState
 from actors.store.upgrade import upgrade
 from actors.system.bus import Outgoing
 
@@ -71,6 +75,8 @@ class Store:
         """Exchanges refused because another call of the tenant has their response id: counted, never silent."""
         self.forgotten_refused = 0
         """Records that actors were not let write because they rest on something forgotten."""
+        self.task_offers = Counter[str]()
+        """What became of offers (`actors.store.tasks.Offered`)."""
         self.audit_head = Head(0, START)
         """Where the audit trail ends (see `actors.store.audit`)."""
 
@@ -134,7 +140,7 @@ class Store:
         """
         return await self._write(ledger.prune, before)
 
-    # Records
+    # Records; tasks see `actors.tasks.ports`
 
     async def save(self, records: Sequence[Message]) -> None:
         """Write records outside of any actor's commit, e.g. in tools and tests."""
@@ -207,10 +213,22 @@ class Store:
     async def prune_embeddings(self, embedder: str, dimension: int, keep: Collection[str], older: float) -> int:
         return await self._write(memory.prune_embeddings, embedder, dimension, keep, self._clock() - older)
 
-    async def tasks(
-        self, *, origin: str | None = None, environment: str | None = None, limit: int = 1000
-    ) -> list[Task]:
+    async def tasks(self, *, origin: str | None = None, environment: str | None = None, limit: int = 99) -> list[Task]:
         return await self._read(reading.tasks, origin, environment, limit)
+
+    async def offer(self, tasks: Sequence[Task], made_from: Collection[str] = ()) -> int:
+        done = await self._write(pool.offer, tasks, made_from, pool.ROOM, self._clock())
+        self.task_offers.update(msgspec.structs.asdict(done))
+        return done.new
+
+    async def task_states(self, states: Collection[str] = (), limit: int = 4096) -> list[TaskState]:
+        return await self._read(pool.task_states, states, limit)
+
+    async def mark_tasks(self, states: Sequence[TaskState]) -> None:
+        await self._write(pool.mark, states)
+
+    async def task_counts(self) -> dict[tuple[str, str], int]:
+        return await self._read(pool.task_counts)
 
     async def candidates(self, limit: int = 100) -> list[Candidate]:
         return await self._read(reading.candidates, limit)

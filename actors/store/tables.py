@@ -7,7 +7,7 @@ outcome, the batch that used a trajectory) is a column that is updated.
 from sqlalchemy import Boolean, Float, Index, Integer, LargeBinary, String, Text, false, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """A database of an older version is brought up to this one when it is opened (`actors.store.upgrade`)."""
 
 
@@ -151,7 +151,7 @@ class EmbeddingRow(Base):
 
 
 class TaskRow(Base):
-    """A task for the sandbox."""
+    """A task for the sandbox, and how it fared there (see `actors.store.tasks`)."""
 
     __tablename__ = "tasks"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -159,6 +159,25 @@ class TaskRow(Base):
     origin: Mapped[str]
     created: Mapped[float]
     body: Mapped[bytes]
+    state: Mapped[str] = mapped_column(server_default="offered")
+    reason: Mapped[str] = mapped_column(server_default="")
+    tried: Mapped[int] = mapped_column(server_default="0")
+    solved: Mapped[int] = mapped_column(server_default="0")
+    successes: Mapped[float] = mapped_column(server_default="0")
+    failures: Mapped[float] = mapped_column(server_default="0")
+    lost: Mapped[int] = mapped_column(server_default="0")
+    agreed: Mapped[int] = mapped_column(server_default="0")
+    last: Mapped[float] = mapped_column(server_default="0")
+    again: Mapped[float] = mapped_column(server_default="0")
+    __table_args__ = (Index("ix_tasks_state", "state", "last"),)
+
+
+class TaskSourceRow(Base):
+    """What a task was made from: ids of trajectories, or of an exploration."""
+
+    __tablename__ = "task_sources"
+    task_id: Mapped[str] = mapped_column(primary_key=True)
+    source: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
 class BatchRow(Base):

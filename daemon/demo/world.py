@@ -68,7 +68,7 @@ class World:
         self.tap_url = f"http://127.0.0.1:{tap}"
         self.control_url = f"http://127.0.0.1:{control}"
         self.serving_url, self.shadow_url = f"http://127.0.0.1:{serving}", f"http://127.0.0.1:{shadow}"
-        settings = AgentSettings(
+        self._employed = AgentSettings(
             tap=self.tap_url,
             journal=str(self.journal),
             seed=seed,
@@ -85,7 +85,7 @@ class World:
         self.tap = self._child("tap", module("daemon.cli", "tap", *config))
         self.daemon = self._child("daemon", module("daemon.cli", "run", *config))
         self.learner = self._child("learner", module("daemon.cli", "learner", *config), nice=2)
-        self.agents = self._child("agents", module("daemon.demo.agents", msgspec.json.encode(settings).decode()))
+        self.agents = self._child("agents", module("daemon.demo.agents", msgspec.json.encode(self._employed).decode()))
         self.children = [
             self.broker, self.serving, self.shadow, self.tap, self.daemon, self.learner, self.agents,
         ]  # fmt: skip
@@ -131,6 +131,16 @@ class World:
         self._wait((self.tap, f"{self.tap_url}/health"), (self.daemon, f"{self.control_url}/api/status"))
         versions = self.config.state / "versions"
         wait_until(lambda: (versions / "v000000" / "manifest.json").exists(), self.learner, 90)
+
+    def rehire(self, **changed: Any) -> None:
+        """Let the agents finish, and put others in their place whose settings differ by `changed`."""
+        self.agents.stop(30)
+        self._employed = msgspec.structs.replace(self._employed, **changed)
+        command = module("daemon.demo.agents", msgspec.json.encode(self._employed).decode())
+        agents = self._child("agents", command)
+        self.children = [agents if child is self.agents else child for child in self.children]
+        self.agents = agents
+        agents.start()
 
     @staticmethod
     def _wait(*places: tuple[Child, str], seconds: float = 90) -> None:

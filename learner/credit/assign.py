@@ -90,6 +90,7 @@ def assign(
         steps += settings.anchor_weight * met[i]
         if settings.length_weight == "inverse_sqrt":
             steps /= np.sqrt(len(steps))
+        steps *= _scale(items[i])
         if float(np.abs(steps).max()) < NEGLIGIBLE:
             reasons[i] = "zero_advantage"
             advantages.append(None)
@@ -125,6 +126,12 @@ def _weight(item: BatchItem) -> float:
     """How far the item's labels can be trusted, 0 to 1; what is no number is no trust."""
     weight = item.attributed.attribution.weight
     return min(1.0, weight) if weight > UNTRUSTED else 0.0
+
+
+def _scale(item: BatchItem) -> float:
+    """Factor of the item's advantages, 0 to 1; what is no number scales nothing up and nothing in."""
+    scale = item.attributed.trajectory.scale
+    return min(1.0, scale) if scale > 0.0 else 0.0
 
 
 def _values(item: BatchItem, weight: float) -> tuple[Floats, adca.Mask]:

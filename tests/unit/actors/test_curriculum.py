@@ -94,8 +94,8 @@ def test_what_traffic_asks_for_and_the_sandbox_cannot_play_is_not_planned() -> N
 
 def test_a_restart_knows_what_was_known() -> None:
     made = traffic(knowing("a", "b", "c"), "b")
-    past = [("sandbox", name, outcome) for name in "abc" for outcome in (0.0, 1.0) * 8]
-    past += [("production", "b", float(number % 2)) for number in range(50)]
+    past = [("sandbox", name, outcome, -1) for name in "abc" for outcome in (0.0, 1.0) * 8]
+    past += [("production", "b", float(number % 2), -1) for number in range(50)]
     again = Curriculum(mix_share=0.0)
     again.observe("sandbox", "gone", 1.0)
     again.rebuild(past)
@@ -133,3 +133,36 @@ def test_groups_carry_the_replay_of_the_whole_batch() -> None:
     assert settings.group_replay == pytest.approx(1 / 3)
     with pytest.raises(msgspec.ValidationError, match="production_share"):
         msgspec.convert({"production_share": 1.0}, CuratorSettings)
+
+
+def test_what_traffic_fails_at_weighs_more_until_the_sandbox_has_had_its_attempts() -> None:
+    made = knowing("a", "b", replay_share=0.0)
+    for cluster in ("a", "b"):
+        traffic(made, cluster, 200)
+    before = made.plan(9)
+    made.urge("b")
+    after = made.plan(9)
+    assert after["b"] > before["b"]
+    for number in range(256):
+        for cluster in ("a", "b"):
+            made.observe("sandbox", cluster, float(number % 2))
+    assert made.weight("b") == 1.0
+
+
+def test_what_fell_after_a_swap_comes_back_into_the_focus_though_nobody_asks_for_it() -> None:
+    def played(falls: bool) -> Curriculum:
+        made = Curriculum(mix_share=0.0, replay_share=0.0, explore=0.1)
+        for version, share in ((1, 4), (2, 1 if falls else 4)):
+            for number in range(40):
+                for cluster in ("a", "b"):
+                    solved = number % 5 < (share if cluster == "b" else 4)
+                    made.observe("sandbox", cluster, float(solved), version)
+        return traffic(made, "a", 200)
+
+    assert "b" not in played(falls=False).plan(8)
+    fallen = played(falls=True)
+    assert fallen.plan(8)["b"] >= 2
+    assert fallen.regressions.clusters == ("b",)
+    (first, *_) = fallen.standings()
+    assert (first.cluster, first.fallen, first.urged, first.playable) == ("b", True, False, True)
+    assert first.difficulty == pytest.approx(1.0 - first.success)

@@ -82,7 +82,7 @@ async def test_a_loop_that_breaks_now_and_then_costs_those_attempts_only():
                 raise RuntimeError("boom")
             await session.step(answer["tool_calls"])
 
-    _, rollout, found = await rolled(Manner(agent=Agent(Sloppy)))
+    _, rollout, found = await rolled(Manner(agent=Agent(Sloppy)), retries=0)
     assert len(found) + rollout.lost["agent_failed"] == len(found) * 4 / 3
     assert rollout.lost["agent_failed"] >= 2
     assert rollout.cut == {"left": len(found)}

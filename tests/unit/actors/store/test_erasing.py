@@ -293,12 +293,14 @@ REACHED = {
     "dead_letters",
     "judgements",
     "embeddings",
+    "tasks",
+    "task_sources",
 }
 BY_LESSON = {"experiences", "opinions"}
 """By what is done to lessons, and `Store.hush`."""
 ONLY_IDS_AND_FIGURES = {
     "batches", "batch_members", "candidates", "candidate_batches", "verdicts", "servings", "directives", "audit",
-    "processed", "forgotten", "state", "tasks",
+    "processed", "forgotten", "state",
 }  # fmt: skip
 
 

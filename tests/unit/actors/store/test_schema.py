@@ -53,7 +53,7 @@ async def test_a_database_of_the_first_version_opens_with_all_that_is_in_it(tmp_
         assert [one.id for one in await store.open_exchanges()] == found
         assert [one.id for one in await store.unjoined_feedback()] == ["f"]
         assert (await store.counts())["feedback_late"] == 0
-        assert await store.state_get("store.schema") == b"4"
+        assert await store.state_get("store.schema") == b"5"
         named = exchange(f"c{number}", 0, hints=Hints(custom_id="order-1"))
         await store.save([named])
         found.append(named.id)

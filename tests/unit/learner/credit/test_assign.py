@@ -358,3 +358,25 @@ def test_a_step_that_nobody_judged_has_no_influence_on_the_others(rows, settings
     for a, b, p in zip(before.advantages, after.advantages, places, strict=True):
         assert (a is None) == (b is None)
         assert a is None or np.delete(b, p) == pytest.approx(a, abs=1e-6)
+
+
+def test_advantages_of_tasks_made_here_are_scaled_and_those_of_others_are_not():
+    full = assign([item(1.0, "+-", group="g"), item(0.0, "-+", group="g")], CreditSettings(), {})
+    half = assign(
+        [at(item(1.0, "+-", group="g"), scale=0.5), at(item(0.0, "-+", group="g"), scale=0.5)], CreditSettings(), {}
+    )
+    for whole, halved in zip(full.advantages, half.advantages, strict=True):
+        assert halved == pytest.approx(0.5 * whole)
+    mixed = assign([at(item(1.0, group="g"), scale=0.25), item(0.0, group="g")], OUTCOME_ONLY, {})
+    assert first(mixed) == pytest.approx([0.25, -1.0]), "the baseline is the group's, whatever the scale"
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan")])
+def test_a_scale_that_leaves_nothing_leaves_no_gradient(scale: float):
+    made = assign([at(item(1.0, group="g"), scale=scale), item(0.0, group="g")], OUTCOME_ONLY, {})
+    assert made.reasons == ("zero_advantage", "")
+
+
+def test_a_scale_above_one_is_one():
+    made = assign([at(item(1.0, group="g"), scale=7.0), item(0.0, group="g")], OUTCOME_ONLY, {})
+    assert first(made) == pytest.approx([1.0, -1.0])

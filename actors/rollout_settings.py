@@ -1,0 +1,78 @@
+"""How much the rollout plays, and how."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from actors.tasks.guidance import Recall
+
+
+class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much is played, and how."""
+
+    groups: int = 8
+    """Tasks a round."""
+    group_size: int = 8
+    """Attempts a task."""
+    ahead: int = 2
+    """Rounds at most that no version has answered yet, and rounds at most at once."""
+    agreeing: int = 2
+    """Rounds in a row without a group whose outcomes differ that are followed by another at once: a policy that has
+    mastered the tasks, or none of them, is asked again only every `stall_seconds`."""
+    stall_seconds: float = 60.0
+    """Without a new version for so long, another round is played."""
+    guidance: Literal["none", "mixed", "all"] = "mixed"
+    """Who sees lessons, if there are any that fit: nobody, a share `eta` of each group, or everybody. Without an
+    unguided part nothing tells what a lesson is worth: neither its trials nor the closed-book probe go on."""
+    eta: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.5
+    """Share of a group that sees lessons under `mixed`."""
+    lessons: int = 2
+    """Lessons in a prompt at most."""
+    families: str = ""
+    """Kinds of task, one letter each; empty for the environment's usual mix."""
+    lookahead: int = 16
+    """Task numbers looked at for each task of a round, to find the kinds that are planned."""
+    first_seed: int = 0
+    """Number of the first task of a fresh store."""
+    system: str = ""
+    """System text of the model's chat template, for guided prompts: a lesson is appended to it. Only needed where the
+    environment's opening messages have none."""
+    tenant: str = "default"
+    """Whose trajectories these are."""
+    max_steps: int = 24
+    max_tokens: int = 512
+    """Per step."""
+    temperature: float = 1.0
+    context: str = "causal"
+    """What of an episode's history stands in a prompt, in rollout and gate alike: causal (all of it), reasoning,
+    sliding, self-managing, an entry point `context.NAME`, or a class path "package.module:Class"."""
+    context_budget: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Tokens of a prompt at most, leave `max_tokens` below the engine's limit; 0 for that limit alone."""
+    context_options: dict[str, Any] = {}
+    """Keyword arguments for the template."""
+    agent: str = ""
+    """Class path of your own agent loop, "package.module:Class" with `async def run(self, session)`; empty for ours."""
+    agent_options: dict[str, Any] = {}
+    """Keyword arguments for it."""
+    agent_seconds: Annotated[float, msgspec.Meta(gt=0)] = 600.0
+    """Deadline of your loop for one episode."""
+    concurrency: int = 64
+    """Episodes at once."""
+    step_timeout: float = 60.0
+    """Seconds for one answer of the engine or the environment."""
+    group_seconds: float = 900.0
+    """Seconds for all attempts at a task, from the first one on; those that ended by then go out."""
+    retries: Annotated[int, msgspec.Meta(ge=0)] = 1
+    """Times that an attempt is made again that was lost."""
+    losses: Annotated[int, msgspec.Meta(ge=1)] = 4
+    """Lost attempts at a task, and none that came to an end, after which it is given up for the round. Losses that are
+    the engine's do not count."""
+    recall: Recall = "goal"
+    """What lessons are looked up by: the goal, or also what the agent sees first, where that tells more."""
+    retry_seconds: float = 2.0
+    """Between two looks at an engine that does not answer, or at a frozen switch."""
+
+    @property
+    def guided_share(self) -> float:
+        """Share of a group that sees lessons."""
+        return {"none": 0.0, "mixed": self.eta, "all": 1.0}[self.guidance]

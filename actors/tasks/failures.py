@@ -1,0 +1,306 @@
+"""Tasks from live failures: what production fails at becomes something that the sandbox can be good at.
+
+    trajectory.attributed -> failures of one kind -> the rollout's own mix has it: its weight is raised
+                                                  -> the environment has it: its own tasks are offered
+                                                  -> else: its goal in other worlds, by the way of a run that succeeded
+
+A kind of goal is a cluster. Each failure is used once. A reference is what was executed in the world that the task
+begins in (`actors.tasks.ways`); it comes from a run that somebody, or the environment, called a success, or from the
+policy's own attempts that a grader called one. Failures that nothing can be made of are kept for a while, for a success
+may come, and then let go and counted. Nothing but ids is remembered here: what is forgotten is gone (`Store.buried`).
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Sequence
+from typing import Annotated, Protocol
+
+import msgspec
+import structlog
+
+from actors.clusters import cluster_of, template_of
+from actors.holdout import SHARE, held_out
+from actors.messages import Attributed, Task, Trajectory, derived_id
+from actors.monitors.runs import loops
+from actors.system.actor import Received, Result
+from actors.system.streams import TRAJECTORY_ATTRIBUTED
+from actors.tasks.entities import carried_over, entities
+from actors.tasks.ports import FailureStore
+from actors.tasks.ways import Way, carry_out, ways_of
+from adapters.environments import Environment
+from adapters.errors import AdapterError
+
+_log = structlog.get_logger(__name__)
+_WAITING = "tasks/failures"
+"""Ids of failures that wait, by cluster."""
+_SUCCESS = 0.5
+
+
+class FailureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which failures become tasks, and how many."""
+
+    enabled: bool = True
+    below: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.5
+    """An outcome below this is a failure. A run without one is, if it went round in circles."""
+    least: Annotated[int, msgspec.Meta(ge=1)] = 3
+    """Failures of a kind before tasks are made of them."""
+    variants: Annotated[int, msgspec.Meta(ge=1)] = 16
+    """Tasks that are made of a kind at a time, each in another world."""
+    per_cluster: Annotated[int, msgspec.Meta(ge=1)] = 64
+    """Tasks of a kind in the pool, retired ones not counted."""
+    worlds: Annotated[int, msgspec.Meta(ge=1)] = 256
+    """The environment's tasks that are looked at to find worlds for a kind."""
+    first_seed: int = 60_000_000
+    """Number of the first of them; far from those of rollouts, probes and skills."""
+    families: str = ""
+    """Kinds of task among which worlds are looked for, one letter each; empty for the environment's usual mix."""
+    patience: Annotated[int, msgspec.Meta(ge=1)] = 20
+    """Ticks that failures wait for somebody to succeed at their kind."""
+    waiting: Annotated[int, msgspec.Meta(ge=1)] = 32
+    """Failures of a kind that wait, the newest."""
+    clusters: Annotated[int, msgspec.Meta(ge=1)] = 256
+    """Kinds that wait; the one heard of longest ago goes first."""
+    history: Annotated[int, msgspec.Meta(ge=1)] = 2048
+    """Runs of production and sandbox, each, that are looked through for one that succeeded."""
+    holdout_share: float = SHARE
+    """Share of production that is kept for the gate: nothing is made of it."""
+    tick_seconds: float = 5.0
+    timeout: float = 30.0
+    """Seconds for the execution of one reference."""
+
+
+class Urge(Protocol):
+    """What raises the weight of a kind of task; the curriculum is one."""
+
+    def urge(self, cluster: str) -> None:
+        """Traffic fails at `cluster`: play more of it for a while."""
+        ...
+
+
+class Searcher(Protocol):
+    """Finds a way that nobody has gone yet, by the policy's own attempts."""
+
+    async def search(self, base: Task, goal: str) -> Trajectory | None:
+        """An attempt at `goal` in the world of `base` that reached it; None if none did within the bounds."""
+        ...
+
+
+class _Waiting(msgspec.Struct):
+    """Failures of one kind."""
+
+    ids: list[str]
+    ticks: int = 0
+    """Times that nothing could be made of them."""
+
+
+class LiveFailures:
+    """Actor: failures in, tasks of the pool out."""
+
+    name = "failures"
+    inputs = (TRAJECTORY_ATTRIBUTED,)
+    batch = 128
+
+    def __init__(
+        self,
+        settings: FailureSettings,
+        *,
+        store: FailureStore,
+        environment: Environment,
+        mix: str | None,
+        urge: Urge | None = None,
+        searcher: Searcher | None = None,
+    ) -> None:
+        """
+        Args:
+            environment: the sandbox, without self-made tasks.
+            mix: families that the rollout plays anyway; None for the environment's usual mix.
+            searcher: None: where nobody succeeded, nothing is made.
+        """
+        self._settings, self._store, self._environment, self._mix = settings, store, environment, mix
+        self._urge, self._searcher = urge, searcher
+        self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
+        self._changed = False
+        self.counts: Counter[str] = Counter()
+        """What became of failures: seen, held_out, crowded_out (others of their kind, or other kinds, came), urged,
+        own and made (used, for tasks of the environment and for self-made ones), full (enough tasks of that kind),
+        gone (forgotten meanwhile), given_up. And of attempts to make tasks: offered, no_way, no_world, and what
+        `ways.carry_out` says."""
+
+    @property
+    def tick_seconds(self) -> float | None:
+        return self._settings.tick_seconds
+
+    async def start(self) -> None:
+        data = await self._store.state_get(_WAITING)
+        self._waiting = OrderedDict(msgspec.msgpack.decode(data, type=dict[str, _Waiting]) if data else {})
+
+    async def handle(self, batch: Sequence[Received]) -> Result:
+        """Note the failures of a batch."""
+        for received in batch:
+            if self._settings.enabled and isinstance(received.message, Attributed) and self._fails(received.message):
+                self._note(received.message.trajectory)
+        await self._save()
+        return Result()
+
+    async def tick(self) -> Result:
+        """Make tasks of the kinds of which there are failures enough."""
+        for cluster in [name for name, one in self._waiting.items() if len(one.ids) >= self._settings.least]:
+            waiting = self._waiting[cluster]
+            runs = await self._runs(waiting.ids)
+            if len(runs) < len(waiting.ids):
+                self.counts["gone"] += len(waiting.ids) - len(runs)
+                waiting.ids = [run.id for run in runs]
+                self._changed = True
+            used = await self._use(cluster, runs) if len(runs) >= self._settings.least else ""
+            waiting.ticks += 1
+            if not used and waiting.ticks >= self._settings.patience:
+                used = "given_up"
+            if used or not waiting.ids:
+                self.counts[used] += len(waiting.ids)
+                _log.info("failures_used", cluster=cluster, failures=len(waiting.ids), what=used)
+                del self._waiting[cluster]
+                self._changed = True
+        await self._save()
+        return Result()
+
+    def _fails(self, item: Attributed) -> bool:
+        run = item.trajectory
+        if run.source != "production" or run.side_of or not template_of(run.goal):
+            return False
+        failed = run.outcome < self._settings.below if run.outcome is not None else loops(run.steps)
+        if failed and held_out(run.id, share=self._settings.holdout_share):
+            self.counts["held_out"] += 1
+            return False
+        return failed
+
+    def _note(self, run: Trajectory) -> None:
+        cluster = cluster_of(run.goal)
+        waiting = self._waiting.setdefault(cluster, _Waiting([]))
+        self._waiting.move_to_end(cluster)
+        if run.id in waiting.ids:
+            return
+        self.counts["seen"] += 1
+        waiting.ids.append(run.id)
+        self._changed = True
+        over = len(waiting.ids) - self._settings.waiting
+        if over > 0:
+            del waiting.ids[:over]
+            self.counts["crowded_out"] += over
+        if len(self._waiting) > self._settings.clusters:
+            _, gone = self._waiting.popitem(last=False)
+            self.counts["crowded_out"] += len(gone.ids)
+
+    async def _use(self, cluster: str, runs: Sequence[Trajectory]) -> str:
+        """What the failures of a kind were used for; empty if nothing could be made of them yet."""
+        template = template_of(runs[-1].goal)
+        runs = [run for run in runs if template_of(run.goal) == template]  # two kinds may share a bucket
+        own = self._own(template, self._mix)
+        if own:
+            if self._urge is not None:
+                self._urge.urge(cluster)
+            return "urged"
+        pool = await self._store.task_states()
+        live = sum(one.state != "retired" and cluster_of(one.task.goal) == cluster for one in pool)
+        room = min(self._settings.per_cluster - live, self._settings.variants)
+        if room <= 0:
+            return "full"
+        known = {one.task.id for one in pool}
+        own = self._own(template, self._settings.families or None)
+        if own:
+            fresh = [task for task in own if task.id not in known]
+            return "own" if await self._offer(fresh[:room], runs) else "full"
+        return "made" if await self._make(template, runs, room, known) else ""
+
+    async def _runs(self, ids: Sequence[str]) -> list[Trajectory]:
+        found = {run.id: run for run, _ in await self._store.closed_runs(ids)}
+        gone = await self._store.buried(ids)
+        return [found[key] for key in ids if key in found and key not in gone]
+
+    def _own(self, template: str, families: str | None) -> list[Task]:
+        """The environment's own tasks of a kind, within reach."""
+        return [task for task in self._worlds(families) if template_of(task.goal) == template]
+
+    def _worlds(self, families: str | None) -> list[Task]:
+        first, found = self._settings.first_seed, list[Task]()
+        for seed in range(first, first + self._settings.worlds):
+            try:
+                found.append(self._environment.sample(seed, "train", families))
+            except (AdapterError, ValueError):
+                self.counts["not_sampled"] += 1
+        return found
+
+    async def _make(self, template: str, runs: Sequence[Trajectory], room: int, known: Collection[str]) -> int:
+        """Offer self-made tasks of a kind; how many were new."""
+        places = [
+            (base, goal)
+            for number, base in enumerate(self._worlds(self._settings.families or None))
+            if (goal := carried_over(runs[number % len(runs)].goal, entities(base.goal))) is not None
+            and template_of(goal) == template
+        ]
+        if not places:
+            self.counts["no_world"] += 1
+            return 0
+        ways = await self._ways(template, {run.tenant for run in runs}) or await self._searched(places)
+        if not ways:
+            self.counts["no_way"] += 1
+            return 0
+        tasks: dict[str, Task] = {}
+        sources = [run.id for run in runs]
+        for base, goal in places:
+            if len(tasks) == room:
+                break
+            task = await self._task(ways, base, goal, sources)
+            if task is not None and task.id not in known:
+                tasks[task.id] = task
+        return await self._offer(list(tasks.values()), ())
+
+    async def _task(self, ways: Sequence[Way], base: Task, goal: str, sources: Sequence[str]) -> Task | None:
+        for way in ways:
+            made_from = (*sources, *way.runs)
+            spec = await carry_out(self._environment, way, base, goal, made_from, self._settings.timeout)
+            if isinstance(spec, str):
+                self.counts[spec] += 1
+                continue
+            return Task(
+                id=derived_id("failure", base.id, goal), goal=goal, environment=base.environment,
+                spec=msgspec.to_builtins(spec), difficulty=base.difficulty, origin="production",
+            )  # fmt: skip
+        return None
+
+    async def _ways(self, template: str, tenants: Collection[str]) -> list[Way]:
+        """Ways of runs that succeeded, the sandbox's own first: nobody outside wrote those. What one tenant's agents
+        found out makes no task of another's failures."""
+        for source in ("sandbox", "production"):
+            rows = await self._store.recent_outcomes(source=source, limit=self._settings.history)
+            ids = [
+                row.id for row in rows
+                if row.outcome is not None and row.outcome >= _SUCCESS and template_of(row.goal) == template
+                and not (source == "production" and held_out(row.id, share=self._settings.holdout_share))
+            ]  # fmt: skip
+            runs = await self._runs(ids[: self._settings.waiting])
+            found = ways_of([run for run in runs if source == "sandbox" or run.tenant in tenants])
+            if found:
+                return found
+        return []
+
+    async def _searched(self, places: Sequence[tuple[Task, str]]) -> list[Way]:
+        if self._searcher is None:
+            return []
+        base, goal = places[self.counts["searched"] % len(places)]
+        self.counts["searched"] += 1
+        try:
+            run = await self._searcher.search(base, goal)
+        except AdapterError as error:
+            _log.warning("failure_search_failed", reason=f"{type(error).__name__}: {error}")
+            return []
+        # The attempt is no record of anybody: nothing has to be forgotten with it.
+        return [msgspec.structs.replace(way, runs=()) for way in ways_of([run])] if run is not None else []
+
+    async def _offer(self, tasks: Sequence[Task], runs: Collection[Trajectory]) -> int:
+        new = await self._store.offer(tasks, [run.id for run in runs])
+        self.counts["offered"] += new
+        return new
+
+    async def _save(self) -> None:
+        if self._changed:
+            await self._store.state_put(_WAITING, msgspec.msgpack.encode(dict(self._waiting)))
+            self._changed = False

@@ -1,0 +1,76 @@
+"""Which lessons the guided part of a group sees, and what its prompt is without them."""
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import Literal
+
+from actors.context import ContextTemplate
+from actors.episodes import begin, opening_ids
+from actors.messages import Experience, Task
+from actors.ports import Retriever
+from actors.system.errors import DependencyUnavailable
+from adapters.engines import Engine
+from adapters.environments import Environment
+from adapters.errors import AdapterError
+
+Recall = Literal["goal", "opening"]
+
+
+class Guidance:
+    """Looks lessons up for a task."""
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        *,
+        engine: Engine,
+        environment: Environment,
+        tenant: str,
+        most: int,
+        recall: Recall,
+        timeout: float,
+        failed: Callable[[Exception], None],
+        context: ContextTemplate,
+        system: str,
+    ) -> None:
+        """
+        Args:
+            most: lessons in a prompt.
+            recall: what lessons are looked up by: the goal, or also what the agent sees first.
+            timeout: seconds for one answer of engine or environment.
+            failed: told when the retriever breaks down; the group goes on without.
+            context: what of a history stands in a prompt.
+            system: system text of the model's chat template, where an episode's opening has none.
+        """
+        self._retriever, self._engine, self._environment = retriever, engine, environment
+        self._tenant, self._most, self._recall, self._timeout, self._failed = tenant, most, recall, timeout, failed
+        self._context, self._system = context, system
+
+    async def of(self, task: Task) -> tuple[tuple[Experience, ...], Sequence[int]]:
+        """Lessons for `task`, and the ids of its opening without them; no ids without lessons.
+
+        Raises:
+            EpisodeLost: the task cannot be begun.
+        """
+        lessons = await self._lessons(task, "") if self._recall == "goal" else ()
+        if self._recall == "goal" and not lessons:
+            return (), ()
+        async with aclosing(await begin(self._environment, task, self._timeout)) as episode:
+            if self._recall == "opening":
+                seen = episode.messages[-1].get("content") if episode.messages else None
+                lessons = await self._lessons(task, seen if isinstance(seen, str) and seen != task.goal else "")
+            if not lessons:
+                return (), ()
+            return lessons, await opening_ids(
+                self._engine, episode, timeout=self._timeout, context=self._context, system=self._system
+            )
+
+    async def _lessons(self, task: Task, step: str) -> tuple[Experience, ...]:
+        try:
+            found = await self._retriever.lessons(task.goal, self._tenant, step)
+            # Whoever finds lessons may be behind: what is quarantined by now is shown to nobody.
+            return tuple(one for one in found if one.state != "quarantined")[: self._most]
+        except (DependencyUnavailable, AdapterError) as error:
+            # A group without guidance is worth more than none.
+            self._failed(error)
+            return ()

@@ -1,0 +1,187 @@
+"""The mixture: which share of a round's tasks was made here, and which of these are worth playing.
+
+    store's pool -> [mixture] -> rollout: tasks, how far their advantages count
+                        <- what came of each: set aside, tried again later, retired
+
+A policy that trains on tasks of its own making alone drifts towards them, so they are a share of each round, which may
+decay with updates, and their advantages are scaled (AgentEvolver, arXiv 2511.10395, section 3: 0.5). Tasks of the
+environment that a failure pointed to are real tasks, with its own verifier: they are drawn here too, and count fully.
+
+Among them the clusters go by the curriculum's index, as everywhere; of a cluster the task that promises most by what is
+believed of its success, less the more it has been tried. A task
+whose attempts all ended alike, both ways, teaches nothing: after a few such rounds it is set aside, tried again later
+each time twice as late, and retired when nothing changes. So is one that is always lost.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Protocol
+
+import msgspec
+import structlog
+
+from actors.clusters import cluster_of
+from actors.curriculum import slots
+from actors.estimates import Estimate
+from actors.messages import Task
+from actors.store.tasks import TaskState
+from actors.tasks.ports import TaskBook
+
+_log = structlog.get_logger(__name__)
+_PLAYED = ("offered", "active", "set_aside")
+_SUCCESS = 0.5
+_ATTEMPTS = 8.0
+"""Attempts after which a task's turn comes half as often."""
+
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+
+
+class MixtureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How tasks that were made here are mixed with the environment's own."""
+
+    share: Share = 0.25
+    """Of a round's tasks, while there are enough; 0 for none."""
+    half_life: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
+    """Updates after which the share is half of what it was; 0: it stays."""
+    scale: Share = 0.5
+    """Factor of the advantages of self-made tasks; tasks of the environment that failures pointed to have 1."""
+    agreeing: Annotated[int, msgspec.Meta(ge=1)] = 2
+    """Rounds in a row whose attempts all end alike before a task is set aside."""
+    losses: Annotated[int, msgspec.Meta(ge=1)] = 2
+    """Rounds in a row without any outcome before a task is set aside."""
+    retry_seconds: Annotated[float, msgspec.Meta(gt=0.0)] = 600.0
+    """Until a task that was set aside is tried again; each time twice as long."""
+    retries: Annotated[int, msgspec.Meta(ge=0)] = 3
+    """Times that it is tried again before it is retired."""
+
+
+class Play(msgspec.Struct, frozen=True):
+    """A task to be played by a group."""
+
+    task: Task
+    key: str
+    """Names its group: another for each round of the same task."""
+    scale: float = 1.0
+
+
+class Weigher(Protocol):
+    """Says what a cluster is worth; the curriculum is one."""
+
+    def index(self, cluster: str) -> float:
+        """Where `cluster` stands in the order of what to play next, highest first."""
+        ...
+
+
+class Mixture:
+    """Draws tasks of the pool, and notes what came of them."""
+
+    def __init__(
+        self, settings: MixtureSettings, *, book: TaskBook, weigher: Weigher, clock: Callable[[], float]
+    ) -> None:  # fmt: skip
+        self._settings, self._book, self._weigher, self._clock = settings, book, weigher, clock
+        self._flying: dict[str, TaskState] = {}
+        self.counts: Counter[str] = Counter()
+        """Tasks that were drawn, by origin; short: of a round's share, for want of tasks; set_aside, returned (from
+        there), retired."""
+
+    def share(self, updates: int) -> float:
+        """Of a round's tasks, after so many updates."""
+        life = self._settings.half_life
+        return self._settings.share * (0.5 ** (max(0, updates) / life) if life else 1.0)
+
+    async def draw(self, count: int, updates: int) -> list[Play]:
+        """Tasks for a round of `count`, no more than their share; nobody else gets them until `report`."""
+        wanted = slots(self.share(updates), count)
+        if not wanted:
+            return []
+        states = await self._book.task_states(_PLAYED)
+        chosen = self._choose([one for one in states if self._ready(one)], wanted)
+        self.counts["short"] += wanted - len(chosen)
+        plays: list[Play] = []
+        for state in chosen:
+            self._flying[state.task.id] = state
+            self.counts[state.task.origin] += 1
+            self.counts["returned"] += state.state == "set_aside"
+            scale = 1.0 if state.task.origin == "environment" else self._settings.scale
+            # `lost` only starts again when `tried` has grown: no two rounds have both.
+            plays.append(Play(state.task, f"{state.task.id}/{state.tried}/{state.lost}", scale))
+        return plays
+
+    def _ready(self, state: TaskState) -> bool:
+        due = state.state != "set_aside" or state.again <= self._clock()
+        return due and state.task.id not in self._flying
+
+    def _choose(self, ready: Sequence[TaskState], wanted: int) -> list[TaskState]:
+        """The next slot is the cluster's whose index over the slots that it would then have is highest (D'Hondt)."""
+        queues: dict[str, list[TaskState]] = {}
+        for state in sorted(ready, key=_turn):  # stable: among equals, those that were played longest ago
+            queues.setdefault(cluster_of(state.task.goal), []).append(state)
+        index: Mapping[str, float] = {name: self._weigher.index(name) for name in queues}
+        taken: Counter[str] = Counter()
+        chosen: list[TaskState] = []
+        while len(chosen) < wanted and queues:
+            best = min(queues, key=lambda name: (-index[name] / (1 + taken[name]), name))
+            chosen.append(queues[best].pop(0))
+            taken[best] += 1
+            if not queues[best]:
+                del queues[best]
+        return chosen
+
+    async def report(self, task_id: str, outcomes: Sequence[float], *, blamed: bool = True) -> None:
+        """Note what came of a task; of one that was not drawn here, nothing.
+
+        Args:
+            outcomes: of those attempts that had one.
+            blamed: whether it is the task's fault if none had.
+        """
+        state = self._flying.pop(task_id, None)
+        if state is None or not (outcomes or blamed):
+            return
+        after = judged(state, outcomes, self._settings, self._clock())
+        if after.state != "active":
+            self.counts[after.state] += 1
+            _log.info("task_put_away", task=task_id, state=after.state, reason=after.reason)
+        await self._book.mark_tasks([after])
+
+    def release(self) -> None:
+        """Forget what was drawn and never reported: its rounds were cut off."""
+        self._flying.clear()
+
+
+def estimate_of(state: TaskState) -> Estimate:
+    """What is believed of the policy's success at a task."""
+    return Estimate(state.successes, state.failures)
+
+
+def _turn(state: TaskState) -> float:
+    """Where a task stands among those of its cluster: what it promises to teach, less for each attempt at it so far."""
+    return -estimate_of(state).promise / (1.0 + state.tried / _ATTEMPTS)
+
+
+def judged(state: TaskState, outcomes: Sequence[float], settings: MixtureSettings, now: float) -> TaskState:
+    """`state` after a round with these outcomes."""
+    solved = sum(outcome >= _SUCCESS for outcome in outcomes)
+    # One attempt agrees with itself, which says nothing.
+    estimate = estimate_of(state).after(outcomes)
+    agreed = state.agreed + (len(outcomes) > 1) if len(set(outcomes)) == 1 else 0
+    after = msgspec.structs.replace(
+        state, state="active", reason="", tried=state.tried + len(outcomes), solved=state.solved + solved, last=now,
+        successes=estimate.successes, failures=estimate.failures,
+        agreed=agreed if outcomes else state.agreed, lost=0 if outcomes else state.lost + 1,
+    )  # fmt: skip
+    if after.lost:
+        return _put_away(after, after.lost - settings.losses, "every attempt is lost", settings, now)
+    return _put_away(
+        after, after.agreed - settings.agreeing, "every attempt succeeds" if solved else "no attempt succeeds",
+        settings, now,
+    )  # fmt: skip
+
+
+def _put_away(state: TaskState, times: int, reason: str, settings: MixtureSettings, now: float) -> TaskState:
+    """`state` put away for the (`times` + 1)th time; as it is if `times` is below 0."""
+    if times < 0:
+        return state
+    if times >= settings.retries:
+        return msgspec.structs.replace(state, state="retired", reason=reason)
+    again = now + settings.retry_seconds * 2.0**times
+    return msgspec.structs.replace(state, state="set_aside", reason=reason, again=again)

@@ -1,0 +1,58 @@
+"""What makes and plays self-made tasks needs of the store, as Protocols; the store implements them."""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from actors.messages import Task, Trajectory
+from actors.store.reading import OutcomeRow
+from actors.store.tasks import TaskState
+
+
+class TaskSink(Protocol):
+    """Takes tasks that somebody made."""
+
+    async def offer(self, tasks: Sequence[Task], made_from: Collection[str] = ()) -> int:
+        """Put `tasks` into the pool; how many were new. What is there already, by id, stays as it is.
+
+        Args:
+            made_from: ids of what they rest on, beside what their `spec` names: forgotten with it.
+        """
+        ...
+
+
+class TaskBook(Protocol):
+    """The pool as those see it who play from it."""
+
+    async def task_states(self, states: Collection[str] = (), limit: int = ...) -> list[TaskState]:
+        """Tasks in one of `states`, or all of them, those that were played longest ago first."""
+        ...
+
+    async def mark_tasks(self, states: Sequence[TaskState]) -> None:
+        """Replace what is noted of tasks beside the task itself; a task that has gone since stays gone."""
+        ...
+
+
+class FailureStore(TaskSink, TaskBook, Protocol):
+    """For whoever makes tasks of failures."""
+
+    async def recent_outcomes(
+        self, *, source: str | None = ..., since: float = ..., limit: int = ...
+    ) -> list[OutcomeRow]:
+        """Trajectories that ended at or after `since`, newest first."""
+        ...
+
+    async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
+        """Trajectories by id, each with the engine that answered its first call."""
+        ...
+
+    async def buried(self, ids: Sequence[str]) -> set[str]:
+        """Those of `ids` that were forgotten."""
+        ...
+
+    async def state_get(self, key: str) -> bytes | None:
+        """The value under `key`, None if there is none."""
+        ...
+
+    async def state_put(self, key: str, value: bytes) -> None:
+        """Replace the value under `key`."""
+        ...

@@ -1,0 +1,104 @@
+"""A way that nobody has gone yet: the shadow policy's own attempts, of which a grader says whether one got there.
+
+The environment has no verifier for a goal that is not its own, so without a grader nothing is searched: an attempt that
+merely changed something would teach the policy its own mistakes.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from random import Random
+from typing import Any
+
+import msgspec
+
+from actors.episodes import EpisodeLost, begin, play
+from actors.messages import Task, ToolCall, Trajectory, derived_id
+from adapters.engines import Engine
+from adapters.environments import Environment, Episode, Observation
+from adapters.environments.selfmade import SelfMadeSpec
+from adapters.graders import Grader
+
+
+class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long a way is searched for."""
+
+    attempts: int = 4
+    """Attempts at one goal, one after the other."""
+    max_steps: int = 24
+    max_tokens: int = 512
+    """Per step."""
+    step_timeout: float = 60.0
+    """Seconds for one answer of the engine or the environment."""
+
+
+class ShadowSearch:
+    """A `actors.tasks.failures.Searcher`."""
+
+    def __init__(
+        self,
+        settings: SearchSettings,
+        *,
+        engine: Engine,
+        environment: Environment,
+        grader: Grader,
+        rng: Random,
+        clock: Callable[[], float],
+    ) -> None:
+        """
+        Args:
+            engine: the shadow engine.
+            environment: one that knows self-made tasks.
+        """
+        self._settings, self._engine, self._environment = settings, engine, environment
+        self._grader, self._rng, self._clock = grader, rng, clock
+
+    async def search(self, base: Task, goal: str) -> Trajectory | None:
+        """The first attempt at `goal` in the world of `base` that the grader calls achieved; None if there is none."""
+        spec = SelfMadeSpec(
+            base=base.spec, base_goal=base.goal, reference=(), verifier="graded", environment=base.environment
+        )
+        task = Task(
+            id=derived_id("search", base.id, goal), goal=goal, environment=base.environment, origin="production",
+            spec=msgspec.to_builtins(spec),
+        )  # fmt: skip
+        for _ in range(self._settings.attempts):
+            try:
+                run = await self._attempt(task)
+            except EpisodeLost:
+                continue
+            if (await self._grader.grade(task, run.steps)).achieved:
+                return run
+        return None
+
+    async def _attempt(self, task: Task) -> Trajectory:
+        settings, started = self._settings, self._clock()
+        async with aclosing(await begin(self._environment, task, settings.step_timeout)) as episode:
+            played = await play(
+                self._engine, _Ungraded(episode), max_steps=settings.max_steps, max_tokens=settings.max_tokens,
+                seed=self._rng.getrandbits(31), timeout=settings.step_timeout,
+            )  # fmt: skip
+        return Trajectory(
+            id=derived_id(task.id, started, self._rng.random()), source="sandbox", goal=task.goal, steps=played.steps,
+            tools=json.dumps(played.tools).encode(), started=started, ended=self._clock(),
+        )  # fmt: skip
+
+
+class _Ungraded:
+    """An episode whose outcome is asked for elsewhere: the grader is asked once, with all steps."""
+
+    def __init__(self, episode: Episode) -> None:
+        self._episode = episode
+        self.messages: list[dict[str, Any]] = episode.messages
+        self.tools: list[dict[str, Any]] = episode.tools
+
+    async def step(self, calls: Sequence[ToolCall], text: str) -> Observation:
+        seen = await self._episode.step(calls, text)
+        self.tools = self._episode.tools
+        return seen
+
+    async def evaluate(self) -> float:
+        return 0.0
+
+    async def aclose(self) -> None:
+        await self._episode.aclose()

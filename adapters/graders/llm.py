@@ -1,0 +1,156 @@
+"""`LlmGrader`: grades by any model behind an OpenAI-compatible endpoint, anchored in a reference or without one (open).
+
+    task, steps, reference -> screening -> prompt -> endpoint -> reading -> repetition gate -> Grade
+
+A model that is away, refuses, or answers what cannot be read abstains, counted by reason: the attempt is masked, never
+0. Attempts, time and tokens are bounded, and out of budget is an abstention too. Who writes to his judge gains nothing
+by it: praise of an agent that did is not believed, and an attempt whose tools or users speak to the judge is not asked
+about at all.
+"""
+
+import random
+import secrets
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+
+from actors.messages import Step, Task, ToolCall, Trajectory
+from adapters.chat.endpoint import ChatEndpoint
+from adapters.chat.keys import read_key
+from adapters.chat.quoting import fresh_mark
+from adapters.chat.settings import EndpointSettings, settings_of
+from adapters.errors import EndpointUnavailable
+from adapters.graders import Grade, prompt
+from adapters.graders.repetition import gated
+from adapters.judges.screening import agent_speaks, speaks_to_judge
+
+
+class GraderSettings(EndpointSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the graders "anchored" and "open"."""
+
+    max_tokens: int = 1024
+    patience: float = 60.0
+    """Seconds for one grade, all attempts included."""
+    tokens_per_hour: int = 1_000_000
+    """Of prompts and answers together."""
+    shape: prompt.Shape = prompt.Shape()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.patience > 0 or self.tokens_per_hour < 1:
+            raise ValueError("patience must be above 0 and tokens_per_hour at least 1")
+
+
+class LlmGrader:
+    """A `Grader`; `aclose()` at the end.
+
+    Args:
+        settings: endpoint, shape and prices.
+        anchored: whether it compares with a reference; without one it abstains then.
+        key: of the endpoint, empty if it needs none.
+        rng: jitter of the attempts.
+        mark: draws the secret of a call; must be unpredictable to whoever writes trajectories.
+        clock: seconds, for the budget.
+    """
+
+    def __init__(
+        self,
+        settings: GraderSettings,
+        *,
+        anchored: bool,
+        key: str = "",
+        rng: random.Random | None = None,
+        mark: Callable[[], str] = lambda: secrets.token_hex(8),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings, self._anchored, self._mark, self._clock = settings, anchored, mark, clock
+        self._endpoint = ChatEndpoint(settings, key=key, rng=rng or random.Random(), clock=clock)
+        self._spent: deque[tuple[float, int]] = deque()
+        self.name = f"{'anchored' if anchored else 'open'}:{settings.model}"
+        self.counts: Counter[str] = self._endpoint.counts
+        """Grades: `graded`, `irrelevant`, `capped`. Abstentions: `no_reference`, `nothing_done`, `screened`,
+        `out_of_budget`, `away`, the endpoint's `refused`, `rejected`, `too_long`, `too_large`, `not_json`, `empty`, and
+        `unparsable`, `truncated`, `wrong_mark`, `forbidden_band`, `contradiction`. And what the endpoint counts."""
+        self.tokens = 0
+        """Spent in all."""
+        self.cost = 0.0
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._endpoint.aclose()
+
+    async def grade(
+        self,
+        task: Task,
+        steps: Sequence[Step],
+        *,
+        reference: Sequence[ToolCall] = (),
+        outcome: float | None = None,
+    ) -> Grade:
+        if not steps:
+            self.counts["nothing_done"] += 1
+            return Grade(score=0.0, reason="nothing was done")
+        if self._anchored and not reference:
+            return self._abstain("no_reference")
+        if any(map(speaks_to_judge, [task.goal, *(step.observation for step in steps)])):
+            return self._abstain("screened", "a tool or a user speaks to the judge")
+        if not self._has_budget():
+            return self._abstain("out_of_budget")
+        shown = Trajectory(id="", goal=task.goal, steps=tuple(steps), started=0.0, ended=0.0)
+        mark = fresh_mark(self._mark, [shown])
+        known = tuple(reference) if self._anchored else ()
+        messages = prompt.compose(task, steps, known, self._settings.shape, mark)
+        try:
+            reply = await self._endpoint.ask(messages, prompt.SCHEMA, anyio.current_time() + self._settings.patience)
+        except EndpointUnavailable as error:
+            return self._abstain("away", str(error))
+        self.tokens, self.cost = self.tokens + reply.tokens, self.cost + reply.cost
+        self._spent.append((self._clock(), reply.tokens))
+        if reply.problem:
+            return self._abstain(reply.problem, tokens=reply.tokens, cost=reply.cost)
+        reading = prompt.read(reply.content, mark=mark, truncated=reply.truncated)
+        if reading.problem is not None:
+            return self._abstain(reading.problem, tokens=reply.tokens, cost=reply.cost)
+        grade = Grade(score=reading.score, reason=reading.reason, tokens=reply.tokens, cost=reply.cost)
+        if grade.achieved and any(map(agent_speaks, steps)):
+            return self._abstain("screened", "the agent speaks to its judge", tokens=reply.tokens, cost=reply.cost)
+        self.counts["graded"] += 1
+        capped = gated(grade, steps)
+        self.counts["capped"] += capped is not grade
+        return capped
+
+    def _abstain(self, reason: str, words: str = "", *, tokens: int = 0, cost: float = 0.0) -> Grade:
+        self.counts[reason] += 1
+        return Grade(reason=f"{reason}: {words}"[:200] if words else reason, tokens=tokens, cost=cost)
+
+    def _has_budget(self) -> bool:
+        now = self._clock()
+        while self._spent and now - self._spent[0][0] >= 3600.0:
+            self._spent.popleft()
+        return sum(tokens for _, tokens in self._spent) < self._settings.tokens_per_hour
+
+
+def anchored(**options: Any) -> LlmGrader:
+    """The grader that compares with the reference; `options` are `GraderSettings`.
+
+    Raises:
+        AdapterNotSetUp: says which option, and what to do.
+    """
+    return _made(True, options)
+
+
+def unanchored(**options: Any) -> LlmGrader:
+    """The grader that knows the goal alone; `options` are `GraderSettings`.
+
+    Raises:
+        AdapterNotSetUp: says which option, and what to do.
+    """
+    return _made(False, options)
+
+
+def _made(anchored: bool, options: dict[str, Any]) -> LlmGrader:
+    settings = settings_of(GraderSettings, options)
+    return LlmGrader(settings, anchored=anchored, key=read_key(settings.key_env, settings.key_file))

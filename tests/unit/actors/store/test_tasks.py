@@ -1,0 +1,107 @@
+"""The pool of self-made tasks: offered once, marked, bounded, and gone with what it was made from."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from actors.messages import Task
+from actors.store import Store
+from actors.store import tasks as pool
+from actors.store.erasing import Scope, Selector
+from tests.support.credited import attributed
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    made = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1_000.0)
+    await made.open()
+    yield made
+    await made.aclose()
+
+
+def task(key: str, *made_from: str, origin: str = "production") -> Task:
+    return Task(id=key, goal=f"goal {key}", environment="fake", origin=origin, spec={"made_from": list(made_from)})
+
+
+async def test_what_was_offered_waits_and_is_not_offered_twice(store: Store) -> None:
+    assert await store.offer([task("a", "run"), task("b")], made_from=["seen"]) == 2
+    assert await store.offer([task("b"), task("c")]) == 1
+    states = {one.task.id: one for one in await store.task_states()}
+    assert {key: one.state for key, one in states.items()} == {"a": "offered", "b": "offered", "c": "offered"}
+    assert states["a"].made_from == ("run", "seen")
+    assert states["a"].task == task("a", "run")
+    assert store.task_offers == {"new": 3, "known": 1, "forgotten": 0, "evicted": 0}
+
+
+async def test_what_is_noted_of_a_task_is_found_again_by_state(store: Store) -> None:
+    await store.offer([task("a"), task("b")])
+    (first, _) = await store.task_states()
+    noted = msgspec.structs.replace(
+        first, state="set_aside", reason="all solved", tried=8, solved=8, successes=7.5, agreed=2, last=5.0, again=9.0
+    )
+    await store.mark_tasks([noted])
+    assert await store.task_states(["set_aside"]) == [noted]
+    assert [one.task.id for one in await store.task_states()] == ["b", "a"], "played longest ago first"
+    assert await store.task_counts() == {("production", "set_aside"): 1, ("production", "offered"): 1}
+
+
+async def test_a_task_that_has_gone_is_not_brought_back_by_a_mark(store: Store) -> None:
+    await store.offer([task("a", "run")])
+    held = await store.task_states()
+    await store.erase(Scope(trajectories=("run",)))
+    await store.mark_tasks(held)
+    assert await store.task_states() == []
+
+
+async def test_the_pool_is_bounded_and_the_retired_make_room_first(store: Store, monkeypatch) -> None:
+    monkeypatch.setattr(pool, "ROOM", 3)
+    await store.offer([task("a"), task("b"), task("c")])
+    held = {one.task.id: one for one in await store.task_states()}
+    await store.mark_tasks([msgspec.structs.replace(held["b"], state="retired")])
+    await store.offer([task("d")])
+    assert sorted(one.task.id for one in await store.task_states()) == ["a", "c", "d"]
+    assert store.task_offers["evicted"] == 1
+
+
+async def test_a_task_goes_with_the_trajectory_that_it_was_made_from_and_stays_away(store: Store) -> None:
+    await store.save([attributed("run"), attributed("other")])
+    await store.offer([task("a", "run"), task("b", "other"), task("c")], made_from=())
+    selector = Selector(trajectories=("run",))
+    scope = await store.find(selector)
+    await store.entomb(selector, scope)
+    await store.erase(scope)
+    assert sorted(one.task.id for one in await store.task_states()) == ["b", "c"]
+    assert await store.offer([task("a", "run"), task("e")], made_from=["run"]) == 0
+    assert store.task_offers["forgotten"] == 2
+    assert await store.commit("questioner", [], [task("f", "run")], [])
+    assert sorted(one.task.id for one in await store.task_states()) == ["b", "c"]
+
+
+async def test_tasks_of_an_older_database_are_offered_ones(tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "old.db"
+    store = Store(f"sqlite:///{path}", clock=lambda: 1.0)
+    await store.open()
+    await store.offer([task("a")])
+    await store.aclose()
+    with sqlite3.connect(path) as old:
+        old.execute("DROP INDEX ix_tasks_state")
+        for name in ("state", "reason", "tried", "solved", "successes", "failures", "lost", "agreed", "last", "again"):
+            old.execute(f"ALTER TABLE tasks DROP COLUMN {name}")
+        old.execute("DROP TABLE task_sources")
+        old.execute("UPDATE state SET value = ? WHERE key = 'store.schema'", (b"4",))
+    again = Store(f"sqlite:///{path}", clock=lambda: 1.0)
+    await again.open()
+    (found,) = await again.task_states()
+    assert (found.state, found.tried, found.made_from) == ("offered", 0, ())
+    await again.aclose()

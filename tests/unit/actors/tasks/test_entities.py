@@ -1,0 +1,28 @@
+"""Goals carried over to other worlds: sort by sort, in order, or not at all."""
+
+import pytest
+
+from actors.clusters import template_of
+from actors.tasks.entities import carried_over, entities
+
+
+@pytest.mark.parametrize(
+    ("goal", "there", "carried"),
+    [
+        ("Find a flight to:Oslo.", "Book a flight to:Rome for:Mia.", "Find a flight to:Rome."),
+        ("Find a flight to:Oslo.", "Cancel the order for:Mia.", None),
+        ('Send "hello" to Bob.', 'Ask Carol about "x y".', 'Send "x y" to Carol.'),
+        ("Move A17 to B9.", "Compare C3 with D4.", "Move C3 to D4."),
+        ("Move A17 to B9.", "Look at C3.", None),
+        ("Swap A17 and A17.", "Look at C3.", "Swap C3 and C3."),
+        ("Clear the queue.", "Book a flight to:Rome for:Mia.", "Clear the queue."),
+    ],
+)
+def test_each_entity_takes_the_value_of_one_of_its_sort(goal: str, there: str, carried: str | None) -> None:
+    made = carried_over(goal, entities(there))
+    assert made == carried
+    assert made is None or template_of(made) == template_of(goal), "the kind of goal stays"
+
+
+def test_one_value_there_stands_for_one_value_here() -> None:
+    assert carried_over("Move A17 to B9.", entities("Swap C3 and C3.")) is None

@@ -1,0 +1,242 @@
+"""From failing production runs to tasks, on the travel desk and the real store."""
+
+import json
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from actors.clusters import cluster_of
+from actors.messages import Attributed, Step, ToolCall, Trajectory
+from actors.store import Store
+from actors.store.erasing import Selector
+from actors.system.actor import Received
+from actors.system.streams import TRAJECTORY_ATTRIBUTED
+from actors.tasks.failures import FailureSettings, LiveFailures
+from adapters.environments.selfmade import SelfMade, SelfMadeSpec
+from adapters.environments.travel import Drift, TravelDesk
+from adapters.environments.travel.desk import Desk
+from adapters.environments.travel.drift import Variant
+from adapters.environments.travel.environment import step
+from adapters.environments.travel.oracle import good_actions
+from tests.support.credited import attributed
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    made = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1_000.0)
+    await made.open()
+    yield made
+    await made.aclose()
+
+
+def run(key: str, family: str, *, good: bool, says: bool = False, **fields) -> Attributed:
+    """A production run of one desk, all good steps or a wrong end at once; `says`: the answer is said, not called."""
+    desk = Desk(f"prod-{key}", family, Variant.of(Drift()))
+    steps: list[Step] = []
+    while not desk.done:
+        name, arguments = good_actions(desk)[0] if good else ("finish", {"answer": "done"})
+        if says and name == "finish":
+            steps.append(Step(exchange_id=f"x-{key}-end", text=f"It is {arguments['answer']}."))
+            break
+        call = ToolCall(name, json.dumps(arguments))
+        seen = step(desk, [call])
+        observation = "" if seen.done else seen.text
+        steps.append(Step(exchange_id=f"x-{key}-{len(steps)}", tool_calls=(call,), observation=observation))
+    return attributed(key, goal=desk.goal, steps=tuple(steps), outcome=float(good), **fields)
+
+
+class Urged:
+    def __init__(self) -> None:
+        self.clusters: list[str] = []
+
+    def urge(self, cluster: str) -> None:
+        self.clusters.append(cluster)
+
+
+class Bench:
+    def __init__(self, store: Store, mix: str = "AB", **settings) -> None:
+        self.store, self.urged, self.mix = store, Urged(), mix
+        self.settings = FailureSettings(**{"variants": 6, "holdout_share": 0.0, "worlds": 64, **settings})
+        self.actor = self.make()
+
+    def make(self, searcher=None) -> LiveFailures:
+        return LiveFailures(
+            self.settings, store=self.store, environment=TravelDesk(), mix=self.mix, urge=self.urged, searcher=searcher
+        )
+
+    async def see(self, *items: Attributed) -> None:
+        await self.store.save(items)
+        await self.actor.start()
+        await self.actor.handle([Received(item.id, TRAJECTORY_ATTRIBUTED, item) for item in items])
+
+    async def tasks(self):
+        return [one.task for one in await self.store.task_states()]
+
+
+async def test_a_kind_that_the_sandbox_plays_anyway_has_its_weight_raised(store: Store) -> None:
+    bench = Bench(store, mix="AB")
+    failing = [run(f"f{n}", "A", good=False) for n in range(3)]
+    await bench.see(*failing)
+    await bench.actor.tick()
+    assert bench.urged.clusters == [cluster_of(failing[0].trajectory.goal)]
+    assert await bench.tasks() == []
+    assert bench.actor.counts == {"seen": 3, "urged": 3}
+    await bench.actor.tick()
+    assert len(bench.urged.clusters) == 1, "each failure is used once"
+
+
+async def test_a_kind_that_the_environment_has_and_the_sandbox_does_not_play_becomes_its_own_tasks(
+    store: Store,
+) -> None:
+    bench = Bench(store, mix="AB")
+    await bench.see(*[run(f"f{n}", "C", good=False) for n in range(3)])
+    await bench.actor.tick()
+    tasks = await bench.tasks()
+    assert len(tasks) == 6
+    assert {task.origin for task in tasks} == {"environment"}, "its own verifier judges them"
+    assert {task.spec["family"] for task in tasks} == {"C"}
+    assert all(one.made_from == ("f0", "f1", "f2") for one in await store.task_states())
+
+
+async def test_a_kind_that_no_task_has_is_made_in_other_worlds_by_the_way_of_a_run_that_succeeded(store: Store) -> None:
+    bench = Bench(store)
+    await bench.see(*[run(f"f{n}", "D", good=False) for n in range(3)], run("won", "D", good=True))
+    await bench.actor.tick()
+    tasks = await bench.tasks()
+    assert len({task.goal for task in tasks}) > 1
+    assert all(task.origin == "production" and task.goal.startswith("Find a flight to:") for task in tasks)
+    desk = SelfMade(TravelDesk())
+    for task in tasks:
+        spec = SelfMadeSpec.of(task)
+        assert spec is not None
+        assert spec.made_from == ("f0", "f1", "f2", "won")
+        assert task.goal.split("to:")[1].rstrip(".") in spec.base_goal, "its entities are those of its world"
+        episode = await desk.reset(task)
+        for number, call in enumerate(spec.reference):
+            await episode.step([call.call(number)], "")
+        assert await episode.evaluate() == 1.0
+        wrong = await desk.reset(task)
+        await wrong.step([ToolCall("finish", '{"answer": "done"}')], "")
+        assert await wrong.evaluate() == 0.0
+
+
+async def test_an_answer_that_was_said_and_not_called_is_what_the_task_asks_for(store: Store) -> None:
+    bench = Bench(store)
+    await bench.see(*[run(f"f{n}", "D", good=False) for n in range(3)], run("won", "D", good=True, says=True))
+    await bench.actor.tick()
+    spec = SelfMadeSpec.of((await bench.tasks())[0])
+    assert spec is not None
+    assert (spec.verifier, spec.answer, len(spec.reference)) == ("answer", "fid", 1)
+
+
+async def test_failures_wait_for_a_success_and_are_given_up_when_none_comes(store: Store) -> None:
+    bench = Bench(store, patience=3)
+    await bench.see(*[run(f"f{n}", "D", good=False) for n in range(3)])
+    await bench.actor.tick()
+    assert await bench.tasks() == []
+    again = bench.make()
+    await again.start()
+    await store.save([run("won", "D", good=True)])
+    await again.tick()
+    assert len(await bench.tasks()) == 6, "what waited outlives a restart"
+    await bench.see(*[run(f"g{n}", "L", good=False) for n in range(3)])
+    for _ in range(3):
+        await bench.actor.tick()
+    assert bench.actor.counts["given_up"] == 3
+    assert bench.actor.counts["no_way"] == 4
+
+
+async def test_a_way_of_the_policys_own_is_searched_for_where_nobody_succeeded(store: Store) -> None:
+    class Searcher:
+        async def search(self, base, goal) -> Trajectory | None:
+            return run("attempt", "D", good=True, source="sandbox").trajectory
+
+    bench = Bench(store)
+    bench.actor = bench.make(Searcher())
+    await bench.see(*[run(f"f{n}", "D", good=False) for n in range(3)])
+    await bench.actor.tick()
+    tasks = await bench.tasks()
+    assert len(tasks) == 6
+    assert all(task.spec["made_from"] == ["f0", "f1", "f2"] for task in tasks)
+
+
+async def test_what_somebody_of_another_tenant_found_out_makes_no_task(store: Store) -> None:
+    bench = Bench(store)
+    await bench.see(*[run(f"f{n}", "D", good=False) for n in range(3)], run("won", "D", good=True, tenant="other"))
+    await bench.actor.tick()
+    assert await bench.tasks() == []
+
+
+async def test_tasks_of_a_kind_are_bounded(store: Store) -> None:
+    bench = Bench(store, per_cluster=8)
+    for batch in range(3):
+        await bench.see(*[run(f"f{batch}-{n}", "C", good=False) for n in range(3)])
+        await bench.actor.tick()
+        assert len(await bench.tasks()) == min(8, 6 + 2 * batch)
+    assert (bench.actor.counts["own"], bench.actor.counts["full"]) == (6, 3)
+
+
+async def test_what_is_forgotten_is_no_failure_any_more_and_takes_its_tasks_along(store: Store) -> None:
+    bench = Bench(store)
+    await bench.see(*[run(f"f{n}", "D", good=False) for n in range(4)], run("won", "D", good=True))
+    await bench.actor.tick()
+    assert await bench.tasks()
+    for name in ("f1", "g0"):
+        selector = Selector(trajectories=(name,))
+        await bench.see(*[run(f"g{n}", "D", good=False) for n in range(3)])
+        scope = await store.find(selector)
+        await store.entomb(selector, scope)
+        await store.erase(scope)
+    assert await bench.tasks() == []
+    await bench.actor.tick()
+    assert bench.actor.counts["gone"] == 1
+    assert await bench.tasks() == [], "two are left, too few"
+
+
+async def test_held_out_runs_side_calls_and_successes_are_no_failures(store: Store) -> None:
+    bench = Bench(store, holdout_share=1.0)
+    await bench.see(*[run(f"f{n}", "C", good=False) for n in range(3)])
+    assert bench.actor.counts == {"held_out": 3}
+    bench = Bench(store)
+    await bench.see(
+        run("a", "C", good=True), run("b", "C", good=False, side_of="a"), run("c", "C", good=False, source="sandbox")
+    )
+    assert bench.actor.counts == {}
+
+
+async def test_a_run_without_an_outcome_that_went_in_circles_is_a_failure(store: Store) -> None:
+    bench = Bench(store)
+    again = Step(exchange_id="x", tool_calls=(ToolCall("weather", "{}"),), observation='{"sky": "sun"}')
+    await bench.see(attributed("loop", goal="Find a flight to:Rome.", steps=(again,) * 6, outcome=None))
+    await bench.see(attributed("calm", goal="Find a flight to:Rome.", steps=(again,), outcome=None))
+    assert bench.actor.counts == {"seen": 1}
+
+
+async def test_the_newest_failures_and_kinds_are_kept(store: Store) -> None:
+    bench = Bench(store, waiting=2, clusters=2, least=99)
+    await bench.see(*[run(f"f{n}", "C", good=False) for n in range(3)])
+    await bench.see(run("d", "D", good=False), run("a", "A", good=False))
+    assert bench.actor.counts == {"seen": 5, "crowded_out": 3}
+
+
+async def test_a_way_that_a_world_refuses_makes_no_task(store: Store) -> None:
+    bench = Bench(store)
+    rng = random.Random(1)
+    wrong = run("won", "D", good=True).trajectory
+    made_up = Step(
+        exchange_id="y", tool_calls=(ToolCall("book", wrong.steps[0].tool_calls[0].arguments),), observation="{}"
+    )
+    lucky = attributed("won", goal=wrong.goal, steps=(made_up, *wrong.steps), outcome=1.0)
+    await bench.see(*[run(f"f{rng.random()}", "D", good=False) for _ in range(3)], lucky)
+    await bench.actor.tick()
+    assert await bench.tasks() == []
+    assert bench.actor.counts["refused"] > 0
