@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from daemon.environments_cli import add_environments
 from daemon.curriculum_cli import add_curriculum
+from daemon.environments_cli import add_environments
 from daemon.errors import DaemonError
 from daemon.eval_cli import add_eval
 from daemon.experience_cli import add_experience
