@@ -1,0 +1,75 @@
+"""The HTTP client below a server that speaks streamable HTTP: guarded, bounded, without redirects and proxies."""
+
+from collections.abc import AsyncIterator, Mapping
+
+import httpx2
+
+from adapters.live.addresses import AddressGuard
+
+_CONNECT_SECONDS = 15.0
+
+
+def client(
+    *, headers: Mapping[str, str], guard: AddressGuard | None, max_message: int, idle_seconds: float
+) -> httpx2.AsyncClient:
+    """The client, to be used as a context manager.
+
+    Args:
+        headers: sent with each request.
+        guard: decides what may be connected to; None: anything, because the operator named it.
+        max_message: bytes of an answer that is one JSON document.
+        idle_seconds: for which a stream may be silent.
+    """
+    return httpx2.AsyncClient(
+        transport=_Guarded(guard, max_message),
+        # Compressed answers could be larger than they look.
+        headers={**headers, "accept-encoding": "identity"},
+        timeout=httpx2.Timeout(_CONNECT_SECONDS, read=idle_seconds),
+        trust_env=False,  # a proxy would resolve the name once more
+        max_redirects=0,
+    )
+
+
+class _Guarded(httpx2.AsyncBaseTransport):
+    """Connects to the address that was checked; the name stays in the Host header and in TLS."""
+
+    def __init__(self, guard: AddressGuard | None, max_message: int) -> None:
+        self._guard, self._most = guard, max_message
+        self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        sent = request
+        if self._guard is not None:
+            tls = request.url.scheme == "https"
+            port = request.url.port or (443 if tls else 80)
+            address = await self._guard.resolve(request.url.host, port, tls=tls)
+            sent = httpx2.Request(
+                request.method, request.url.copy_with(host=address), headers=request.headers, stream=request.stream,
+                extensions={**request.extensions, **({"sni_hostname": request.url.host} if tls else {})},
+            )  # fmt: skip
+        response = await self._inner.handle_async_request(sent)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            raise httpx2.RemoteProtocolError("the answer is compressed, though that was not asked for")
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _Bounded(response.stream, self._most)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream, most: int) -> None:
+        self._stream, self._left = stream, most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise httpx2.StreamError("the answer is longer than max_message")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
