@@ -1,26 +1,30 @@
 """The HTTP client below a server that speaks streamable HTTP: guarded, bounded, without redirects and proxies."""
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 import httpx2
+from mcp.client._transport import TransportStreams
+from mcp.client.streamable_http import streamable_http_client
 
 from adapters.live.addresses import AddressGuard
 
 _CONNECT_SECONDS = 15.0
 
 
-def client(
-    *, headers: Mapping[str, str], guard: AddressGuard | None, max_message: int, idle_seconds: float
-) -> httpx2.AsyncClient:
-    """The client, to be used as a context manager.
+@asynccontextmanager
+async def streams(
+    url: str, *, headers: Mapping[str, str], guard: AddressGuard | None, max_message: int, idle_seconds: float
+) -> AsyncIterator[TransportStreams]:
+    """The SDK's streams to the server at `url`.
 
     Args:
         headers: sent with each request.
         guard: decides what may be connected to; None: anything, because the operator named it.
-        max_message: bytes of an answer that is one JSON document.
+        max_message: bytes of one message.
         idle_seconds: for which a stream may be silent.
     """
-    return httpx2.AsyncClient(
+    client = httpx2.AsyncClient(
         transport=_Guarded(guard, max_message),
         # Compressed answers could be larger than they look.
         headers={**headers, "accept-encoding": "identity"},
@@ -28,6 +32,8 @@ def client(
         trust_env=False,  # a proxy would resolve the name once more
         max_redirects=0,
     )
+    async with client, streamable_http_client(url, http_client=client, max_sse_event_size=max_message) as opened:
+        yield opened
 
 
 class _Guarded(httpx2.AsyncBaseTransport):

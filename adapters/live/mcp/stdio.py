@@ -29,6 +29,7 @@ _INHERITED = ("PATH", "HOME", "LANG")
 _GUARDIAN = str(Path(__file__).with_name("guardian.py"))
 _GRACE_SECONDS = 2.0
 """For each step of ending it."""
+_LAST_WORDS_SECONDS = 0.5
 _LINES, _LINE = 20, 500
 """Of standard error: lines that are kept, characters of each."""
 _LOGGED = 100
@@ -44,6 +45,7 @@ class Child:
     """A running server, as far as it was seen.
 
     Attributes:
+        gone: set once it says nothing more.
         skipped: lines on its standard output that were no messages.
         too_long: it sent a message of more than the limit, and was cut off for it.
     """
@@ -52,6 +54,7 @@ class Child:
         self._name, self._clean = name, clean
         self._errors: deque[str] = deque(maxlen=_LINES)
         self._logged = 0
+        self.gone, self._heard = anyio.Event(), anyio.Event()
         self.skipped = 0
         self.too_long = False
 
@@ -110,16 +113,16 @@ class Child:
                     *ends, rest = chunk.split(b"\n")
                     for end in ends:
                         line += end
-                        if len(line) <= limit:
-                            await self._deliver(bytes(line), inbox)
-                        else:
-                            self.too_long = True
-                            return
+                        await self._deliver(bytes(line), inbox)
                         line.clear()
                     line += rest
                     if len(line) > limit:
                         self.too_long = True
-                        return
+                        break
+        # Its last words are on their way by another pipe.
+        with anyio.move_on_after(_LAST_WORDS_SECONDS):
+            await self._heard.wait()
+        self.gone.set()
 
     async def _deliver(self, line: bytes, inbox: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         if not line.strip():
@@ -158,6 +161,7 @@ class Child:
                 self._logged += 1
                 if self._logged <= _LOGGED:
                     _log.debug("mcp.stderr", api=self._name, line=told)
+        self._heard.set()
 
 
 async def _lines(stream: ByteReceiveStream) -> AsyncIterator[str]:
