@@ -204,7 +204,7 @@ class Session:
         if settings.command:
             return child.run(
                 settings.command, environment=scrubbed(os.environ, named), directory=settings.directory,
-                max_message=settings.max_message,
+                max_message=settings.max_message, grace=settings.grace,
             )  # fmt: skip
         return http.streams(
             settings.url, headers=named, guard=self._guard, max_message=settings.max_message,

@@ -38,6 +38,8 @@ class McpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Bytes of one message of the server; a longer one ends the connection."""
     max_tools: int = 2000
     """Tools that are taken; more are left out and counted."""
+    grace: float = 2.0
+    """Seconds that a program has for each step of its end: standard input closed, SIGTERM, SIGKILL."""
     backoff: float = 1.0
     """Seconds before it is started again after it died at once; doubled each time."""
     backoff_most: float = 300.0
@@ -51,6 +53,15 @@ class McpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         for name, value in self.headers.items():
             if _NAMES_A_SECRET.search(name) and not is_reference(value):
                 raise ValueError(f"headers.{name}: a secret is no setting; write env:NAME or file:PATH")
-        for name in ("timeout", "start_timeout", "relist_seconds", "max_text", "max_message", "max_tools", "backoff"):
+        for name in (
+            "timeout",
+            "start_timeout",
+            "relist_seconds",
+            "max_text",
+            "max_message",
+            "max_tools",
+            "grace",
+            "backoff",
+        ):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be more than 0")

@@ -27,8 +27,6 @@ from adapters.errors import LiveApiUnavailable
 _log = structlog.get_logger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG")
 _GUARDIAN = str(Path(__file__).with_name("guardian.py"))
-_GRACE_SECONDS = 2.0
-"""For each step of ending it."""
 _LAST_WORDS_SECONDS = 0.5
 _LINES, _LINE = 20, 500
 """Of standard error: lines that are kept, characters of each."""
@@ -65,9 +63,13 @@ class Child:
 
     @asynccontextmanager
     async def run(
-        self, command: Sequence[str], *, environment: Mapping[str, str], directory: str, max_message: int
+        self, command: Sequence[str], *, environment: Mapping[str, str], directory: str, max_message: int, grace: float
     ) -> AsyncIterator[TransportStreams]:
         """Start it; the SDK's streams end when it does.
+
+        Args:
+            max_message: bytes.
+            grace: seconds for each step of its end.
 
         Raises:
             LiveApiUnavailable: it cannot be started.
@@ -97,7 +99,7 @@ class Child:
                     with anyio.CancelScope(shield=True):
                         incoming.close()
                         outgoing.close()
-                        await _end(process)
+                        await _end(process, grace)
                     group.cancel_scope.cancel()
         finally:
             os.close(ours)
@@ -179,24 +181,24 @@ async def _lines(stream: ByteReceiveStream) -> AsyncIterator[str]:
             kept += rest[: 4 * _LINE]
 
 
-async def _end(process: Process) -> None:
+async def _end(process: Process, grace: float) -> None:
     if process.stdin is not None:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             await process.stdin.aclose()
     # Its children too, which outlive it otherwise: the group is there as long as one of them is.
-    if not await _gone(process):
+    if not await _gone(process, grace):
         _signal(process, signal.SIGTERM)
-        await _gone(process)
+        await _gone(process, grace)
     _signal(process, signal.SIGKILL)
-    if not await _gone(process):
+    if not await _gone(process, grace):
         _log.warning("mcp.unkillable", pid=process.pid)
         return
     await process.aclose()
 
 
-async def _gone(process: Process) -> bool:
+async def _gone(process: Process, grace: float) -> bool:
     """Whether it ends within the grace; reads on meanwhile, so that it can."""
-    with anyio.move_on_after(_GRACE_SECONDS):
+    with anyio.move_on_after(grace):
         await process.wait()
         return True
     return False
