@@ -14,7 +14,7 @@ from adapters.errors import AdapterNotSetUp, LiveApiError, LiveApiMalformed, Liv
 from adapters.live import CallResult, Operation
 from adapters.live.addresses import AddressGuard
 from adapters.live.mcp.content import result
-from adapters.live.mcp.session import Connection, Session
+from adapters.live.mcp.session import Connection, Session, is_http_error
 from adapters.live.mcp.settings import McpSettings
 from adapters.live.names import tool_names
 from adapters.live.schemas import parameters, without_references
@@ -171,11 +171,14 @@ class McpApi:
             if connection.timeouts >= _TIMEOUTS:
                 connection.end(why)
             raise why from error
-        if isinstance(error, MCPError) and error.code != types.CONNECTION_CLOSED and not _is_gone(error):
+        if isinstance(error, MCPError):
             text = self._session.clean(error.message)[: self._settings.max_text]
-            if raising:
+            if error.code == types.PARSE_ERROR or (raising and not _is_gone(error)):
                 raise LiveApiMalformed(f"{self.name}: {text}") from error
-            return CallResult(text=text, error=True)
+            if is_http_error(error):
+                raise self._session.said(error) from error
+            if not _is_gone(error):
+                return CallResult(text=text, error=True)
         if isinstance(error, MCPError):
             # What it ended of is known in a moment.
             with anyio.move_on_after(_WHY_SECONDS):
@@ -187,8 +190,10 @@ class McpApi:
 
 
 def _is_gone(error: MCPError) -> bool:
-    """Whether it means that the server forgot our session: the transport says so in words only."""
-    return error.code == types.INVALID_REQUEST and error.message == "Session terminated"
+    """Whether the connection is of no use any more; that the server forgot us, the transport says in words only."""
+    return error.code == types.CONNECTION_CLOSED or (
+        error.code == types.INVALID_REQUEST and error.message == "Session terminated"
+    )
 
 
 def _operation(tool: types.Tool, name: str) -> Operation:

@@ -1,6 +1,6 @@
 """The HTTP client below a server that speaks streamable HTTP: guarded, bounded, without redirects and proxies."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import httpx2
@@ -14,7 +14,13 @@ _CONNECT_SECONDS = 15.0
 
 @asynccontextmanager
 async def streams(
-    url: str, *, headers: Mapping[str, str], guard: AddressGuard | None, max_message: int, idle_seconds: float
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    guard: AddressGuard | None,
+    max_message: int,
+    idle_seconds: float,
+    failed: Callable[[int], None],
 ) -> AsyncIterator[TransportStreams]:
     """The SDK's streams to the server at `url`.
 
@@ -23,9 +29,10 @@ async def streams(
         guard: decides what may be connected to; None: anything, because the operator named it.
         max_message: bytes of one message.
         idle_seconds: for which a stream may be silent.
+        failed: told the HTTP status of an answer that is an error; the SDK does not say it.
     """
     client = httpx2.AsyncClient(
-        transport=_Guarded(guard, max_message),
+        transport=_Guarded(guard, max_message, failed),
         # Compressed answers could be larger than they look.
         headers={**headers, "accept-encoding": "identity"},
         timeout=httpx2.Timeout(_CONNECT_SECONDS, read=idle_seconds),
@@ -39,8 +46,8 @@ async def streams(
 class _Guarded(httpx2.AsyncBaseTransport):
     """Connects to the address that was checked; the name stays in the Host header and in TLS."""
 
-    def __init__(self, guard: AddressGuard | None, max_message: int) -> None:
-        self._guard, self._most = guard, max_message
+    def __init__(self, guard: AddressGuard | None, max_message: int, failed: Callable[[int], None]) -> None:
+        self._guard, self._most, self._failed = guard, max_message, failed
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -54,6 +61,8 @@ class _Guarded(httpx2.AsyncBaseTransport):
                 extensions={**request.extensions, **({"sni_hostname": request.url.host} if tls else {})},
             )  # fmt: skip
         response = await self._inner.handle_async_request(sent)
+        if response.status_code >= 400:
+            self._failed(response.status_code)
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise httpx2.RemoteProtocolError("the answer is compressed, though that was not asked for")

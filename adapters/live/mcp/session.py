@@ -63,6 +63,7 @@ class Session:
 
     Attributes:
         starts: connections that were tried.
+        status: HTTP status of the last answer that was an error.
     """
 
     def __init__(self, name: str, settings: McpSettings, guard: AddressGuard | None) -> None:
@@ -73,7 +74,7 @@ class Session:
         self._open: Connection | None = None
         self._not_before, self._failures = 0.0, 0
         self._last: Exception | None = None
-        self.starts = 0
+        self.starts, self.status = 0, 0
 
     async def connection(self, tasks: anyio.abc.TaskGroup) -> Connection:
         """The open connection, or a new one as a task of `tasks`.
@@ -208,8 +209,11 @@ class Session:
             )  # fmt: skip
         return http.streams(
             settings.url, headers=named, guard=self._guard, max_message=settings.max_message,
-            idle_seconds=settings.timeout + settings.start_timeout,
+            idle_seconds=settings.timeout + settings.start_timeout, failed=self._note,
         )  # fmt: skip
+
+    def _note(self, status: int) -> None:
+        self.status = status
 
     def said(self, error: BaseException, child: Child | None = None) -> LiveApiError | AdapterNotSetUp:
         """What `error`, or what is inside of it, means for whoever calls."""
@@ -220,10 +224,17 @@ class Session:
         first = leaves[0]
         if child is not None and child.gone.is_set():
             return self._end_of(child)
+        if isinstance(first, MCPError) and is_http_error(first):
+            return LiveApiUnavailable(f"{self._name}: it answers with HTTP {self.status}")
         text = self.clean(str(first)[:_TEXT]).partition("\n")[0] or type(first).__name__
         if isinstance(first, ValidationError | RuntimeError):
             return LiveApiMalformed(f"{self._name}: {text}")
         return LiveApiUnavailable(f"{self._name}: {text}")
+
+
+def is_http_error(error: MCPError) -> bool:
+    """Whether the transport made it of an HTTP status; it says so in words only."""
+    return error.code == types.INTERNAL_ERROR and error.message == "Server returned an error response"
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
