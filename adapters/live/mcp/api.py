@@ -62,6 +62,10 @@ class McpApi:
         """Connections that were tried."""
         return self._session.starts
 
+    def secrets(self) -> frozenset[str]:
+        """What the server was last started or called with and nobody else should see."""
+        return self._session.secrets
+
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()

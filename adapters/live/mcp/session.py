@@ -63,13 +63,14 @@ class Session:
 
     Attributes:
         starts: connections that were tried.
+        secrets: values that the last connection was opened with.
         status: HTTP status of the last answer that was an error.
     """
 
     def __init__(self, name: str, settings: McpSettings, guard: AddressGuard | None) -> None:
         self._name, self._settings, self._guard = name, settings, guard
         self._redactor = Redactor(RedactionSettings())
-        self._secrets: tuple[str, ...] = ()
+        self.secrets: frozenset[str] = frozenset()
         self._lock = anyio.Lock()
         self._open: Connection | None = None
         self._not_before, self._failures = 0.0, 0
@@ -114,7 +115,7 @@ class Session:
 
     def clean(self, text: str) -> str:
         """`text` without secrets, for a log or an error."""
-        return self._redactor.text(without(text, self._secrets))[0]
+        return self._redactor.text(without(text, self.secrets))[0]
 
     def _failed(self, why: Exception) -> None:
         wait = min(self._settings.backoff_most, self._settings.backoff * 2.0**self._failures)
@@ -201,7 +202,7 @@ class Session:
         settings = self._settings
         given = settings.environment if settings.command else settings.headers
         named = {name: resolved(value) for name, value in given.items()}
-        self._secrets = tuple(named[name] for name, value in given.items() if is_reference(value))
+        self.secrets = frozenset(named[name] for name, value in given.items() if is_reference(value))
         if settings.command:
             return child.run(
                 settings.command, environment=scrubbed(os.environ, named), directory=settings.directory,
