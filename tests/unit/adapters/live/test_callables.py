@@ -30,7 +30,7 @@ class Order(msgspec.Struct):
 
 def order(
     number: int, /, item: Item, *, size: Size = Size.SMALL, when: date | None = None, tags: list[str] = []
-) -> Order:  # noqa: E501
+) -> Order:
     """Place an order.
 
     It is shipped at once.
