@@ -15,6 +15,7 @@ from daemon.forget_cli import add_forget
 from daemon.history_cli import add_history
 from daemon.judge_cli import add_judge
 from daemon.learner_cli import add_learner
+from daemon.live_cli import add_adapters
 from daemon.orders_cli import add_orders
 from daemon.provenance_cli import add_provenance
 from daemon.replay_cli import add_replay
@@ -145,6 +146,7 @@ def parser() -> argparse.ArgumentParser:
     add_eval(add)
     add_experience(add)
     add_forget(add)
+    add_adapters(add)
 
     config = add("config", _config, "Check the settings and print them with their defaults.")
     config.add_argument("--json", action="store_true", help="as JSON")

@@ -19,15 +19,15 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 import structlog
-from adapters.live.audit import AuditLog
-from adapters.live.guarded import Guarded
-from adapters.live.policy import PolicySettings
-from adapters.live.recording import Recordings
 
 from actors.system.life import Life
 from adapters.errors import AdapterError, AdapterNotSetUp, LiveApiError, LiveApiRefused, LiveApiUnavailable
 from adapters.live import CallResult, LiveApi, Operation
 from adapters.live.addresses import AddressGuard
+from adapters.live.audit import AuditLog
+from adapters.live.guarded import Guarded
+from adapters.live.policy import PolicySettings
+from adapters.live.recording import Recordings
 from adapters.live.registry import KINDS, kind
 from adapters.live.toolset import LiveTools
 from daemon import live_record, toml
@@ -54,7 +54,7 @@ class Registered:
         self.gone, self.closed = anyio.Event(), anyio.Event()
         self._success: float | None = None
         self._failure: float | None = None
-        self._error = ""
+        self._error, self._well = "", True
 
     @property
     def health(self) -> Health:
@@ -62,7 +62,7 @@ class Registered:
         seen, one = self.guarded.health, self.entry
         return Health(
             name=one.name, kind=one.kind, origin=one.origin, where=_where(one), mode=one.policy.get("mode", "shadow"),
-            ok=not seen.broken and not (self._error and self._success is None), tools=seen.tools,
+            ok=self._well and not seen.broken, tools=seen.tools,
             last_success=self._success, last_failure=self._failure, error=self._error,
         )  # fmt: skip
 
@@ -103,12 +103,13 @@ class Registered:
         except LiveApiRefused:
             raise  # a caller's mistake says nothing about the API
         except AdapterError as error:
-            self._failure, self._error = self._clock(), str(error)[:_SHOWN]
+            self._failure, self._error, self._well = self._clock(), str(error)[:_SHOWN], False
             if isinstance(error, LiveApiError):
                 raise
             raise LiveApiUnavailable(str(error)) from error  # a setting or a secret of it is amiss
-        if not isinstance(found, CallResult) or found.source == "live":
-            self._success = self._clock()
+        # A broken one's tools come from memory, and a shadow run's answers from elsewhere.
+        if not self.guarded.health.broken and (not isinstance(found, CallResult) or found.source == "live"):
+            self._success, self._well = self._clock(), True
         return found
 
 
@@ -145,13 +146,11 @@ class Live:
         self._tasks: anyio.abc.TaskGroup | None = None
         self.tools = LiveTools(lambda: self._apis)
         for name, table in configured.items():
-            made = self._made(_configured(name, table))
-            self._apis[name] = made
+            self._apis[name] = self._made(_configured(name, table))
         for other in _installed():
             if other.name not in self._apis:
                 self._try(other)
         for other in live_record.read(self._file):
-            self._kept = True
             if other.name in self._apis:
                 log.warning("live.name_taken", api=other.name, by=self._apis[other.name].entry.origin)
             else:
