@@ -10,7 +10,7 @@ Each API has a task that opens it and closes it when it is removed. One that fai
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,17 +83,22 @@ class Registered:
         self.gone.set()
         await self.closed.wait()
 
-    async def hold(self) -> None:
-        """Open it, and close it once it is gone."""
+    async def hold(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Open it, and close it once it is gone; `started` once it is open, or cannot be."""
+        opened = False
         try:
-            if isinstance(self.raw, AbstractAsyncContextManager):
-                async with self.raw:
-                    await self.gone.wait()
-            else:
+            async with AsyncExitStack() as stack:
+                if isinstance(self.raw, AbstractAsyncContextManager):
+                    await stack.enter_async_context(self.raw)
+                else:
+                    stack.push_async_callback(self.raw.aclose)
+                opened = True
+                task_status.started()
                 await self.gone.wait()
-                await self.raw.aclose()
-        except (AdapterError, OSError) as error:
-            log.warning("live.not_closed", api=self.name, error=str(error))
+        except Exception as error:  # of somebody's adapter: no reason to end the daemon
+            log.warning("live.not_opened_or_closed", api=self.name, error=f"{type(error).__name__}: {error}")
+            if not opened:
+                task_status.started()
         finally:
             self.closed.set()
 
@@ -144,6 +149,7 @@ class Live:
         self._apis: dict[str, Registered] = {}
         self._changing = anyio.Lock()
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._ran = False
         self.tools = LiveTools(lambda: self._apis)
         for name, table in configured.items():
             self._apis[name] = self._made(_configured(name, table))
@@ -166,11 +172,14 @@ class Live:
 
     async def run(self, life: Life) -> None:
         """Hold them open until the daemon ends."""
+        if self._ran:  # the supervisor starts it again: what was closed is made anew
+            self._apis = {name: self._made(one.entry) for name, one in self._apis.items()}
+        self._ran = True
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
                 for one in self._apis.values():
-                    tasks.start_soon(one.hold)
+                    await tasks.start(one.hold)
                 life.ready()
                 while await life.pause(_BEAT_SECONDS):
                     life.beat()
@@ -207,7 +216,7 @@ class Live:
                 raise OrderRefused(502, str(error)) from error
             except DaemonError as error:
                 raise OrderRefused(422, str(error)) from error
-            self._tasks.start_soon(one.hold)
+            await self._tasks.start(one.hold)
             try:
                 found = await self._tried(one)
                 self._apis[new.name] = one

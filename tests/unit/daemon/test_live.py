@@ -83,6 +83,7 @@ async def test_an_api_is_added_listed_called_tested_and_removed_while_the_daemon
     async with running(live) as client:
         policy = {"read_only": ["echo"]}
         added = (await client.post("/api/adapters", json=order(address, policy=policy))).json()
+        assert "tools" in added, added
         assert [tool["name"] for tool in added["tools"]] == ["echo", "large", "header"]
         assert (added["adapter"]["ok"], added["adapter"]["tools"]) == (True, 3)
         assert await names(client) == ["docs__echo", "docs__large", "docs__header"]
@@ -188,6 +189,18 @@ async def test_a_broken_api_is_told_with_its_error_and_the_others_go_on(tmp_path
         assert "cannot open the database" in health["dying"]["error"]
         assert "comes by config" in await refused(await client.delete("/api/adapters/dying"), 409)
         assert "cannot open the database" in await refused(await client.post("/api/adapters/dying/test", json={}), 502)
+
+
+async def test_a_task_that_is_started_again_has_its_apis_again(tmp_path):
+    here = {"kind": "mcp", "command": [sys.executable, str(SUPPORT / "bad_mcp_server.py"), "good"]}
+    live = Live({"here": here | {"policy": {"read_only": ["echo"]}}, "shop": SHOP}, HERE, tmp_path)
+    for _ in range(2):
+        async with running(live) as client:
+            body = {"arguments": {"size": 1}}
+            assert (await client.post("/api/tools/here__echo/call", json=body)).json()["text"] == '{"size": 1}'
+            assert (await client.post("/api/tools/shop__sqrt/call", json={"arguments": {"x": 4}})).json()[
+                "text"
+            ] == "2.0"
 
 
 async def test_only_so_many_are_added(tmp_path, address):
