@@ -41,6 +41,8 @@ T = TypeVar("T")
 _KIND = "live"
 """Entry points `live.NAME` make a `LiveApi` of keyword arguments."""
 _BEAT_SECONDS = 30.0
+_CLOSE_SECONDS = 15.0
+"""For all of them to end; what has not by then is cancelled, and killed."""
 _SHOWN = 200
 _USERINFO = re.compile(r"(?<=://)[^/@]*@")
 
@@ -181,12 +183,18 @@ class Live:
                 for one in self._apis.values():
                     await tasks.start(one.hold)
                 life.ready()
+                for one in self._apis.values():
+                    tasks.start_soon(self._look, one)
                 while await life.pause(_BEAT_SECONDS):
                     life.beat()
             finally:
                 self._tasks = None
                 for one in self._apis.values():
                     one.gone.set()
+                with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+                    for one in self._apis.values():
+                        await one.closed.wait()
+                tasks.cancel_scope.cancel()
         await anyio.to_thread.run_sync(self._audit.close)
 
     async def add(self, order: AddOrder, by: str = "") -> dict[str, Any]:
@@ -259,6 +267,13 @@ class Live:
         begun = self._clock()
         found = await self._tried(one)
         return {"adapter": one.health, "tools": found, "seconds": round(self._clock() - begun, 3)}
+
+    async def _look(self, one: Registered) -> None:
+        """Ask it for its tools once, so that its health is known before somebody needs it."""
+        try:
+            await one.tools()
+        except AdapterError as error:
+            log.warning("live.not_there", api=one.name, reason=str(error)[:_SHOWN])
 
     async def _tried(self, one: Registered) -> Sequence[Operation]:
         try:
