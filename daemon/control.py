@@ -47,7 +47,6 @@ from daemon.openapi import document
 from daemon.orders import Order, Orders
 from daemon.tap.keys import KeyRing
 
-
 _MOST = 100_000
 """Outcomes that are read for one answer."""
 

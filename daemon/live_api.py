@@ -21,16 +21,12 @@ from adapters.errors import LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
 from daemon.admin import WHO
 from daemon.errors import OrderRefused
 from daemon.live import Live
-from daemon.live_orders import AddOrder
+from daemon.live_orders import AddOrder, CallOrder
 from daemon.registry import GROUP
 
 T = TypeVar("T")
 _MAX_BODY = 1 << 20
 """Bytes of a request."""
-
-
-class CallBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    arguments: dict[str, Any] = {}
 
 
 class LiveRoutes:
@@ -42,8 +38,8 @@ class LiveRoutes:
     def routes(self) -> list[Route]:
         """To be put among the control API's."""
         return [
-            Route("/api/adapters", self._answering(self._list)),
-            Route("/api/adapters", self._answering(self._add), methods=["POST"]),
+            # One route: of two, the first alone would say which methods there are.
+            Route("/api/adapters", self._answering(self._list_or_add), methods=["GET", "POST"]),
             Route("/api/adapters/{name}", self._answering(self._remove), methods=["DELETE"]),
             Route("/api/adapters/{name}/test", self._answering(self._test), methods=["POST"]),
             Route("/api/tools", self._answering(self._tools)),
@@ -68,6 +64,9 @@ class LiveRoutes:
 
         return answer
 
+    async def _list_or_add(self, request: Request) -> Any:
+        return await (self._add if request.method == "POST" else self._list)(request)
+
     async def _list(self, request: Request) -> Any:
         return {"adapters": self._live.health(), "installed": installed()}
 
@@ -87,7 +86,7 @@ class LiveRoutes:
         return {"tools": found, "missing": self._live.tools.missing}
 
     async def _call(self, request: Request) -> Any:
-        body = await _body(request, CallBody)
+        body = await _body(request, CallOrder)
         return await self._live.tools.call(request.path_params["name"], body.arguments)
 
 

@@ -35,6 +35,12 @@ class AddOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     policy: dict[str, Any] = {}
 
 
+class CallOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `POST /api/tools/NAME/call` takes."""
+
+    arguments: dict[str, Any] = {}
+
+
 def entry(order: AddOrder, secrets: Path, *, by: str, now: float) -> Entry:
     """The registration that `order` asks for.
 
