@@ -37,6 +37,7 @@ examples:
   evolved export --since 7d             what the agents did, as JSONL
   evolved import chats.jsonl            conversations from elsewhere
   evolved experience search "..."       lessons that fit what you are about to do
+  evolved adapters list                 live APIs: what agents and rollouts may call, and how each fares
   evolved forget --tenant acme          take out what came from somebody, down to the lessons
   evolved history                       every version: judged how, served where, taken back why
   evolved why 17                        what a version was trained on, and whether its signatures are good

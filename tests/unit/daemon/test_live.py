@@ -20,6 +20,7 @@ from daemon.live import Live
 from daemon.live_api import LiveRoutes
 from daemon.live_metrics import LiveCollector
 from daemon.live_settings import LiveSettings
+from tests.support.http_api import HttpApi, Said
 
 pytestmark = pytest.mark.anyio
 SUPPORT = Path(__file__).parents[2] / "support"
@@ -106,6 +107,29 @@ async def test_an_api_is_added_listed_called_tested_and_removed_while_the_daemon
         assert (await client.delete("/api/adapters/docs")).json() == {"removed": "docs"}
         assert await names(client) == []
         assert "there are none" in await refused(await client.delete("/api/adapters/docs"), 404)
+
+
+async def test_an_openapi_document_is_added_by_its_address_and_its_server_is_guarded_too(tmp_path):
+    with HttpApi() as shop:
+        document = {
+            "openapi": "3.1.0", "info": {"title": "shop", "version": "1"},
+            "paths": {"/things": {"get": {"operationId": "things", "responses": {"200": {"description": "all"}}}}},
+        }  # fmt: skip
+        for server, answered in ((shop.url, True), ("http://10.255.255.1:9", False)):
+            described = document | {"servers": [{"url": server}]}
+            shop.answer = lambda asked, described=described: Said(
+                body=described if asked.path == "/openapi.json" else {"things": 3}
+            )
+            async with running(Live({}, HERE, tmp_path / str(answered))) as client:
+                order = {"name": "shop", "kind": "openapi", "url": f"{shop.url}/openapi.json"}
+                order["options"] = {"server": server}
+                added = await client.post("/api/adapters", json=order | {"policy": {"read_only": ["*"]}})
+                assert [tool["name"] for tool in added.json()["tools"]] == ["things"]
+                answer = await client.post("/api/tools/shop__things/call", json={})
+                if answered:
+                    assert answer.json()["structured"] == {"things": 3}
+                else:
+                    assert "not public" in await refused(answer, 404)
 
 
 async def test_what_was_added_is_there_after_a_restart_and_its_file_holds_no_secret(tmp_path, address):
