@@ -39,8 +39,8 @@ class Daemon:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._token.run_sync_soon(self._draining.set)
-        self._token.run_sync_soon(self._unit.interrupt)
+        # At once: its loop is gone a moment later.
+        self._token.run_sync_soon(lambda: (self._draining.set(), self._unit.interrupt()))
         self._thread.join(60)
 
     async def _run(self) -> None:
