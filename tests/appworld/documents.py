@@ -3,8 +3,8 @@
     documents.py DIRECTORY          writes one document for each app
     documents.py --serve PORT       serves all apps, with empty databases, on 127.0.0.1
 
-What it writes is AppWorld's: for a temporary directory, never for the repository. `appworld serve` would listen on every
-interface and wants the data, so uvicorn is started here.
+What it writes is AppWorld's: for a temporary directory, never for the repository. `appworld serve` would listen on
+every interface and wants the data, so uvicorn is started here.
 """
 
 import argparse

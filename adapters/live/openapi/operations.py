@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-import jsonschema
 import msgspec
 
 from adapters.live import Operation
@@ -18,7 +17,7 @@ from adapters.live.openapi.document import DanglingReference, Document, RemoteRe
 from adapters.live.openapi.naming import argument_name, tool_names
 from adapters.live.openapi.paging import hint, paging_of
 from adapters.live.openapi.plans import Body, Parameter, Place, Plan, Skipped, SkipReason
-from adapters.live.openapi.schemas import Inliner
+from adapters.live.openapi.schemas import BadSchema, Inliner
 from adapters.live.openapi.settings import OpenApiSettings
 
 _METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
@@ -68,7 +67,7 @@ def read(document: Document, settings: OpenApiSettings, provided: frozenset[tupl
             continue
         try:
             drafts += _drafts(document, str(path), item)
-        except (RemoteReference, DanglingReference, _Unfit) as error:
+        except (RemoteReference, DanglingReference, BadSchema, _Unfit) as error:
             skipped.append(_skipped(f"* {path}", error))
     for draft in drafts[settings.max_operations :]:
         skipped.append(_skipped(_where(draft), _Unfit("too_many", f"max_operations = {settings.max_operations}")))
@@ -81,7 +80,7 @@ def read(document: Document, settings: OpenApiSettings, provided: frozenset[tupl
             continue
         try:
             plans.append(_plan(document, draft, name, settings, provided))
-        except (RemoteReference, DanglingReference, _Unfit) as error:
+        except (RemoteReference, DanglingReference, BadSchema, _Unfit) as error:
             skipped.append(_skipped(_where(draft), error))
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
             # A document may be anything at any place: what stands where something else belongs is not worth a branch.
@@ -96,8 +95,12 @@ def _where(draft: _Draft) -> str:
 def _skipped(where: str, error: Exception) -> Skipped:
     if isinstance(error, _Unfit):
         return Skipped(where=where, reason=error.reason, detail=str(error)[:200])
-    remote = isinstance(error, RemoteReference)
-    return Skipped(where=where, reason="remote_reference" if remote else "dangling_reference", detail=str(error)[:200])
+    reason: SkipReason = "dangling_reference"
+    if isinstance(error, RemoteReference):
+        reason = "remote_reference"
+    elif isinstance(error, BadSchema):
+        reason = "bad_schema"
+    return Skipped(where=where, reason=reason, detail=str(error)[:200])
 
 
 def _operation_id(draft: _Draft) -> str:
@@ -300,7 +303,7 @@ def _answers(document: Document, inliner: Inliner, operation: dict[str, Any]) ->
                 continue
             schema = inliner.inlined(content[media_type]["schema"], "response")
             _checked(schema)
-        except (RemoteReference, DanglingReference, _Unfit, AttributeError, TypeError):
+        except (RemoteReference, DanglingReference, BadSchema, _Unfit, AttributeError, TypeError):
             continue
         if schema:
             found[str(status).upper() if str(status).lower() != "default" else "default"] = schema
@@ -308,13 +311,6 @@ def _answers(document: Document, inliner: Inliner, operation: dict[str, Any]) ->
 
 
 def _checked(schema: dict[str, Any]) -> None:
-    try:
-        # Without formats: a `pattern` may be one that only ECMA has.
-        jsonschema.Draft202012Validator.check_schema(schema, format_checker=jsonschema.FormatChecker(formats=()))
-    except jsonschema.SchemaError as error:
-        raise _Unfit("bad_schema", f"{'/'.join(map(str, error.absolute_path))}: {error.message}"[:200]) from None
-    except RecursionError:
-        raise _Unfit("bad_schema", "nested too deep") from None
     try:
         size = len(msgspec.json.encode(schema))
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:

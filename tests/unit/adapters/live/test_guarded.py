@@ -259,22 +259,22 @@ async def test_a_broken_api_is_left_alone_and_said_so_once_and_its_return_once(t
 async def test_calls_wait_for_their_turn_and_are_refused_when_that_takes_too_long(tmp_path: Path) -> None:
     slow = RateSettings(per_second=1.0, burst=1)
     guard, api = guarded(tmp_path, mode="live", allow=("*",), rate=slow, timeout=2.5)
-    refused = 0
+    waits: list[float] = []
 
     async def call() -> None:
-        nonlocal refused
         try:
             await guard.call("get_item", {"id": 1})
         except LiveApiUnavailable as error:
-            refused += 1
-            assert error.retry_after > 2.5
+            waits.append(error.retry_after)
 
     begun = anyio.current_time()
     async with anyio.create_task_group() as group:
         for _ in range(5):
             group.start_soon(call)
     assert anyio.current_time() - begun == pytest.approx(2.0)
-    assert (len(api.asked), refused) == (3, 2)
+    assert len(api.asked) == 3
+    assert len(waits) == 2
+    assert min(waits) > 2.5
     assert guard.counts["rate_limited"] == 2
 
 

@@ -139,7 +139,7 @@ async def test_headers_and_cookies_are_sent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("schema", "kind", "arguments", "wanted"),
     [
-        ({"type": "object", "properties": {"a": {}, "b": {}}}, "application/json", {"a": [1], "b": None}, '{"a":[1],"b":null}'),
+        ({"type": "object", "properties": {"a": {}}}, "application/json", {"a": [1, None]}, '{"a":[1,null]}'),
         ({"type": "object", "properties": {"a": {}}}, "application/merge-patch+json", {"a": 1}, '{"a":1}'),
         ({"type": "array", "items": {"type": "integer"}}, "application/json", {"body": [1, 2]}, "[1,2]"),
         ({"type": "object"}, "application/json", {"body": {"any": 1}}, '{"any":1}'),
@@ -352,7 +352,7 @@ async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("names", "arguments", "said", "wanted"),
     [
-        (["cursor", "limit"], {"limit": 2}, Said(body={"items": [1, 2], "next_cursor": "c2"}), {"limit": 2, "cursor": "c2"}),
+        (["cursor", "limit"], {"limit": 2}, Said(body={"a": [1], "next_cursor": "c2"}), {"limit": 2, "cursor": "c2"}),
         (["cursor"], {}, Said(body={"items": [], "next_cursor": None}), None),
         (["page_token"], {}, Said(body={"meta": {"nextPageToken": "t"}}), {"page_token": "t"}),
         (["page", "per_page"], {"page": 2, "per_page": 2}, Said(body=[1, 2]), {"page": 3, "per_page": 2}),
@@ -536,7 +536,7 @@ async def test_a_fetched_document_cannot_send_keys_to_another_host() -> None:
     with HttpApi(lambda _: Said(body=document)) as server:
         auth = {"k": AuthSettings(kind="bearer", key_env="KEY")}
         api = OpenApiApi("a", OpenApiSettings(document=server.url, auth=auth), environment={"KEY": SECRET})
-        with pytest.raises(AdapterNotSetUp, match="server: .* another host"):
+        with pytest.raises(AdapterNotSetUp, match=r"server: .* another host"):
             await api.tools()
         await api.aclose()
 

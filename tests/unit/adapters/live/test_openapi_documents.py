@@ -259,7 +259,7 @@ async def test_a_document_that_is_none_is_told(tmp_path: Path, text: str, told: 
 
 
 async def test_a_document_that_is_not_there_names_the_setting() -> None:
-    with pytest.raises(AdapterNotSetUp, match="document = '/nowhere.json' cannot be read"):
+    with pytest.raises(AdapterNotSetUp, match=r"document = '/nowhere\.json' cannot be read"):
         await OpenApiApi("shop", OpenApiSettings(document="/nowhere.json", server=SERVER)).tools()
 
 
