@@ -5,6 +5,7 @@
 #   make test     unit, contract and integration tests (real nats-server, real HTTP, real engine)
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo
 #   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
+#   make test-mcp  five real MCP servers through our adapter, in .venv-mcp and tests/mcp/node_modules (nodejs, npm, git)
 #   make test-vllm a real vLLM on the CPU with our plug-in, in .venv-vllm: engine contract, swaps, the tap before it
 #   make test-verl the verl trainer against the native one, on the CPU, in .venv-verl
 #   make test-bfcl the BFCL environment against the real bfcl-eval, in .venv-bfcl (make bfcl sets up just that)
@@ -39,7 +40,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test chaos test-clients clients test-vllm test-verl bfcl test-bfcl test-peers test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-bfcl bench-ablation bench-peers-setup lock clean
+.PHONY: setup demo test chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-bfcl bench-ablation bench-peers-setup lock clean
 
 setup: .venv/ready
 
@@ -80,6 +81,22 @@ tests/clients/js/node_modules/ready: tests/clients/js/package-lock.json
 	@node -e 'process.exit(Number(parseInt(process.versions.node) < 20))' && npm --version >/dev/null || \
 		{ echo "Node.js 20 or newer with npm is needed (Debian: apt install nodejs npm)"; exit 1; }
 	@npm ci --prefix tests/clients/js --silent --no-audit --no-fund
+	@touch $@
+
+test-mcp: .venv-mcp/ready tests/mcp/node_modules/ready
+	@command -v git >/dev/null || { echo "git is needed (Debian: apt install git)"; exit 1; }
+	$(BIN)/python -m pytest tests/mcp
+
+.venv-mcp/ready: tests/mcp/servers.txt | setup
+	@echo "setup: MCP servers"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-mcp
+	@$(UV) pip install --quiet --python .venv-mcp/bin/python --require-hashes -r tests/mcp/servers.txt
+	@touch $@
+
+tests/mcp/node_modules/ready: tests/mcp/package-lock.json
+	@node -e 'process.exit(Number(parseInt(process.versions.node) < 20))' && npm --version >/dev/null || \
+		{ echo "Node.js 20 or newer with npm is needed (Debian: apt install nodejs npm)"; exit 1; }
+	@npm ci --prefix tests/mcp --silent --no-audit --no-fund
 	@touch $@
 
 test-vllm: .venv-vllm/plugin
@@ -210,9 +227,10 @@ lock:
 	$(LOCK) tests/benchmarks/peers/hnswlib.in -o tests/benchmarks/peers/hnswlib.txt
 	$(LOCK) --no-deps locks/bfcl.in -o locks/bfcl.txt
 	$(LOCK) locks/clients.in -o locks/clients.txt
+	$(LOCK) tests/mcp/servers.in -o tests/mcp/servers.txt
 	$(LOCK) locks/appworld.in -o locks/appworld.txt
 	$(LOCK) locks/schemathesis.in -o locks/schemathesis.txt
 	$(LOCK) --override locks/verl-overrides.txt --extra verl pyproject.toml locks/torch-needs.in locks/verl.in -o locks/verl.txt
 
 clean:
-	rm -rf .venv .venv-appworld .venv-bfcl .venv-clients .venv-hnswlib .venv-litellm .venv-schemathesis .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules build .run
+	rm -rf .venv .venv-appworld .venv-bfcl .venv-clients .venv-hnswlib .venv-litellm .venv-mcp .venv-schemathesis .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules tests/mcp/node_modules build .run

@@ -19,6 +19,7 @@ from daemon.history_cli import add_history
 from daemon.install_cli import add_install
 from daemon.judge_cli import add_judge
 from daemon.learner_cli import add_learner
+from daemon.live_cli import add_adapters
 from daemon.orders_cli import add_orders
 from daemon.provenance_cli import add_provenance
 from daemon.replay_cli import add_replay
@@ -43,6 +44,7 @@ examples:
   evolved export --since 7d             what the agents did, as JSONL
   evolved import chats.jsonl            conversations from elsewhere
   evolved experience search "..."       lessons that fit what you are about to do
+  evolved adapters list                 live APIs: what agents and rollouts may call, and how each fares
   evolved forget --tenant acme          take out what came from somebody, down to the lessons
   evolved history                       every version: judged how, served where, taken back why
   evolved install --system              systemd units for this machine
@@ -157,6 +159,7 @@ def parser() -> argparse.ArgumentParser:
     add_tasks(add)
     add_experience(add)
     add_forget(add)
+    add_adapters(add)
 
     config = add("config", _config, "Check the settings and print them with their defaults.")
     config.add_argument("--json", action="store_true", help="as JSON")

@@ -32,6 +32,7 @@ from daemon import toml
 from daemon.control import ControlSettings
 from daemon.errors import ConfigError
 from daemon.intake import IntakeSettings
+from daemon.live_settings import LiveSettings
 from daemon.provenance import ProvenanceSettings
 from daemon.shipper import ShipperSettings
 from daemon.tap.settings import TapSettings, UpstreamSettings
@@ -162,6 +163,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The one of before, after a change: it finds lessons until all have a vector from the new one."""
     rewriter: AdapterSettings = AdapterSettings(name="")
     """Says a lesson in words that fit the case before it is given; none by default."""
+    live: LiveSettings = LiveSettings()
+    adapters: dict[str, dict[str, Any]] = {}
+    """Live APIs by name: [adapters.NAME] with kind ("openapi", "mcp", "callables", or "installed" for one by entry
+    point), its options, and [adapters.NAME.policy]; see docs/mcp-and-registration.md."""
     tap: TapSettings = TapSettings()
     intake: IntakeSettings = IntakeSettings()
     redaction: RedactionSettings = RedactionSettings()

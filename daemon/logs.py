@@ -21,6 +21,10 @@ def configure(level: int = logging.INFO) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    # The MCP SDK quotes messages that it cannot read, whoever wrote them; we say the same without the words.
+    for name in ("mcp", "client"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
+        logging.getLogger(name).propagate = False
 
 
 def as_service() -> None:

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from actors.messages import ExperienceKind, ExperienceState
 from daemon.experience_api import FeedbackBody, ForgetBody, ImportBody, LessonBody, SearchBody, StateBody
+from daemon.live_orders import AddOrder, CallOrder
 from daemon.orders import Order
 
 _ERROR = "Error"
@@ -38,7 +39,7 @@ _LIMIT = {"type": "integer", "minimum": 1}
 _STATE = {"type": "string", "enum": [*get_args(ExperienceState), ""]}
 _KIND = {"type": "string", "enum": [*get_args(ExperienceKind), ""]}
 _FILTERS = {"tenant": {"type": "string"}, "state": _STATE, "kind": _KIND}
-_E = "/api/experience"
+_E, _A = "/api/experience", "/api/adapters"
 DESCRIBED: tuple[Described, ...] = (
     Described(method="GET", path="/api/openapi.json", summary="This document"),
     Described(method="GET", path="/api/status", summary="What runs, what serves, what was counted"),
@@ -101,6 +102,14 @@ DESCRIBED: tuple[Described, ...] = (
         summary="Activate, retire or release a lesson",
         body=StateBody,
         refuses=(404, 409),
+    ),
+    Described(method="GET", path=_A, summary="Live APIs with their health, and what is installed"),
+    Described(method="POST", path=_A, summary="Add a live API by its address", body=AddOrder, refuses=(409, 502, 503)),
+    Described(method="DELETE", path=f"{_A}/{{name}}", summary="Remove one that was added", refuses=(404, 409, 503)),
+    Described(method="POST", path=f"{_A}/{{name}}/test", summary="Ask one for its tools", refuses=(404, 502)),
+    Described(method="GET", path="/api/tools", summary="The tools of all live APIs"),
+    Described(
+        method="POST", path="/api/tools/{name}/call", summary="Call a tool", body=CallOrder, refuses=(404, 502, 503)
     ),
     Described(method="GET", path="/metrics", summary="Prometheus", answer="text"),
 )

@@ -69,6 +69,7 @@ from daemon.gating import gate_trial
 from daemon.intake import IntakeCollector, OtlpIntake, agent_keys
 from daemon.killswitch import ORIGIN, KillSwitch
 from daemon.linking import AssemblerCollector
+from daemon.live_wiring import live_apis
 from daemon.orders import Orders
 from daemon.playing import manner
 from daemon.provenance import Provenance
@@ -287,11 +288,14 @@ def build(config: Config, parts: Parts) -> Supervisor:
         store=store, search=navigator, redact=Redactor(config.redaction).text, send=partial(_teach, parts),
         renew=renewal.ask, clock=clock,
     )  # fmt: skip
+    live = live_apis(config, parts.registry, supervisor)
     control = partial(
         Control, store=store, registry=parts.registry, actors=lambda: supervisor.state().actors, orders=orders,
         curator=lambda: curator.figures, sentinel=sentinel.status, fleet=lambda: swapper.fleet, halted=kill.reason,
-        serving=tuple(serving), judge=attributor.report, 
-        routes=[*ExperienceApi(pool, forgetter).routes(), *(tasks.routes() if tasks is not None else ())],
+        serving=tuple(serving), judge=attributor.report,
+        routes=[
+            *ExperienceApi(pool, forgetter).routes(), *live.routes(), *(tasks.routes() if tasks is not None else ()),
+        ],
     )  # fmt: skip
     supervisor.add("control", _control(config, parts, supervisor, control))
     return supervisor

@@ -10,9 +10,13 @@ from prometheus_client import CollectorRegistry
 from actors.fleet import Fleet
 from actors.messages import Directive
 from actors.store import Store
+from actors.system.life import Life, Restart, Unit
 from daemon.control import Control, ControlSettings, serve
 from daemon.experience_api import ExperienceApi
 from daemon.killswitch import KillSwitch
+from daemon.live import Live
+from daemon.live_api import LiveRoutes
+from daemon.live_settings import LiveSettings
 from daemon.orders import Orders
 from tests.support.credited import attributed
 from tests.support.experience import Desk, lesson
@@ -35,13 +39,17 @@ async def main(port: int, directory: Path) -> None:
     orders = Orders(
         store=store, fleet=Fleet, kill=KillSwitch(directory), send=send, key=key, keys=keys, clock=time.time
     )
+    sums = {"kind": "callables", "functions": ["math:sqrt"], "policy": {"read_only": ["*"]}}
+    live = Live({"sums": sums}, LiveSettings(), directory)
     control = Control(
         store=store, registry=CollectorRegistry(), actors=tuple, orders=orders, retry=retry, describe={},
-        routes=ExperienceApi(desk.pool, desk.forgetter).routes(),
+        routes=[*ExperienceApi(desk.pool, desk.forgetter).routes(), *LiveRoutes(live).routes()],
     )  # fmt: skip
     settings = ControlSettings(port=port)
     try:
-        await serve(control.app(settings.allowed_hosts), settings)
+        async with anyio.create_task_group() as group:
+            group.start_soon(live.run, Life(Unit("live", live.run, Restart()), anyio.Event(), lambda: None))
+            await serve(control.app(settings.allowed_hosts), settings)
     finally:
         await store.aclose()
 

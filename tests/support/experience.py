@@ -18,6 +18,9 @@ from daemon.experience import ExperiencePool
 from daemon.experience_api import ExperienceApi
 from daemon.forgetting import Forgetter
 from daemon.killswitch import KillSwitch
+from daemon.live import Live
+from daemon.live_api import LiveRoutes
+from daemon.live_settings import LiveSettings
 from daemon.orders import Orders
 from daemon.tap.keys import KeyRing
 from tests.support.keys import key_pair
@@ -89,7 +92,8 @@ class Desk:
             renew=self._renew, clock=clock,
         )  # fmt: skip
         self.forgetter = Forgetter(store=store, lessons=plain_forget, renew=self._renew, clock=clock)
-        routes = ExperienceApi(self.pool, self.forgetter).routes()
+        live = LiveRoutes(Live({}, LiveSettings(), state)).routes()
+        routes = [*ExperienceApi(self.pool, self.forgetter).routes(), *live]
         self.control = Control(
             store=store, registry=CollectorRegistry(), actors=tuple, orders=self._orders(state),
             retry=self._nothing, describe={}, fleet=Fleet, routes=routes, clock=clock,

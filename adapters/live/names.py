@@ -1,0 +1,47 @@
+"""Names of operations as chat APIs take them: at most 64 of letters, digits, _ and -, each once.
+
+What an API calls its operations (`GET /v1/users/{id}`, `files.read`, 90 characters of an operation id) becomes such a
+name, and is found again by it. The same names come out for the same set of operations, in whatever order they are
+listed: a policy's weights and an operator's allow-list hold on to them.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from adapters.live import MAX_NAME
+
+_OTHER = re.compile(r"[^A-Za-z0-9_-]+")
+_DIGITS = 8
+"""Hexadecimal digits of the digest behind a name that is not unique without it."""
+
+
+def tool_names(originals: Iterable[str], limit: int = MAX_NAME) -> dict[str, str]:
+    """A name for each of `originals` (a repeated one counts once).
+
+    What is a name already keeps it. Others lose what a name cannot have; where that makes two alike, or is too long,
+    a digest of the original follows.
+
+    Args:
+        limit: characters at most, from 16 on.
+
+    Returns:
+        Name by original, in the order given.
+    """
+    wanted = {original: _cleaned(original) for original in originals}
+    claims = Counter(wanted.values())
+    return {
+        original: name
+        if 0 < len(name) <= limit and (name == original or claims[name] == 1)
+        else f"{name[: limit - _DIGITS - 1]}_{_digest(original)}".lstrip("_")
+        for original, name in wanted.items()
+    }
+
+
+def _cleaned(original: str) -> str:
+    return original if original and not _OTHER.search(original) else _OTHER.sub("_", original).strip("_")
+
+
+def _digest(original: str) -> str:
+    return hashlib.sha256(original.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]

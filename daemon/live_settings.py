@@ -1,0 +1,63 @@
+"""What is set of live APIs as a whole, and what one registration is."""
+
+import re
+from typing import Any, Literal
+
+import msgspec
+from adapters.live.audit import AuditSettings
+from adapters.live.recording import RecordingSettings
+
+NAME = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]{0,30}")
+"""What an API may be called; its tools are NAME__TOOL."""
+Origin = Literal["config", "entry point", "control"]
+
+
+class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Live APIs: what may be registered at run time, and what is kept of calls."""
+
+    allow_private: tuple[str, ...] = ()
+    """Hosts, addresses and networks (10.2.0.0/16) that an API added at run time may lead to although they are not
+    public; without TLS too."""
+    allow_http: tuple[str, ...] = ()
+    """Public hosts that such an API may be spoken to without TLS."""
+    secrets_dir: str = "secrets"
+    """Directory, below `state_dir` unless it is absolute, of the files that such an API may name as secrets."""
+    most: int = 64
+    """APIs that can be added at run time."""
+    start_seconds: float = 60.0
+    """In which an API must list its tools to be added."""
+    audit: AuditSettings = AuditSettings()
+    recordings: RecordingSettings = RecordingSettings()
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One registration: what [adapters.NAME] or an order said, with references to secrets, never secrets."""
+
+    name: str
+    kind: str
+    """openapi, mcp, callables; "installed" for what an entry point makes."""
+    options: dict[str, Any] = {}
+    policy: dict[str, Any] = {}
+    origin: Origin = "config"
+    added: float = 0.0
+    """Unix seconds, of what was added at run time."""
+    by: str = ""
+    """Id of the admin key that added it."""
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """How one API fares, as `evolved adapters list` shows it."""
+
+    name: str
+    kind: str
+    origin: Origin
+    where: str
+    """Its address, command or functions; without what may be secret."""
+    mode: str
+    ok: bool
+    tools: int
+    last_success: float | None = None
+    """Unix seconds."""
+    last_failure: float | None = None
+    error: str = ""
+    """Of the last failure."""

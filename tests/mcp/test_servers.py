@@ -1,0 +1,215 @@
+"""Five real MCP servers through the adapter, and through the policy around it."""
+
+import json
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+import structlog.testing
+
+from actors.system import runtime
+from adapters.live.audit import AuditLog
+from adapters.live.guarded import Guarded
+from adapters.live.mcp import McpApi, McpSettings
+from adapters.live.policy import PolicySettings
+from adapters.live.recording import Recordings
+from tests.mcp.servers import everything_over_http, settings
+
+pytestmark = pytest.mark.anyio
+SERVERS = ("time", "git", "everything", "filesystem", "memory")
+READS = {
+    "time": "convert_time", "git": "git_log", "everything": "get-sum", "filesystem": "read_text_file",
+    "memory": "read_graph",
+}  # fmt: skip
+WRITES = {
+    "git": "git_commit", "everything": "gzip-file-as-resource", "filesystem": "write_file", "memory": "create_entities",
+}  # fmt: skip
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A repository with one commit, which is the directory of the servers that keep something as well."""
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "notes.txt").write_text("buy milk\n")
+
+    def git(*command: str) -> None:
+        given = ("-c", "user.name=Test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", "-C", str(place), *given, *command], check=True, capture_output=True)
+
+    git("init", "-q")
+    git("add", "notes.txt")
+    git("commit", "-q", "-m", "the first note")
+    return place
+
+
+def commits(directory: Path) -> str:
+    return subprocess.run(["git", "-C", directory, "log", "--oneline"], capture_output=True, text=True).stdout
+
+
+def staged(directory: Path) -> str:
+    """Put a change where a commit would take it; the commits before."""
+    (directory / "notes.txt").write_text("buy bread\n")
+    subprocess.run(["git", "-C", directory, "add", "notes.txt"], check=True)
+    return commits(directory)
+
+
+@asynccontextmanager
+async def guarded(api: McpApi, tmp_path: Path, **policy: object) -> AsyncIterator[Guarded]:
+    audit = AuditLog(tmp_path / "audit.jsonl")
+    async with api:
+        yield Guarded(
+            api, PolicySettings(**policy), recordings=Recordings(tmp_path / "recordings"), audit=audit
+        )  # fmt: skip
+    audit.close()
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
+@pytest.mark.parametrize("server", SERVERS)
+async def test_tools_are_listed_with_schemas_names_and_claims(server, directory):
+    async with McpApi(server, settings(server, directory)) as api:
+        tools = {tool.name: tool for tool in await api.tools()}
+    assert READS[server] in tools
+    for tool in tools.values():
+        assert tool.parameters["type"] == "object"
+        assert "$ref" not in json.dumps(tool.parameters)
+        assert tool.description
+        assert len(tool.name) <= 64
+    assert tools[READS[server]].claims_read_only
+    if server in WRITES:
+        assert not tools[WRITES[server]].claims_read_only
+
+
+async def test_time_answers_in_structured_content(directory):
+    async with McpApi("time", settings("time", directory)) as api:
+        noon = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
+        answer = await api.call("convert_time", noon)
+        assert answer.structured["target"]["timezone"] == "Asia/Tokyo"
+        assert answer.structured["time_difference"] == "+9.0h"
+        assert json.loads(answer.text) == answer.structured
+        wrong = await api.call("get_current_time", {"timezone": "Middle/Earth"})
+        assert wrong.error
+        assert "Middle/Earth" in wrong.text
+
+
+async def test_git_is_read_and_committed_to(directory):
+    async with McpApi("git", settings("git", directory)) as api:
+        log = await api.call("git_log", {"repo_path": str(directory)})
+        assert "the first note" in log.text
+        outside = await api.call("git_log", {"repo_path": "/"})
+        assert outside.error
+
+
+async def test_files_are_read_and_written_inside_of_the_directory_alone(directory):
+    async with McpApi("filesystem", settings("filesystem", directory)) as api:
+        read = await api.call("read_text_file", {"path": str(directory / "notes.txt")})
+        assert (read.structured, read.error) == ({"content": "buy milk\n"}, False)
+        await api.call("write_file", {"path": str(directory / "new.txt"), "content": "hello"})
+        assert (directory / "new.txt").read_text() == "hello"
+        outside = await api.call("read_text_file", {"path": "/etc/hostname"})
+        assert outside.error
+        assert "outside allowed directories" in outside.text
+
+
+async def test_memory_remembers_over_a_restart_of_its_server(directory):
+    entity = {"name": "Ada", "entityType": "person", "observations": ["wrote programs"]}
+    async with McpApi("memory", settings("memory", directory)) as api:
+        made = await api.call("create_entities", {"entities": [entity]})
+        assert made.structured["entities"] == [entity]
+        await api.aclose()
+        graph = await api.call("read_graph", {})
+        assert graph.structured["entities"] == [entity]
+        assert api.starts == 2
+
+
+async def test_everything_answers_in_all_kinds_of_content(directory):
+    async with McpApi("everything", settings("everything", directory)) as api:
+        assert "5" in (await api.call("get-sum", {"a": 2, "b": 3})).text
+        shaped = await api.call("get-structured-content", {"location": "Chicago"})
+        assert set(shaped.structured) == {"temperature", "conditions", "humidity"}
+        image = await api.call("get-tiny-image", {})
+        assert "[image/png, " in image.text
+        assert "bytes, left out]" in image.text
+        links = await api.call("get-resource-links", {"count": 2})
+        assert links.text.count("[resource ") == 2
+        wrong = await api.call("get-sum", {"a": "two"})
+        assert wrong.error
+
+
+async def test_a_server_that_tells_its_environment_has_nothing_of_ours_to_tell(directory, monkeypatch):
+    """`get-env` claims to read only, and gives away all that its process was given."""
+    monkeypatch.setenv("OUR_DATABASE_PASSWORD", "hunter2-of-the-daemon")
+    monkeypatch.setenv("THEIR_TOKEN", "t0ken-of-the-server")
+    named = msgspec.structs.replace(settings("everything", directory), environment={"TOKEN": "env:THEIR_TOKEN"})
+    async with McpApi("everything", named) as api:
+        assert api.read_only("get-env") is False  # not listed yet
+        await api.tools()
+        assert api.read_only("get-env") is True
+        told = json.loads((await api.call("get-env", {})).text)
+    assert set(told) <= {"PATH", "HOME", "LANG", "TOKEN"}
+    assert told["TOKEN"] == "t0ken-of-the-server"
+
+
+async def test_secrets_are_neither_in_answers_nor_in_logs_nor_in_the_audit(directory, monkeypatch, tmp_path):
+    monkeypatch.setenv("THEIR_TOKEN", "t0ken-of-the-server")
+    named = msgspec.structs.replace(settings("everything", directory), environment={"TOKEN": "env:THEIR_TOKEN"})
+    with structlog.testing.capture_logs() as logs:
+        async with guarded(McpApi("everything", named), tmp_path, read_only=("get-env", "echo")) as api:
+            told = await api.call("get-env", {})
+            echoed = await api.call("echo", {"message": "my token is t0ken-of-the-server"})
+    assert (told.source, echoed.source) == ("live", "live")
+    kept = "".join(path.read_text() for path in tmp_path.rglob("*.json*") if "place" not in path.parts)
+    assert "everything" in kept
+    for text in (told.text, echoed.text, json.dumps(logs), kept):
+        assert "t0ken-of-the-server" not in text
+
+
+@pytest.mark.parametrize(("server", "tool", "arguments"), [
+    ("filesystem", "write_file", {"path": "{}/new.txt", "content": "x"}),
+    ("git", "git_commit", {"repo_path": "{}", "message": "x"}),
+    ("memory", "create_entities", {"entities": [{"name": "A", "entityType": "b", "observations": []}]}),
+    ("everything", "gzip-file-as-resource", {"name": "x", "data": "https://example.com"}),
+])  # fmt: skip
+async def test_a_write_is_not_executed_in_shadow_mode(server, tool, arguments, directory, tmp_path):
+    given = {name: value.format(directory) if isinstance(value, str) else value for name, value in arguments.items()}
+    before = staged(directory)
+    async with guarded(McpApi(server, settings(server, directory)), tmp_path, read_only=(READS[server],)) as api:
+        answer = await api.call(tool, given)
+        assert answer.source in ("refused", "simulated")
+        # Even one that claims to read is not executed unless the operator says so.
+        if server == "everything":
+            assert (await api.call("get-env", {})).source != "live"
+    assert commits(directory) == before
+    assert sorted(path.name for path in directory.iterdir()) == [".git", "notes.txt"]
+
+
+async def test_shadow_answers_come_from_what_was_recorded(directory, tmp_path):
+    path = {"path": str(directory / "notes.txt")}
+    async with guarded(McpApi("files", settings("filesystem", directory)), tmp_path, read_only=("read_*",)) as api:
+        live = await api.call("read_text_file", path)
+    async with guarded(McpApi("files", settings("filesystem", directory)), tmp_path, mode="dry_run") as api:
+        recorded = await api.call("read_text_file", path)
+    assert (live.source, recorded.source) == ("live", "recorded")
+    assert recorded.structured == live.structured == {"content": "buy milk\n"}
+
+
+async def test_everything_over_streamable_http():
+    with everything_over_http() as address:
+        async with McpApi("everything", McpSettings(url=address)) as api:
+            assert len(await api.tools()) > 10
+            for number in range(5):
+                assert str(number + 1) in (await api.call("get-sum", {"a": number, "b": 1})).text
+
+
+def test_all_five_answer_where_the_actors_run(directory):
+    async def main(host):
+        found = {}
+        for server in SERVERS:
+            async with McpApi(server, settings(server, directory)) as api:
+                found[server] = len(await api.tools())
+        return found
+
+    assert all(count for count in runtime.run(main).values())
