@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -111,6 +111,11 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Name of an environment adapter, such as "travel"; empty: learn from traffic and feedback alone."""
     options: dict[str, Any] = {}
     """Keyword arguments for it."""
+    tool_search: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Show each episode only so many tools, those found for its goal, and the tool search_tools, which brings as many
+    more; 0: all tools, always. For environments with more tools than a prompt has room for."""
+    tool_search_always: tuple[str, ...] = ()
+    """Tools that are shown all the same, such as the one that ends an episode."""
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

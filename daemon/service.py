@@ -72,6 +72,7 @@ from daemon.orders import Orders
 from daemon.provenance import Provenance
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
+from daemon.toolsearch import searching
 from daemon.watching import SentinelCollector
 from daemon.weights import WeightsCollector, source
 
@@ -168,6 +169,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
         else None
     )
     judge, embedder = parts.adapter("judge", config.judge), parts.adapter("embedder", config.embedder)
+    environment = searching(environment, config.sandbox, embedder)
     swaps = Swaps(config.state / "swaps", engines, inline=frozenset({SHADOW}), weights=parts.weights)
     rng = partial(_rng, config.seed)
     times = ServingTimes(clock)

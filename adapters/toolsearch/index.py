@@ -21,7 +21,7 @@ from adapters.embedders import Embedder
 from adapters.errors import EmbedderUnavailable, VectorsRefused
 from adapters.live import MAX_NAME, Operation
 from adapters.toolsearch.bm25 import FieldIndex
-from adapters.toolsearch.ranking import Floats, Ints, api_scores, order, reciprocal_ranks
+from adapters.toolsearch.ranking import Ints, api_scores, order, reciprocal_ranks
 from adapters.toolsearch.reading import Document, Unreadable, function_tool, read
 from adapters.toolsearch.settings import SearchSettings
 from adapters.toolsearch.words import words
@@ -74,7 +74,7 @@ class ToolIndex:
         self._vectors: npt.NDArray[np.float32] = np.zeros((0, 0), dtype=np.float32)
         self._names: Counter[str] = Counter()
         self._arrays: tuple[Ints, Ints] | None = None
-        """By slot its place in the order of keys and its API's number, until something comes or goes."""
+        """By slot its place in the order of keys (-1: empty) and its API's number, until something comes or goes."""
         self.skipped: Counter[str] = Counter()
         """What `add` could not use, by reason."""
         self.unembedded = 0
@@ -155,7 +155,7 @@ class ToolIndex:
             fused += self._weight * reciprocal_ranks(np.maximum(likeness, 0.0), constant)
         if self._settings.apis:
             fused += self._settings.apis * reciprocal_ranks(api_scores(fused, numbers), constant)
-        fused[self._shut_out(tags, apis, exclude, size)] = 0.0
+        fused[(places < 0) | self._shut_out(tags, apis, exclude, size)] = 0.0
         best = order(np.round(fused, 9), places)[:k]
         return [self._found(int(slot), float(fused[slot])) for slot in best if fused[slot] > 0.0]
 
@@ -267,7 +267,7 @@ class ToolIndex:
     def _by_slot(self) -> tuple[Ints, Ints]:
         if self._arrays is None:
             size = len(self._slots) + len(self._free)
-            places, numbers = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+            places, numbers = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.int64)
             known: dict[str, int] = {}
             for place, key in enumerate(sorted(self._slots)):
                 slot = self._slots[key]

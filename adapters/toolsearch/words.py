@@ -6,12 +6,13 @@ import unicodedata
 _WORD = re.compile(r"[^\W_]+")
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _VOWEL = re.compile(r"[aeiou]|(?<=[^aeiou])y")
-_SMALL = frozenset(
+_SMALL_WORDS = (
     "a about all also am an and any are as at be been but by can could did do does doing done for from get give gave "
     "had has have he her here him his how i if in into is it its just let like m me mine my no not now of off on one "
     "or our out over please put re s she should so some t than that the their them then there these they this those "
-    "to too up us ve want was we were what when where which who whom whose why will with would yes you your".split()
+    "to too up us ve want was we were what when where which who whom whose why will with would yes you your"
 )
+_SMALL = frozenset(_SMALL_WORDS.split())
 
 
 def words(text: str) -> list[str]:
