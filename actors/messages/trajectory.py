@@ -28,6 +28,20 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Tool results or the next user turn; empty for the last step."""
     row: int = -1
     """Index into `Trajectory.rows` of the row that holds this step's tokens, -1 without tokens."""
+    role: str = ""
+    """Who acted, where a session may have several agents: a label and a digest of system prompt and tools, such as
+    `planner#1f0c2a9b`; empty from the sandbox and from old records."""
+
+
+class Handoff(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one role ended and another went on."""
+
+    source: str
+    target: str
+    step: int
+    """The first step of `target`."""
+    via: str = ""
+    """The tool that `source` called just before, if it called one."""
 
 
 class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +91,8 @@ class Trajectory(Message, frozen=True, kw_only=True, tag="trajectory"):
     task_id: str = ""
     group: str = ""
     """Trajectories of one group attempt the same task under the same desk: GRPO's baseline."""
+    handoffs: tuple[Handoff, ...] = ()
+    """Between roles, by step; none where one role did it all."""
     experience_ids: tuple[str, ...] = ()
     """Lessons that stood in the prompt; empty means unguided."""
     min_version: int = -1
