@@ -19,6 +19,7 @@ from daemon.orders_cli import add_orders
 from daemon.provenance_cli import add_provenance
 from daemon.replay_cli import add_replay
 from daemon.tap.errors import TapError
+from daemon.tools_cli import add_tools
 from daemon.transfer_cli import add_commands
 from learner.errors import LearnerError
 
@@ -36,6 +37,7 @@ examples:
   evolved export --since 7d             what the agents did, as JSONL
   evolved import chats.jsonl            conversations from elsewhere
   evolved experience search "..."       lessons that fit what you are about to do
+  evolved tools search "..."            tools out of many that fit what is to be done
   evolved forget --tenant acme          take out what came from somebody, down to the lessons
   evolved history                       every version: judged how, served where, taken back why
   evolved why 17                        what a version was trained on, and whether its signatures are good
@@ -144,6 +146,7 @@ def parser() -> argparse.ArgumentParser:
     add_judge(add)
     add_eval(add)
     add_experience(add)
+    add_tools(add)
     add_forget(add)
 
     config = add("config", _config, "Check the settings and print them with their defaults.")
