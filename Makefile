@@ -13,6 +13,7 @@
 #   make bench-tap         the tap beside nginx and LiteLLM (apt install nginx-light gcc libc6-dev)
 #   make bench-learner     the native trainer beside TRL, in .venv-trl, and beside the bare work
 #   make bench-retrieval   finding lessons beside numpy, faiss and hnswlib, which is in .venv-hnswlib
+#   make bench-toolsearch  finding operations: AppWorld's, in .venv-appworld, and 5,000 made-up ones (MODEL=a BERT's folder)
 #   make bench-ablation    what of the learner helps; hours, resumable (MINUTES=60 stops in time)
 #   make bench-peers-setup LiteLLM's proxy, in .venv-litellm
 #   make lock     resolve the dependencies anew
@@ -35,7 +36,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test chaos test-clients clients test-vllm test-verl test-peers check bench bench-tap bench-learner bench-retrieval bench-ablation bench-peers-setup lock clean
+.PHONY: setup demo test chaos test-clients clients test-vllm test-verl test-peers check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-ablation bench-peers-setup lock clean
 
 setup: .venv/ready
 
@@ -148,6 +149,18 @@ bench-retrieval: setup .venv-hnswlib/ready
 	@$(UV) pip install --quiet --python .venv-hnswlib/bin/python --require-hashes -r tests/benchmarks/peers/hnswlib.txt
 	@touch $@
 
+bench-toolsearch: setup .venv-appworld/ready
+	@mkdir -p build
+	$(BIN)/python -m tests.benchmarks.toolsearch --appworld .venv-appworld/bin/python $(if $(MODEL),--model $(MODEL)) --json build/toolsearch.json
+
+# Its pins exclude ours, so it has an environment of its own; `appworld install` unpacks its code, no data is fetched.
+.venv-appworld/ready: | setup
+	@echo "setup: AppWorld"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-appworld
+	@$(UV) pip install --quiet --python .venv-appworld/bin/python appworld==0.1.3.post1
+	@.venv-appworld/bin/appworld install >/dev/null
+	@touch $@
+
 bench-ablation: setup
 	$(BIN)/python -m tests.benchmarks.ablation --prepare
 	$(BIN)/python -m tests.benchmarks.ablation $(if $(MINUTES),--minutes $(MINUTES))
@@ -170,4 +183,4 @@ lock:
 	$(LOCK) --override locks/verl-overrides.txt --extra verl pyproject.toml locks/torch-needs.in locks/verl.in -o locks/verl.txt
 
 clean:
-	rm -rf .venv .venv-clients .venv-hnswlib .venv-litellm .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules build .run
+	rm -rf .venv .venv-appworld .venv-clients .venv-hnswlib .venv-litellm .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules build .run

@@ -254,9 +254,9 @@ async def run(python: str, model: Path | None) -> dict[str, float]:
         if sentence is not None:
             plans += [("vectors (model)", sentence, vectors), ("fused (model)", sentence, SearchSettings())]
         for name, embedder, settings in plans:
-            print(f"{world.name}: {name}", file=sys.stderr)
             index = await filled(world, embedder, settings)
             ways[name] = await measure(searching(index), world.asked)
+            print(f"{world.name}: {name}: {ways[name].share():.1f} %", file=sys.stderr)
         ways["fused (hashing), learned"] = await learned(world, hashing, SearchSettings())
         if sentence is not None:
             ways["fused (model), learned"] = await learned(world, sentence, SearchSettings())
