@@ -18,6 +18,7 @@
 #   make bench-learner     the native trainer beside TRL, in .venv-trl, and beside the bare work
 #   make bench-retrieval   finding lessons beside numpy, faiss and hnswlib, which is in .venv-hnswlib
 #   make bench-bfcl        BFCL: ground truth, agreement with the official checker, speed, a thousand attempts at once
+#   make bench-toolsearch  finding operations: AppWorld's, in .venv-appworld, and 5,000 made-up ones (MODEL=a BERT's folder)
 #   make bench-ablation    what of the learner helps; hours, resumable (MINUTES=60 stops in time)
 #   make bench-peers-setup LiteLLM's proxy, in .venv-litellm
 #   make lock     resolve the dependencies anew
@@ -40,7 +41,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-bfcl bench-ablation bench-peers-setup lock clean
+.PHONY: setup demo test chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup lock clean
 
 setup: .venv/ready
 
@@ -206,6 +207,9 @@ bench-retrieval: setup .venv-hnswlib/ready
 bench-bfcl: setup .venv-bfcl/ready
 	@mkdir -p build
 	$(BIN)/python -m tests.benchmarks.bfcl --json build/bfcl.json
+bench-toolsearch: setup .venv-appworld/ready
+	@mkdir -p build
+	$(BIN)/python -m tests.benchmarks.toolsearch --appworld .venv-appworld/bin/python $(if $(MODEL),--model $(MODEL)) --json build/toolsearch.json
 
 bench-ablation: setup
 	$(BIN)/python -m tests.benchmarks.ablation --prepare

@@ -11,6 +11,7 @@ import numpy as np
 
 from actors.mainline import sort_out
 from actors.messages import Feedback, Step, TokenRow, Trajectory, derived_id, ids_array, pack_array
+from actors.roles import handoffs, roles_of
 from actors.stitching import Closing, about_all
 from actors.turns import Answer, Turn
 
@@ -58,7 +59,8 @@ def build(closing: Closing) -> Trajectory:
 
 
 def _build(closing: Closing, turns: Sequence[Turn], feedback: Sequence[Feedback]) -> Trajectory:
-    rows, where = _rows(turns)
+    roles = roles_of(turns)
+    rows, where = _rows(turns, roles)
     answers = [_answer(turns, number) for number in range(len(turns))]
     steps = tuple(
         Step(
@@ -66,8 +68,9 @@ def _build(closing: Closing, turns: Sequence[Turn], feedback: Sequence[Feedback]
             response_id=turn.response_id,
             text=answers[number].text,
             tool_calls=answers[number].tool_calls,
-            observation=_observation(turns, number, answers[number]),
+            observation=_observation(turns, roles, number, answers[number]),
             row=where[number],
+            role=roles[number],
         )
         for number, turn in enumerate(turns)
     )
@@ -93,6 +96,7 @@ def _build(closing: Closing, turns: Sequence[Turn], feedback: Sequence[Feedback]
         min_version=int(versions.min()) if versions.size else -1,
         max_version=int(versions.max()) if versions.size else -1,
         continues=closing.continues,
+        handoffs=handoffs(turns, roles),
     )
 
 
@@ -127,12 +131,23 @@ def _answer(turns: Sequence[Turn], number: int) -> Answer:
     return turn.answers[0] if turn.answers else Answer()
 
 
-def _observation(turns: Sequence[Turn], number: int, answer: Answer) -> str:
+def _observation(turns: Sequence[Turn], roles: Sequence[str], number: int, answer: Answer) -> str:
     calls = {call.id for call in answer.tool_calls if call.id}
     for later in turns[number + 1 :]:
         if calls.intersection(later.answered):
             return later.observation
-    return turns[number + 1].observation if number + 1 < len(turns) else ""
+    if number + 1 == len(turns):
+        return ""
+    following = turns[number + 1]
+    if roles[number] == roles[number + 1] or _follows(following, answer):
+        return following.observation
+    # Another agent's conversation: what it is told is no answer to this one.
+    return next((later.observation for later in turns[number + 2 :] if _follows(later, answer)), "")
+
+
+def _follows(turn: Turn, answer: Answer) -> bool:
+    """Whether `turn` goes on after `answer`, under whatever system prompt."""
+    return bool(answer.future) and (turn.history == answer.future or turn.outline == answer.outline)
 
 
 class _Row:
@@ -164,22 +179,25 @@ class _Row:
         )
 
 
-def _rows(turns: Sequence[Turn]) -> tuple[tuple[TokenRow, ...], list[int]]:
+def _rows(turns: Sequence[Turn], roles: Sequence[str]) -> tuple[tuple[TokenRow, ...], list[int]]:
     """The rows, and the row of each turn (-1 without tokens).
 
     A turn continues the row if its prompt begins with exactly the row's ids. Where the client or the template rewrote
-    the past, it does not, and a row of its own keeps every log-prob with the context that it was sampled in.
+    the past, it does not, and a row of its own keeps every log-prob with the context that it was sampled in. Each role
+    has rows of its own: a planner's row goes on where a worker has come back to it.
     """
     rows: list[_Row] = []
     where: list[int] = []
+    newest: dict[str, int] = {}
     for number, turn in enumerate(turns):
         if not turn.response_ids:
             where.append(-1)
             continue
         # All arrays are whole int32 tokens, so a prefix in bytes is a prefix in tokens.
-        continues = rows and rows[-1].temperature == turn.temperature and turn.prompt_ids.startswith(rows[-1].ids)
-        if not continues:
+        at = newest.get(roles[number], -1)
+        if at < 0 or rows[at].temperature != turn.temperature or not turn.prompt_ids.startswith(rows[at].ids):
             rows.append(_Row(turn.temperature))
-        rows[-1].extend(turn, number)
-        where.append(len(rows) - 1)
+            at = newest[roles[number]] = len(rows) - 1
+        rows[at].extend(turn, number)
+        where.append(at)
     return tuple(row.pack() for row in rows), where

@@ -2,14 +2,16 @@
 
 Turns form trees: each follows the turn whose answer is the last one in its conversation. The main line is the longest
 way through a tree. What branches off it is a side call; so is a call without tools that looks back on a conversation
-that was over, and, under an explicit id, a lone call that has another opening than the main line. Pure, and independent
-of the order in which turns came.
+that was over, and, under an explicit id, a lone call that has another opening than the main line. Unless it is another
+agent's work: what was told what to do by the main line, or gave it something, belongs to it. Pure, and independent of
+the order in which turns came.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
+from actors.delegation import works_with
 from actors.turns import Turn
 
 
@@ -45,15 +47,21 @@ def sort_out(turns: Sequence[Turn]) -> Lines:
     trunk = paths[max(roots, key=lambda root: length[root.id]).id]
     main: list[Turn] = []
     heads: list[Turn] = []
+
+    def take(path: Sequence[Turn]) -> None:
+        main.extend(path)
+        on_path = {turn.id for turn in path}
+        heads.extend(child for turn in path for child in children.get(turn.id, []) if child.id not in on_path)
+
     for root in roots:
         path = paths[root.id]
         if path is not trunk and _beside(path, trunk):
             heads.append(root)
-            continue
-        kept = _without_looking_back(path)
-        main += kept
-        on_path = {turn.id for turn in kept}
-        heads += [child for turn in kept for child in children.get(turn.id, []) if child.id not in on_path]
+        else:
+            take(_without_looking_back(path))
+    while (agent := next((head for head in heads if _is_agent(head, best, parents, main)), None)) is not None:
+        heads.remove(agent)
+        take(_path(agent, best))
     sides = [_all_below(head, children) for head in heads]
     return Lines(tuple(_sorted(main)), tuple(sorted((tuple(_sorted(side)) for side in sides), key=lambda s: s[0].id)))
 
@@ -110,6 +118,14 @@ def _beside(path: Sequence[Turn], trunk: Sequence[Turn]) -> bool:
     if tools and not any(turn.tools for turn in path):
         return True
     return len(path) == 1 and len(trunk) > 1 and path[0].opening != trunk[0].opening and not path[0].tools
+
+
+def _is_agent(head: Turn, best: dict[str, Turn], parents: dict[str, str], main: Sequence[Turn]) -> bool:
+    """Whether what begins with `head` is another agent's part of the work on the main line."""
+    parent = next((turn for turn in main if turn.id == parents.get(head.id)), None)
+    if parent is not None and parent.system == head.system:
+        return False  # the same agent tried twice, or was asked something beside its work
+    return works_with(_path(head, best), main)
 
 
 def _without_looking_back(path: Sequence[Turn]) -> list[Turn]:

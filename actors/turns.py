@@ -5,7 +5,9 @@ What remains of the past are digests: of the conversation before the last answer
 """
 
 import hashlib
+import sys
 from collections.abc import Collection, Sequence
+from itertools import takewhile
 
 import msgspec
 import numpy as np
@@ -15,6 +17,8 @@ from actors.messages import Exchange, ToolCall, pack_array
 
 MAX_TEXT = 100_000
 """Characters kept of a goal or an observation: a trajectory is no archive, the exchange is."""
+_MAX_SYSTEM = 2000
+"""Characters kept of the system's words."""
 _CUTS = ("top_k", "min_p")
 """What processed log-probs account for, beside temperature and nucleus: they only cut or scale the distribution."""
 
@@ -53,6 +57,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of earlier tool calls and parts of answers in its conversation, the newest last."""
     opening: str = ""
     """Digest of the system's words and the tools: calls beside the main line have another one."""
+    system: str = ""
+    """What the system said first, its beginning: it tells agents of one session apart."""
     before: str = ""
     """Digest of the conversation up to, and without, the last answer of the model; empty if there was none yet."""
     history: str
@@ -88,7 +94,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
         """Bytes, roughly."""
         numbers = len(self.prompt_ids) + 4 * len(self.response_ids)
         said = sum(len(answer.text) + 200 for answer in self.answers)
-        return 1500 + numbers + len(self.goal) + len(self.tools) + len(self.observation) + said
+        return 1500 + numbers + len(self.system) + len(self.goal) + len(self.tools) + len(self.observation) + said
 
 
 def read_turn(exchange: Exchange, processed: Collection[str] = (), version: int = -1) -> Turn:
@@ -129,6 +135,8 @@ def read_turn(exchange: Exchange, processed: Collection[str] = (), version: int 
         previous=hints.previous_response_id,
         answered=_answered(items, hints.tool_call_ids),
         opening=digest(said.tools, *(form for item, form in zip(items, forms, strict=True) if item.role == "system")),
+        # Calls of one agent have the same words: kept once.
+        system=sys.intern("\n".join(item.text for item in takewhile(_is_system, items))[:_MAX_SYSTEM]),
         before=before,
         history=history,
         asked=state.hexdigest(),
@@ -174,6 +182,10 @@ def _why_not(exchange: Exchange, answers: int, tokens: bool, processed: bool) ->
     if sampling.temperature != 1.0:
         return "temperature"
     return "top_p" if sampling.top_p < 1.0 else ""
+
+
+def _is_system(item: Item) -> bool:
+    return item.role == "system"
 
 
 def _tokens(exchange: Exchange) -> bool:

@@ -25,6 +25,7 @@ from daemon.provenance_cli import add_provenance
 from daemon.replay_cli import add_replay
 from daemon.tap.errors import TapError
 from daemon.tasks_cli import add_tasks
+from daemon.tools_cli import add_tools
 from daemon.transfer_cli import add_commands
 from learner.errors import LearnerError
 
@@ -45,6 +46,7 @@ examples:
   evolved import chats.jsonl            conversations from elsewhere
   evolved experience search "..."       lessons that fit what you are about to do
   evolved adapters list                 live APIs: what agents and rollouts may call, and how each fares
+  evolved tools search "..."            tools out of many that fit what is to be done
   evolved forget --tenant acme          take out what came from somebody, down to the lessons
   evolved history                       every version: judged how, served where, taken back why
   evolved install --system              systemd units for this machine
@@ -158,6 +160,7 @@ def parser() -> argparse.ArgumentParser:
     add_environments(add)
     add_tasks(add)
     add_experience(add)
+    add_tools(add)
     add_forget(add)
     add_adapters(add)
 

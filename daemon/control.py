@@ -299,8 +299,10 @@ def _summary(item: Attributed) -> dict[str, Any]:
         "guided": bool(run.experience_ids),
         "cluster": item.cluster,
         "judge": item.attribution.judge,
+        "handoffs": msgspec.to_builtins(run.handoffs),
         "steps": [
             {
+                **({"role": step.role} if run.handoffs else {}),
                 "action": ", ".join(f"{call.name}({call.arguments})" for call in step.tool_calls) or step.text,
                 "observation": step.observation,
                 "label": labels[number].label if number < len(labels) else "ABSTAIN",

@@ -7,17 +7,15 @@ of them in one voice. Lessons are advice; they are drawn from traffic, so whoeve
 """
 
 import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-import anyio
 from pydantic import Field
 
 from daemon.errors import ConfigError, ControlUnreachable, OrderRefused
 from daemon.experience_client import TENANT, AsyncExperienceClient
-from daemon.tap.keys import is_loopback
+from daemon.mcp_serving import run_server
 
 try:
     from mcp.server.mcpserver import MCPServer
@@ -121,31 +119,4 @@ def main(*, http: bool, host: str, port: int) -> int:
     client = AsyncExperienceClient.from_environment()
     tenant, agent = (os.environ.get(name, "").strip() for name in (TENANT, AGENT))
     made = server(client, tenant=tenant or "default", agent=agent or "mcp")
-    if http:
-        anyio.run(_serve_http, made, host, port)
-    else:
-        anyio.run(made.run_stdio_async)
-    return 0
-
-
-async def _serve_http(made: "MCPServer[Any]", host: str, port: int) -> None:
-    import uvicorn
-
-    if not is_loopback(host):
-        raise ConfigError(
-            f"--host {host!r}: whoever reaches this port acts with the server's admin key; listen on 127.0.0.1, and "
-            "put something that asks who it is in front of it"
-        )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except OSError as error:
-            raise ConfigError(f"--port {port}: {error.strerror}; give a free one, 0 for any") from error
-        listener.listen(128)
-        where = f"[{host}]" if ":" in host else host
-        # The only line; whoever starts it with port 0 reads the port there.
-        print(f"http://{where}:{listener.getsockname()[1]}/mcp", flush=True)
-        config = uvicorn.Config(made.streamable_http_app(host=host), log_level="warning")
-        await uvicorn.Server(config).serve(sockets=[listener])
+    return run_server(made, http=http, host=host, port=port, risk="acts with the server's admin key")

@@ -4,6 +4,7 @@ import re
 from typing import Any, Literal
 
 import msgspec
+
 from adapters.live.audit import AuditSettings
 from adapters.live.recording import RecordingSettings
 

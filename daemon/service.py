@@ -76,6 +76,7 @@ from daemon.provenance import Provenance
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
 from daemon.tasking import Tasks
+from daemon.toolsearch import searching
 from daemon.watching import SentinelCollector
 from daemon.weights import WeightsCollector, source
 
@@ -173,6 +174,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     key = provenance.key("gate")
     environment = parts.closing(sandbox_environment(config.sandbox, parts.registry))
     judge, embedder = parts.adapter("judge", config.judge), parts.adapter("embedder", config.embedder)
+    environment = searching(environment, config.sandbox, embedder)
     swaps = Swaps(config.state / "swaps", engines, inline=frozenset({SHADOW}), weights=parts.weights)
     rng = partial(_rng, config.seed)
     times = ServingTimes(clock)

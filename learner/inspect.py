@@ -76,6 +76,8 @@ class TrajectoryView(msgspec.Struct, frozen=True, kw_only=True):
     outcome: float | None = None
     labels: tuple[str, ...] = ()
     """GOOD, BAD or ABSTAIN, one a step."""
+    agents: tuple[str, ...] = ()
+    """Who acted, one a step; empty where one agent did it all."""
     advantages: tuple[float, ...] = ()
     """One a step; empty if it is not trained on."""
     experience: tuple[str, ...] = ()
@@ -240,6 +242,7 @@ def _order(
                 goal=trajectory.goal,
                 outcome=trajectory.outcome,
                 labels=tuple(label.label for label in item.attributed.attribution.labels),
+                agents=tuple(step.role for step in trajectory.steps) if trajectory.handoffs else (),
                 advantages=tuple(advantages.tolist()) if advantages is not None else (),
                 experience=trajectory.experience_ids,
                 reason=reason,

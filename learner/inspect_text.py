@@ -91,12 +91,13 @@ def about_trajectory(view: TrajectoryView) -> list[str]:
 
 
 def about_steps(view: TrajectoryView) -> list[str]:
-    """One line a step: label and advantage."""
+    """One line a step: who acted if there are several, label and advantage."""
     labels: Sequence[str] = view.labels or [""] * len(view.advantages)
     advantages = [f"{value:+.3f}" for value in view.advantages] or ["-"] * len(labels)
+    agents = [f"{visible(agent)} " for agent in view.agents] or [""] * len(advantages)
     return [
-        f"step {i}: {label + ' ' if label else ''}{advantage}"
-        for i, (label, advantage) in enumerate(zip(labels, advantages, strict=False))
+        f"step {i}: {agent}{label + ' ' if label else ''}{advantage}"
+        for i, (agent, label, advantage) in enumerate(zip(agents, labels, advantages, strict=False))
     ]
 
 

@@ -28,6 +28,7 @@ from actors.messages.traffic import Exchange, Feedback, Hints, Sampling, Version
 from actors.messages.trajectory import (
     Attributed,
     Attribution,
+    Handoff,
     Label,
     Step,
     StepLabel,
@@ -53,6 +54,7 @@ __all__ = [
     "ExperienceState",
     "Feedback",
     "FileDigest",
+    "Handoff",
     "Hints",
     "Label",
     "MalformedMessage",

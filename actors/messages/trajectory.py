@@ -28,6 +28,20 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Tool results or the next user turn; empty for the last step."""
     row: int = -1
     """Index into `Trajectory.rows` of the row that holds this step's tokens, -1 without tokens."""
+    role: str = ""
+    """Who acted, where a session may have several agents: a label and a digest of system prompt and tools, such as
+    `planner#1f0c2a9b`; empty from the sandbox and from old records."""
+
+
+class Handoff(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one role ended and another went on."""
+
+    source: str
+    target: str
+    step: int
+    """The first step of `target`."""
+    via: str = ""
+    """The tool that `source` called just before, if it called one."""
 
 
 class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +95,8 @@ class Trajectory(Message, frozen=True, kw_only=True, tag="trajectory"):
     """Who made its task: the environment, or we of what was explored, or of a failure in production."""
     scale: float = 1.0
     """Factor of its advantages, 0 to 1: less for tasks that were made here (AgentEvolver, arXiv 2511.10395: 0.5)."""
+    handoffs: tuple[Handoff, ...] = ()
+    """Between roles, by step; none where one role did it all."""
     experience_ids: tuple[str, ...] = ()
     """Lessons that stood in the prompt; empty means unguided."""
     min_version: int = -1

@@ -112,7 +112,13 @@ def horizon(kind: Horizon, steps: int, bound: int) -> float:
 
 
 def step_advantages(
-    labels: Floats, outcome: float, *, alpha: float, h: float, fusion: Fusion = "last_step", discount: float = 1.0
+    labels: Floats,
+    outcome: float | Floats,
+    *,
+    alpha: float,
+    h: float,
+    fusion: Fusion = "last_step",
+    discount: float = 1.0,
 ) -> Floats:
     """Step advantages: what the outcome gives to every step, and discounted suffix sums of alpha * h * a_t.
 
@@ -121,7 +127,7 @@ def step_advantages(
 
     Args:
         labels: `(K,)` standardised labels a, K >= 1.
-        outcome: standardised outcome o.
+        outcome: standardised outcome o; `(K,)` where it is worth something else to each role.
         alpha: weight of the labels.
         h: see `horizon`.
         fusion: where the outcome goes.

@@ -1,7 +1,8 @@
 """`assign`: attributed trajectories in, one advantage a step out.
 
-Outcomes and step labels are compared apart, each trajectory within its set (`outcomes`). Members with the role
-`baseline`, and those that cannot be trained on, count in the sets' means and get no advantages.
+Outcomes and step labels are compared apart, each trajectory within its set (`outcomes`), and each agent's steps with
+those of the same agent where several worked together (`roles`). Members with the role `baseline`, and those that cannot
+be trained on, count in the sets' means and get no advantages.
 """
 
 from collections import Counter
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.messages import BatchItem
-from learner.credit import adca, anchors, baselines
+from learner.credit import adca, anchors, baselines, roles
 from learner.credit.baselines import EPSILON, Floats, Running
 from learner.credit.outcomes import OutcomeChannel, Peers, outcome_channel
 from learner.credit.schedule import alpha_at
@@ -67,7 +68,8 @@ def assign(
     live = [peers for peers in channel.peers if any(i not in channel.skipped for i in peers.members)]
     weights = [_weight(item) for item in items]
     values = [_values(item, weight) for item, weight in zip(items, weights, strict=True)]
-    labels = _labels(values, weights, outcomes, live, settings)
+    labels = _labels(items, values, weights, outcomes, live, settings)
+    worth = _worth(items, outcomes, channel, live, settings)
     met = _anchors(items, outcomes, live, settings)
 
     alpha = alpha_at(settings, update)
@@ -81,7 +83,7 @@ def assign(
         process[i] = alpha * h * float(labels[i].sum())
         steps = adca.step_advantages(
             labels[i],
-            float(channel.advantages[i]),
+            worth.get(i, float(channel.advantages[i])),
             alpha=alpha,
             h=h,
             fusion=settings.fusion,
@@ -141,6 +143,7 @@ def _values(item: BatchItem, weight: float) -> tuple[Floats, adca.Mask]:
 
 
 def _labels(
+    items: Sequence[BatchItem],
     values: Sequence[tuple[Floats, adca.Mask]],
     weights: Sequence[float],
     outcomes: Floats,
@@ -165,9 +168,30 @@ def _labels(
                 for i, labels, mask in zip(members, own, judged, strict=True)
             ]
         trust = [weights[i] for i in members]
-        scores = adca.standardise(own, judged, trust, leave_one_out=peers.leave_one_out)
+        masks = roles.role_masks([items[i].attributed.trajectory for i in members])
+        scores = roles.standardised(own, judged, trust, masks, leave_one_out=peers.leave_one_out)
         for i, score in zip(members, scores, strict=True):
             found[i] = score
+    return found
+
+
+def _worth(
+    items: Sequence[BatchItem],
+    outcomes: Floats,
+    channel: OutcomeChannel,
+    live: Sequence[Peers],
+    settings: CreditSettings,
+) -> dict[int, Floats]:
+    """What the outcome is worth to each step, `(K_i,)`, where several roles were compared within a group."""
+    found: dict[int, Floats] = {}
+    if settings.estimator == "reinforce++_baseline":
+        return found  # its last step is over the batch, in which groups and roles are mixed anyway
+    for peers in live:
+        masks = roles.role_masks([items[i].attributed.trajectory for i in peers.members]) if peers.baseline else None
+        if masks is None or peers.baseline is None:
+            continue
+        own = roles.outcomes_by_role(outcomes[peers.members], channel.advantages[peers.members], masks, peers.baseline)
+        found |= dict(zip(peers.members, own, strict=True))
     return found
 
 

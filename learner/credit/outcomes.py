@@ -4,7 +4,8 @@ Every trajectory is compared within a set: its group if another member came with
 trajectories finds. `reinforce++` has one set, the batch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -37,6 +38,8 @@ class Peers(msgspec.Struct, frozen=True):
     members: list[int]
     leave_one_out: bool = False
     """Whether a trajectory's labels are compared with the others' mean, not with that of all."""
+    baseline: Callable[[Floats], Floats] | None = None
+    """What made the outcomes' advantages of these outcomes alone, if it was that."""
 
 
 class _Set(msgspec.Struct, frozen=True):
@@ -74,9 +77,10 @@ def outcome_channel(
         scaled = settings.estimator == "grpo"
         others = settings.estimator == "rloo"
         baseline = baselines.leave_one_out if others else baselines.group
+        compare = partial(baseline, scaled=scaled)
         for members in groups:
-            advantages[members] = baseline(outcomes[members], scaled=scaled)
-        sets, peers = [_Set(members) for members in groups], [Peers(members, others) for members in groups]
+            advantages[members] = compare(outcomes[members])
+        sets, peers = [_Set(members) for members in groups], [Peers(members, others, compare) for members in groups]
         if singles:
             advantages[singles], found = _singles(items, singles, groups, outcomes, settings, running, scaled)
             sets += found

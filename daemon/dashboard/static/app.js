@@ -92,7 +92,7 @@ function trajectories(items) {
     const dots = el("span", { class: "dots", "aria-hidden": "true" }, ...item.steps.map((step) => el("i", { class: step.label })));
     const rows = item.steps.map((step, number) => el("tr", {},
       el("td", {}, String(number + 1)),
-      el("td", {}, el("code", {}, step.action)),
+      el("td", {}, step.role ? el("span", { class: "tag" }, step.role) : null, el("code", {}, step.action)),
       el("td", {}, el("code", {}, step.observation)),
       el("td", {}, el("span", { class: `tag ${step.label === "GOOD" ? "good" : step.label === "BAD" ? "bad" : ""}` }, step.label)),
       el("td", {}, step.reason)));

@@ -6,6 +6,7 @@ The name of the model is the name of the script, so that clients choose it witho
     repeated   the same, and every answer numbers its calls call_0, call_1 as some engines do
     text       two user turns, no tools; every run gets the same words
     varied     two user turns, no tools; no two answers are alike
+    handoff    who can transfer does; who cannot adds two numbers and says what came of it
 
 The template is bytes with a few marks between them, and arguments are written in one way only, so that the prompt of
 a later call begins with exactly the tokens of the earlier one and its answer, as long as the client told the story
@@ -19,6 +20,8 @@ import msgspec
 
 TOOLS, REPEATED, TEXT, VARIED = "tools", "repeated", "text", "varied"
 SCRIPTS = (TOOLS, REPEATED, TEXT, VARIED)
+HANDOFF = "handoff"
+"""For programs of several agents."""
 END, CALL = 256, 257
 ROLES = {"system": 258, "developer": 258, "user": 259, "assistant": 260, "tool": 261}
 FINAL_ANSWER = "final_answer"
@@ -43,7 +46,9 @@ class Said(msgspec.Struct, frozen=True):
 
 def reply(script: str, told: list[Said], tools: set[str], serial: str) -> Said:
     """The model's next message. `serial` is unique to this answer."""
-    if script in (TOOLS, REPEATED):
+    if script == HANDOFF:
+        said = _team(told, tools)
+    elif script in (TOOLS, REPEATED):
         said = _work(_turns(told), told)
     else:
         said = _chat(_turns(told), serial if script == VARIED else "")
@@ -104,6 +109,14 @@ def _work(turn: int, told: list[Said]) -> Said:
     began = next(n for n, said in enumerate(told) if said.role == "assistant")
     results = [number for said in told[began:] if said.role != "assistant" for number in re.findall(r"\d+", said.text)]
     return Said("assistant", f"The results are {', '.join(results)}.")
+
+
+def _team(told: list[Said], tools: set[str]) -> Said:
+    transfers = sorted(name for name in tools if name.startswith("transfer_to_"))
+    if transfers:
+        return Said("assistant", "", (Call(transfers[0], "{}"),))
+    sums = [said.text for said in told if said.text.strip() == "5"]
+    return Said("assistant", f"It is {sums[0]}.") if sums else Said("assistant", "", (_call("add", 2, 3),))
 
 
 def _chat(turn: int, serial: str) -> Said:

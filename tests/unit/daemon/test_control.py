@@ -5,6 +5,7 @@ from io import StringIO
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 from rich.console import Console
@@ -15,6 +16,7 @@ from actors.messages import (
     Attribution,
     Directive,
     Experience,
+    Handoff,
     Serving,
     Step,
     StepLabel,
@@ -147,6 +149,18 @@ async def test_trajectories_show_credit_step_by_step(desk: Desk) -> None:
             "reason": "its result was used",
         }
     ]
+
+
+async def test_a_trajectory_of_several_agents_shows_who_acted_and_who_handed_over(desk: Desk) -> None:
+    made = attributed(1)
+    (step,) = made.trajectory.steps
+    steps = (msgspec.structs.replace(step, role="planner#1"), msgspec.structs.replace(step, role="worker#2"))
+    handed = (Handoff(source="planner#1", target="worker#2", step=1, via="delegate"),)
+    run = msgspec.structs.replace(made.trajectory, steps=steps, handoffs=handed)
+    await desk.store.save([msgspec.structs.replace(made, trajectory=run)])
+    found = (await desk.http.get("/api/trajectories/t1")).json()
+    assert [each["role"] for each in found["steps"]] == ["planner#1", "worker#2"]
+    assert found["handoffs"] == [{"source": "planner#1", "target": "worker#2", "step": 1, "via": "delegate"}]
 
 
 async def test_one_trajectory_comes_with_its_lineage(desk: Desk) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 
+import msgspec
 import numpy as np
 import pytest
 from rich.console import Console
@@ -21,11 +22,11 @@ from learner.build import BuildSettings, build
 from learner.checkpoints import Checkpoints
 from learner.credit import CreditSettings, Running, assign
 from learner.errors import BatchFileInvalid
-from learner.inspect import Known, decoder, inspect
+from learner.inspect import Known, TrajectoryView, decoder, inspect
 from learner.inspect_html import page, write_private
 from learner.inspect_known import known, tokenizer_file
 from learner.inspect_terminal import show
-from learner.inspect_text import visible
+from learner.inspect_text import about_steps, visible
 from learner.settings import LearnerSettings
 from tests.unit.learner.maker import item, row
 
@@ -336,3 +337,13 @@ def test_the_plain_command_still_runs_the_learner():
     assert (arguments.run, str(arguments.config), arguments.set) == (run_learner, "c.toml", ["seed=3"])
     below = parser().parse_args(["learner", "--config", "c.toml", "resume"])
     assert str(below.config) == "c.toml", "an action does not overwrite what stands before it"
+
+
+def test_a_step_says_who_acted_where_several_agents_did():
+    view = TrajectoryView(
+        id="t", rows=(), labels=("GOOD", "BAD"), agents=("planner#1", HOSTILE), advantages=(1.0, -1.0)
+    )
+    first, second = about_steps(view)
+    assert first == "step 0: planner#1 GOOD +1.000"
+    assert "\x1b" not in second
+    assert about_steps(msgspec.structs.replace(view, agents=()))[0] == "step 0: GOOD +1.000"

@@ -1,0 +1,250 @@
+"""`ToolIndex`: the right operation first, the same answer whatever the order, and no input that breaks it."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.embedders.hashing import HashingEmbedder
+from adapters.errors import EmbedderUnavailable, TextRefused
+from adapters.live import MAX_NAME, Operation
+from adapters.toolsearch import SearchSettings, ToolIndex, function_tool, operation_of
+from adapters.toolsearch.words import words
+
+pytestmark = pytest.mark.anyio
+
+SHOP = (
+    Operation(name="place_order", description="Order what is in the cart.", tags=("write",)),
+    Operation(name="show_orders", description="Orders of the past.", tags=("read",)),
+    Operation(name="clear_cart", description="Take everything out of the cart.", tags=("write",)),
+)
+MUSIC = (
+    Operation(name="play_song", description="Play a song by its name."),
+    Operation(name="next_song", description="Go on to the next song."),
+    Operation(name="clear_queue", description="Empty the queue of songs."),
+)
+
+
+async def filled(embedder=None, settings=None) -> ToolIndex:
+    index = ToolIndex(embedder, settings)
+    await index.add(SHOP, api="shop")
+    await index.add(MUSIC, api="music")
+    return index
+
+
+def names(found) -> list[str]:
+    return [f"{one.api}.{one.operation.name}" for one in found]
+
+
+async def test_a_word_of_the_name_in_any_form_finds_it() -> None:
+    index = await filled()
+    assert names(await index.search("clearing my carts", k=1)) == ["shop.clear_cart"]
+
+
+def test_names_are_read_in_parts_and_endings_do_not_count() -> None:
+    assert words("showOpenOrders") == words("show_open_orders") == words("Shows open order")
+    assert words("cancelled") == words("cancels") == words("Cancelling")
+    assert words("replies") == words("reply")
+    assert words("changing") == words("changes")
+
+
+async def test_a_step_decides_and_the_goal_still_counts() -> None:
+    index = await filled()
+    assert names(await index.search("a party with songs", "empty the queue", k=1)) == ["music.clear_queue"]
+    found = names(await index.search("the queue", "clear it", k=6))
+    assert found.index("music.clear_queue") < found.index("shop.clear_cart")
+
+
+async def test_an_api_that_fits_as_a_whole_lifts_its_operations() -> None:
+    clear = [Operation(name="clear", description="Clear it.")]
+    ranked = {}
+    for weight in (0.0, 1.0):
+        index = ToolIndex(settings=SearchSettings(apis=weight))
+        await index.add(
+            [*clear, Operation(name="a", description="Songs."), Operation(name="b", description="Songs.")], "z"
+        )
+        await index.add(
+            [*clear, Operation(name="c", description="Shoes."), Operation(name="d", description="Shoes.")], "a"
+        )
+        ranked[weight] = names(await index.search("clear the songs", k=6))
+    assert ranked[0.0].index("a.clear") < ranked[0.0].index("z.clear"), "equals, by name"
+    assert ranked[1.0].index("z.clear") < ranked[1.0].index("a.clear")
+
+
+async def test_only_what_was_asked_for() -> None:
+    index = await filled()
+    assert names(await index.search("orders of the cart", tags=("read",))) == ["shop.show_orders"]
+    assert {one.api for one in await index.search("clear the song cart", apis=("music",))} == {"music"}
+    assert "shop.place_order" not in names(await index.search("place an order", exclude=("place_order",)))
+    assert len(await index.search("song", k=2)) == 2
+    assert await index.search("song", k=0) == []
+
+
+async def test_the_same_name_in_two_apis_is_two_operations_with_names_that_differ() -> None:
+    index = ToolIndex()
+    long = "x" * MAX_NAME
+    for api in ("shop", "music", "our own, very long"):
+        await index.add([Operation(name="login", description="Log in."), Operation(name=long, description="Log.")], api)
+    shown = [one.shown for one in await index.search("log in", k=10)]
+    assert len(shown) == len(set(shown)) == 6
+    assert "shop__login" in shown
+    assert all(len(name) <= MAX_NAME for name in shown)
+    index.remove(["login"], "shop")
+    index.remove(["login"], "our own, very long")
+    assert [one.shown for one in await index.search("login", k=1)] == ["login"], "alone again"
+
+
+@pytest.mark.parametrize("query", ["", "   ", "?!", "\n\t", "__"])
+async def test_a_query_without_words_finds_nothing(query: str) -> None:
+    index = await filled(HashingEmbedder())
+    assert await index.search(query) == []
+    assert await index.search(query, query) == []
+    assert names(await index.search(query, "next song", k=1)) == ["music.next_song"]
+
+
+async def test_an_index_without_operations_finds_nothing() -> None:
+    assert await ToolIndex(HashingEmbedder()).search("anything") == []
+
+
+async def test_a_description_of_any_length_is_cut_and_drowns_nobody() -> None:
+    index = await filled(HashingEmbedder())
+    await index.add([Operation(name="noise", description="song cart order " * 7000)], "loud")
+    assert names(await index.search("next song", k=1)) == ["music.next_song"]
+    (noise,) = await index.search("noise", k=1)
+    assert len(noise.operation.description) == 4000
+    assert len(await index.search("song " * 50_000 + "next", k=3)) == 3
+
+
+async def test_what_is_no_tool_is_counted_and_the_rest_goes_in() -> None:
+    index = ToolIndex()
+    bad = [{}, {"function": 3}, {"function": {"name": 7}}, {"type": "function", "function": {"name": " "}}]
+    tangled: dict = {"properties": {}}
+    tangled["properties"]["self"] = tangled  # a schema that holds itself
+    good = [
+        {"function": {"name": "walk", "parameters": tangled}},
+        {"name": "talk", "description": None},
+        *SHOP,
+        SHOP[0],
+    ]
+    assert await index.add([*bad, *good]) == 5
+    assert index.skipped == {"no name": 3, "no function": 1, "same name twice": 1}
+    assert names(await index.search("talk", k=1)) == [".talk"]
+
+
+async def test_what_goes_is_not_found_and_what_comes_again_replaces() -> None:
+    index = await filled(HashingEmbedder())
+    assert index.remove(["play_song", "never_there"], "music") == 1
+    assert "music.play_song" not in names(await index.search("play a song"))
+    await index.add([Operation(name="next_song", description="Weather of tomorrow.")], "music")
+    assert len(index) == 5
+    assert names(await index.search("weather tomorrow", k=1)) == ["music.next_song"]
+    assert index.remove(api="music") == 2
+    assert {one.api for one in await index.search("song queue cart order weather")} == {"shop"}
+    await index.add(MUSIC, "music")
+    assert names(await index.search("play a song", k=1)) == ["music.play_song"]
+
+
+@given(st.permutations(range(6)), st.lists(st.integers(0, 5), max_size=6))
+async def test_the_order_of_coming_and_going_changes_nothing(sequence: list[int], gone: list[int]) -> None:
+    every = [*(("shop", one) for one in SHOP), *(("music", one) for one in MUSIC)]
+    index = ToolIndex(HashingEmbedder())
+    for number in sequence:
+        await index.add([every[number][1]], every[number][0])
+    for number in gone:
+        index.remove([every[number][1].name], every[number][0])
+    for number in sorted(gone):
+        await index.add([every[number][1]], every[number][0])
+    usual = await filled(HashingEmbedder())
+    for query in ("clear", "song", "cart order", "something else"):
+        assert names(await index.search(query)) == names(await usual.search(query))
+
+
+async def test_equals_come_by_api_and_name() -> None:
+    index = ToolIndex()
+    for number in random.Random(0).sample(range(40), 40):
+        await index.add([Operation(name="same_thing", description="It does it.")], f"api{number:02}")
+    found = await index.search("the same thing", k=40)
+    assert [one.api for one in found] == [f"api{number:02}" for number in range(40)]
+
+
+class Moody:
+    """An embedder that fails when told to."""
+
+    id = "moody"
+    dimension = 2
+
+    def __init__(self) -> None:
+        self.mood: Exception | None = None
+
+    async def embed(self, texts):
+        if self.mood is not None:
+            raise self.mood
+        return np.array([[1.0, 0.0] if "song" in text else [0.0, 1.0] for text in texts], dtype=np.float32)
+
+
+@pytest.mark.parametrize("mood", [EmbedderUnavailable("away"), TextRefused("no")])
+async def test_words_find_what_an_embedder_that_fails_does_not(mood: Exception) -> None:
+    embedder = Moody()
+    index = ToolIndex(embedder)
+    embedder.mood = mood
+    await index.add([*SHOP, *MUSIC])
+    assert index.unembedded == 6
+    assert names(await index.search("next song", k=1)) == [".next_song"]
+    embedder.mood = None
+    await index.add([])
+    assert {one.operation.name for one in await index.search("melody song of none", k=3)} == {o.name for o in MUSIC}
+    embedder.mood = mood
+    assert names(await index.search("next song", k=1)) == [".next_song"]
+    assert index.unembedded == 7
+
+
+async def test_vectors_find_what_shares_no_word() -> None:
+    class Knowing(Moody):
+        async def embed(self, texts):
+            about = [any(word in text for word in ("cart", "basket")) for text in texts]
+            return np.array([[1.0, 0.0] if each else [0.0, 1.0] for each in about], dtype=np.float32)
+
+    index = await filled(Knowing())
+    assert {*names(await index.search("my basket", k=2))} == {"shop.place_order", "shop.clear_cart"}
+
+
+async def test_an_embedder_that_changes_its_dimension_begins_anew() -> None:
+    embedder = Moody()
+    index = ToolIndex(embedder)
+    await index.add(SHOP)
+
+    async def wider(texts):
+        return np.eye(3, dtype=np.float32)[[len(text) % 3 for text in texts]]
+
+    embedder.embed = wider
+    await index.add(MUSIC)
+    await index.add([])
+    assert ".next_song" in names(await index.search("next song", k=6))
+    assert index.unembedded == 0
+
+
+def test_an_operation_is_a_function_tool_and_back() -> None:
+    tool = function_tool(SHOP[0])
+    assert operation_of(tool).name == operation_of(tool["function"]).name == "place_order"
+    assert operation_of(tool).description == SHOP[0].description
+
+
+async def test_what_served_a_request_teaches_what_its_words_mean() -> None:
+    index = await filled()
+    assert await index.search("throw my basket away", k=1) == []
+    for goal in ("empty the basket", "my basket please", "what a basket"):
+        index.learn(goal, ["clear_cart", "not here"], "shop")
+    for goal in ("some jazz please", "my jazz", "jazz again", "good jazz"):
+        index.learn(goal, ["play_song"], "music")
+    index.learn("nothing of ours", ["unknown"], "shop")
+    assert names(await index.search("throw my basket away", k=1)) == ["shop.clear_cart"]
+    assert names(await index.search("jazz", k=1)) == ["music.play_song"]
+    assert names(await index.search("next song", k=1)) == ["music.next_song"], "its own words still count"
+
+
+async def test_a_word_that_was_asked_once_teaches_nothing() -> None:
+    index = await filled()
+    index.learn("the basket", ["clear_cart"], "shop")
+    assert await index.search("basket") == []
