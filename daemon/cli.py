@@ -284,6 +284,12 @@ def _keys(arguments: argparse.Namespace) -> int:
     return run(arguments, _settings(arguments))
 
 
+def _told(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _told(item) for key, item in value.items() if item is not None}
+    return [_told(item) for item in value] if isinstance(value, list) else value
+
+
 def _config(arguments: argparse.Namespace) -> int:
     import msgspec
     import tomli_w
@@ -294,7 +300,8 @@ def _config(arguments: argparse.Namespace) -> int:
         print(reference(), end="")
         return 0
     settings = msgspec.to_builtins(_settings(arguments))
-    print(json.dumps(settings, indent=2) if arguments.json else tomli_w.dumps(settings))
+    # TOML has no word for "none": such a key is left out.
+    print(json.dumps(settings, indent=2) if arguments.json else tomli_w.dumps(_told(settings)))
     return 0
 
 

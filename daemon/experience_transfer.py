@@ -157,7 +157,7 @@ def lesson_id(tenant: str, when_to_use: str, content: str) -> str:
 def require_valid(tenant: str, when_to_use: str, content: str, detail: Mapping[str, Any]) -> None:
     """
     Raises:
-        OrderRefused: names the field that is empty or too long.
+        OrderRefused: names the field that is empty, too long or cannot be kept.
     """
     for name, value, most in (
         ("tenant", tenant, 256), ("when_to_use", when_to_use, MAX_WHEN), ("content", content, MAX_CONTENT),
@@ -168,5 +168,9 @@ def require_valid(tenant: str, when_to_use: str, content: str, detail: Mapping[s
             raise OrderRefused(422, f"{name} has {len(value):,} characters, at most {most:,}")
         if "\x00" in value:
             raise OrderRefused(422, f"{name} has a NUL in it")
+    try:
+        msgspec.msgpack.encode(detail)  # as it is kept
+    except OverflowError as error:
+        raise OrderRefused(422, "detail has an integer beyond 64 bits; write it as text") from error
     if len(msgspec.json.encode(detail)) > MAX_DETAIL:
         raise OrderRefused(422, f"detail has more than {MAX_DETAIL:,} bytes as JSON")

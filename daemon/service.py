@@ -33,7 +33,7 @@ from actors.serving_times import ServingTimes
 from actors.store import Store
 from actors.swapper import Swapper
 from actors.system import runtime
-from actors.system.actor import Actor
+from actors.system.actor import Actor, Producer
 from actors.system.bus import outgoing
 from actors.system.errors import ActorSystemError, Escalated
 from actors.system.life import Life, Restart
@@ -73,6 +73,7 @@ from daemon.live_wiring import live_apis
 from daemon.orders import Orders
 from daemon.playing import manner
 from daemon.provenance import Provenance
+from daemon.questioning import QuestionerCollector, questioner
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
 from daemon.tasking import Tasks
@@ -172,9 +173,9 @@ def build(config: Config, parts: Parts) -> Supervisor:
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
     provenance, versions = Provenance(config.provenance, config.state), config.state / "versions"
     key = provenance.key("gate")
-    environment = parts.closing(sandbox_environment(config.sandbox, parts.registry))
+    sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry))
     judge, embedder = parts.adapter("judge", config.judge), parts.adapter("embedder", config.embedder)
-    environment = searching(environment, config.sandbox, embedder)
+    environment = searching(sandbox, config.sandbox, embedder)
     swaps = Swaps(config.state / "swaps", engines, inline=frozenset({SHADOW}), weights=parts.weights)
     rng = partial(_rng, config.seed)
     times = ServingTimes(clock)
@@ -214,6 +215,14 @@ def build(config: Config, parts: Parts) -> Supervisor:
             )  # fmt: skip
 
         supervisor.add(actor.name + lane, task, restart)
+
+    def produce(producer: Producer) -> None:
+        async def task(life: Life) -> None:
+            await run_producer(
+                producer, bus, store, life, rng=rng(producer.name), settings=config.actors, metrics=parts.metrics
+            )
+
+        supervisor.add(producer.name, task, LONG)
 
     assembler = Assembler(config.assembler, store=store, clock=clock, serving=times.version)
     AssemblerCollector(assembler).register(parts.registry)
@@ -258,14 +267,15 @@ def build(config: Config, parts: Parts) -> Supervisor:
     SentinelCollector(sentinel).register(parts.registry)
     act(sentinel)
     if rollout is not None:
-        producer = rollout
-
-        async def roll(life: Life) -> None:
-            await run_producer(
-                producer, bus, store, life, rng=rng("rollout"), settings=config.actors, metrics=parts.metrics
-            )
-
-        supervisor.add("rollout", roll, LONG)
+        produce(rollout)
+    if sandbox is not None and config.questioner.enabled:
+        # All tools, whatever the tool search shows to others: it explores.
+        asking = questioner(
+            config, store=store, sink=store, environment=sandbox, shadow=shadow, embedder=embedder,
+            wording=parts.adapter("wording", config.wording), rng=rng("questioner"),
+        )  # fmt: skip
+        QuestionerCollector(asking).register(parts.registry)
+        produce(asking)
     shipper = Shipper(
         [config.spool], bus, settings=config.shipper, metrics=ShipperMetrics(parts.registry), rng=rng("shipper"),
         clock=clock,

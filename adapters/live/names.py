@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from adapters.live import MAX_NAME
 
 _OTHER = re.compile(r"[^A-Za-z0-9_-]+")
-_DIGITS = 8
+DIGITS = 8
 """Hexadecimal digits of the digest behind a name that is not unique without it."""
 
 
@@ -29,19 +29,21 @@ def tool_names(originals: Iterable[str], limit: int = MAX_NAME) -> dict[str, str
     Returns:
         Name by original, in the order given.
     """
-    wanted = {original: _cleaned(original) for original in originals}
+    wanted = {original: cleaned(original) for original in originals}
     claims = Counter(wanted.values())
     return {
         original: name
         if 0 < len(name) <= limit and (name == original or claims[name] == 1)
-        else f"{name[: limit - _DIGITS - 1]}_{_digest(original)}".lstrip("_")
+        else f"{name[: limit - DIGITS - 1]}_{digest(original)}".lstrip("_")
         for original, name in wanted.items()
     }
 
 
-def _cleaned(original: str) -> str:
+def cleaned(original: str) -> str:
+    """`original` in the letters that a name may have, of any length."""
     return original if original and not _OTHER.search(original) else _OTHER.sub("_", original).strip("_")
 
 
-def _digest(original: str) -> str:
-    return hashlib.sha256(original.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+def digest(original: str) -> str:
+    """Digits that belong to `original` alone."""
+    return hashlib.sha256(original.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]

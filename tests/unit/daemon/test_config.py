@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from daemon.cli import main
 from daemon.config import Config, load, serving_engines, tap_settings
 from daemon.demo.world import PROFILE
 from daemon.errors import ConfigError
@@ -117,3 +118,10 @@ def test_tap_and_daemon_must_have_the_same_names(tmp_path: Path) -> None:
     more = '[tap]\nupstreams = [{ name = "a", url = "http://x" }, { name = "c", url = "http://y" }]\n'
     with pytest.raises(ConfigError, match=r"a, c and engines\.fleet a, b"):
         load(fleet(tmp_path, "a", "b", more=more))
+
+
+def test_the_settings_are_shown_as_toml_that_can_be_read_again(tmp_path, capsys) -> None:
+    assert main(["config"]) == 0
+    shown = tmp_path / "config.toml"
+    shown.write_text(capsys.readouterr().out)
+    assert load(shown) == Config()

@@ -168,6 +168,7 @@ async def test_a_lesson_without_words_or_with_too_many_is_refused(desk: Desk, ht
         ({"when_to_use": "x" * 2001}, "when_to_use has 2,001"),
         ({"kind": "song"}, "kind"),
         ({"detail": {"x": "y" * 64_000}}, "detail has more"),
+        ({"detail": {"x": 10**23}}, "detail has an integer beyond 64 bits"),
         ({"state": "active"}, "state"),
     ):
         assert said in await refused(await http.post(BASE, json={**good, **change}), 422)
