@@ -201,10 +201,13 @@ async def test_a_step_is_never_taken_twice_and_a_create_as_often_as_allowed():
     asked: list[str] = []
 
     async def away(request: Request) -> Response:
+        # Whoever answers before he has read a request ends its connection.
+        await request.body()
         asked.append(request.url.path)
         return JSONResponse({"success": False, "error": {"kind": "full", "message": "later"}}, 503)
 
     async def begun(request: Request) -> Response:
+        await request.body()
         asked.append(request.url.path)
         return JSONResponse({"success": True, "data": {"state": [{"role": "user", "content": "go"}]}})
 
