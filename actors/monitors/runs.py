@@ -9,6 +9,7 @@ import json
 import msgspec
 import numpy as np
 
+from actors.clusters import cluster_of
 from actors.messages import Attribution, Step, Trajectory, derived_id
 from actors.monitors.validity import invalid, offered
 
@@ -60,6 +61,8 @@ class Run(msgspec.Struct, array_like=True):
     """Steps that the judge called good."""
     bad: int = 0
     abstained: int = 0
+    kind: str = ""
+    """Kind of goal, read from the goal alone."""
 
     @property
     def judged(self) -> float | None:
@@ -116,6 +119,7 @@ def summarize(trajectory: Trajectory) -> tuple[Run, tuple[str, ...]]:
         length=written / max(1, len(trajectory.steps)),
         prompt=prompt,
         tokens=tokens,
+        kind=cluster_of(trajectory.goal),
     )
     return run, names
 

@@ -1,8 +1,8 @@
 """Tests of "has this changed?" that may be asked again and again: the numbers under every monitor.
 
 Two samples of runs are compared, one from before a change and one that grows after it. Runs are sorted into strata
-(tenant, tool list): only runs of one stratum are compared with each other, so a shift of who sends what is not taken
-for a change of behaviour. A stratum that has runs on one side alone says nothing.
+(tenant, tool list, kind of goal): only runs of one stratum are compared with each other, so a shift of who sends what
+is not taken for a change of behaviour. A stratum that has runs on one side alone says nothing.
 
 **Repeated looks.** A test at level 0.001 that is asked after every run will sooner or later say yes. `Looks` spends the
 error instead (Lan and DeMets 1983, "Discrete sequential boundaries for clinical trials"): where at most n looks can be

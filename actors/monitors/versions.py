@@ -16,7 +16,7 @@ version would not undo it.
 """
 
 from abc import ABC, abstractmethod
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal
 
@@ -31,6 +31,9 @@ from actors.monitors.settings import VersionSettings
 
 SERIES = 14
 """Series of looks at one swap that share its error rate: seven monitors, two comparisons each."""
+
+COMMON = 8
+"""Runs of a kind of goal on one side, from which on it is compared for itself."""
 
 Spend = Callable[[float], float]
 """From an error over all looks to the level of this one."""
@@ -144,13 +147,20 @@ class VersionMonitor(Quiet, ABC):
 
 
 def strata(after: Sequence[Run], before: Sequence[Run], value: Callable[[Run], float | None]) -> Strata:
-    """The values of both sides, apart by tenant, tool list and unit of length."""
-    found: defaultdict[tuple[str, str, bool], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    """The values of both sides, apart by tenant, tool list, unit of length, and kind of goal.
+
+    Users may begin to ask for something else on the day of a swap; what only one side was asked for says nothing of the
+    weights. Kinds that are rare on both sides are one: goals in free words would otherwise all be kinds of their own.
+    """
+    counts = [Counter(run.kind for run in runs) for runs in (after, before)]
+    common = {kind for side in counts for kind, runs in side.items() if runs >= COMMON}
+    found: defaultdict[tuple[str, str, bool, str], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for side, runs in enumerate((after, before)):
         for run in runs:
             one = value(run)
             if one is not None:
-                found[run.tenant, run.tools, run.tokens][side].append(one)
+                kind = run.kind if run.kind in common else ""
+                found[run.tenant, run.tools, run.tokens, kind][side].append(one)
     return list(found.values())
 
 

@@ -59,7 +59,7 @@ def runs(rng: random.Random, version: int, how: Behaviour, first: int, count: in
             outcome=float(solved) if rng.random() < how.outcomes else None,
             invalid=int(rng.random() < how.invalid), asks=int(rng.random() < how.asks),
             loops=rng.random() < how.loops, length=written / steps, prompt=how.prompt * rng.lognormvariate(0.0, 0.3),
-            tokens=True, cluster=f"g{rng.choices(range(len(how.kinds)), how.kinds)[0]}",
+            tokens=True, cluster=(kind := f"g{rng.choices(range(len(how.kinds)), how.kinds)[0]}"), kind=kind,
             good=labels.count("G"), bad=labels.count("B"), abstained=labels.count("A"),
         )  # fmt: skip
 

@@ -107,6 +107,30 @@ def test_runs_with_other_tools_say_nothing_of_the_weights() -> None:
     assert watch.add(after) == []
 
 
+def test_users_who_ask_for_something_harder_since_a_swap_say_nothing_of_the_weights() -> None:
+    watch, rng = Watch(), random.Random(0)
+    watch.add(list(runs(rng, 0, changed(success=0.95, kinds=(1,)), 0, 120)))
+    watch.swap(1, 120.0)
+    harder = changed(success=0.5, kinds=(0, 1), good=(0.8, 0.99))
+    found = [finding for at in range(120, 280, 16) for finding in watch.add(list(runs(rng, 1, harder, at, 16)))]
+    assert not {"outcomes", "hacking"} & {finding.cause for finding in found}
+
+
+def test_goals_in_free_words_are_compared_all_the_same() -> None:
+    watch, rng = Watch(), random.Random(0)
+
+    def free(version: int, success: float, first: int, count: int) -> list[Run]:
+        return [
+            msgspec.structs.replace(run, kind=run.id)
+            for run in runs(rng, version, changed(success=success), first, count)
+        ]
+
+    watch.add(free(0, 0.95, 0, 120))
+    watch.swap(1, 120.0)
+    found = [finding for at in range(120, 280, 16) for finding in watch.add(free(1, 0.5, at, 16))]
+    assert "outcomes" in {finding.cause for finding in found}
+
+
 def test_runs_without_versions_are_sorted_by_time_even_if_the_swap_is_heard_of_later() -> None:
 
     watch, rng = Watch(), random.Random(0)
