@@ -8,6 +8,8 @@
 #   make test-vllm a real vLLM on the CPU with our plug-in, in .venv-vllm: engine contract, swaps, the tap before it
 #   make test-verl the verl trainer against the native one, on the CPU, in .venv-verl
 #   make test-bfcl the BFCL environment against the real bfcl-eval, in .venv-bfcl (make bfcl sets up just that)
+#   make test-appworld AppWorld's APIs through the OpenAPI adapter, in .venv-appworld
+#   make test-schemathesis our own control API against its OpenAPI document, in .venv-schemathesis
 #   make test-peers real nginx mirroring to the tap (apt install nginx-light)
 #   make check    ruff, pyright, import-linter
 #   make bench    the benchmarks: tables on screen, JSON under build/
@@ -37,7 +39,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test chaos test-clients clients test-vllm test-verl bfcl test-bfcl test-peers check bench bench-tap bench-learner bench-retrieval bench-bfcl bench-ablation bench-peers-setup lock clean
+.PHONY: setup demo test chaos test-clients clients test-vllm test-verl bfcl test-bfcl test-peers test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-bfcl bench-ablation bench-peers-setup lock clean
 
 setup: .venv/ready
 
@@ -117,6 +119,27 @@ test-peers: setup
 		{ echo "nginx is needed (Debian: apt install nginx-light)"; exit 1; }
 	$(BIN)/python -m pytest tests/peers
 
+test-appworld: .venv-appworld/ready
+	$(BIN)/python -m pytest tests/appworld
+
+# Its pins exclude ours (pydantic 1). `install` unpacks the apps; what it writes beside the package goes into its own home.
+.venv-appworld/ready: locks/appworld.txt | setup
+	@echo "setup: AppWorld"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-appworld
+	@$(UV) pip install --quiet --python .venv-appworld/bin/python --require-hashes -r locks/appworld.txt
+	@mkdir -p .venv-appworld/home
+	@HOME=$(CURDIR)/.venv-appworld/home .venv-appworld/bin/appworld install >/dev/null
+	@touch $@
+
+test-schemathesis: .venv-schemathesis/ready
+	$(BIN)/python -m pytest tests/schemathesis
+
+.venv-schemathesis/ready: locks/schemathesis.txt | setup
+	@echo "setup: schemathesis"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-schemathesis
+	@$(UV) pip install --quiet --python .venv-schemathesis/bin/python --require-hashes -r locks/schemathesis.txt
+	@touch $@
+
 .venv-vllm/ready: locks/vllm-overrides.txt | setup
 	@echo "setup: vLLM for the CPU"
 	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-vllm
@@ -187,7 +210,9 @@ lock:
 	$(LOCK) tests/benchmarks/peers/hnswlib.in -o tests/benchmarks/peers/hnswlib.txt
 	$(LOCK) --no-deps locks/bfcl.in -o locks/bfcl.txt
 	$(LOCK) locks/clients.in -o locks/clients.txt
+	$(LOCK) locks/appworld.in -o locks/appworld.txt
+	$(LOCK) locks/schemathesis.in -o locks/schemathesis.txt
 	$(LOCK) --override locks/verl-overrides.txt --extra verl pyproject.toml locks/torch-needs.in locks/verl.in -o locks/verl.txt
 
 clean:
-	rm -rf .venv .venv-bfcl .venv-clients .venv-hnswlib .venv-litellm .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules build .run
+	rm -rf .venv .venv-appworld .venv-bfcl .venv-clients .venv-hnswlib .venv-litellm .venv-schemathesis .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules build .run

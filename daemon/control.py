@@ -14,6 +14,7 @@ POST /api/dead/ID/retry     put one back on its stream
 POST /api/freeze, /api/thaw stop learning (serving goes on), go on
 POST /api/promote           {"version": 12, "force": false, "reason": "..."}
 POST /api/rollback          {"to": 11, "reason": "..."}
+GET  /api/openapi.json      all of this as an OpenAPI document (`daemon.openapi`)
 GET  /metrics               Prometheus
 """
 
@@ -31,7 +32,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from actors.fleet import Fleet
@@ -42,8 +43,12 @@ from actors.system.life import ActorState
 from daemon.admin import WHO, AdminOnly
 from daemon.dashboard import STATIC
 from daemon.errors import OrderRefused
+from daemon.openapi import document
 from daemon.orders import Order, Orders
 from daemon.tap.keys import KeyRing
+
+_MOST = 100_000
+"""Outcomes that are read for one answer."""
 
 
 class ControlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -98,8 +103,9 @@ class Control:
 
     def app(self, allowed_hosts: Sequence[str], keys: KeyRing | None = None) -> Starlette:
         """The ASGI application; all of it takes an admin key if there is one among `keys`."""
-        return Starlette(
+        app = Starlette(
             routes=[
+                Route("/api/openapi.json", self.openapi),
                 Route("/api/status", self.status),
                 Route("/api/success", self.success),
                 Route("/api/trajectories", self.trajectories),
@@ -114,13 +120,19 @@ class Control:
                 Route("/api/rollback", self.order, methods=["POST"]),
                 *self._routes,
                 Route("/metrics", self.metrics),
-                Mount("/", StaticFiles(directory=STATIC, html=True)),
             ],
             middleware=[
                 Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts)),
                 Middleware(AdminOnly, keys=keys),
             ],
+            exception_handlers={OrderRefused: _refused},
         )
+        # No route of its own: it would match every path, and a wrong method of one above were a file that is not there.
+        app.router.default = StaticFiles(directory=STATIC, html=True)
+        return app
+
+    async def openapi(self, request: Request) -> Response:
+        return _json(document(request.app.routes))
 
     async def status(self, request: Request) -> Response:
         servings = [await self._store.last_serving(name) for name in self._serving]
@@ -159,7 +171,7 @@ class Control:
     async def success(self, request: Request) -> Response:
         """Success of production trajectories in buckets of equal count, oldest first, and what happened meanwhile."""
         rows = await self._store.recent_outcomes(
-            source="production", since=0.0, limit=int(_number(request, "limit", 2000))
+            source="production", since=0.0, limit=min(_MOST, _limit(request, 2000))
         )
         known = [row for row in reversed(rows) if row.outcome is not None]
         size = max(10, len(known) // 60)
@@ -198,7 +210,7 @@ class Control:
 
     async def trajectories(self, request: Request) -> Response:
         source = request.query_params.get("source") or None
-        limit = int(min(200, _number(request, "limit", 20)))
+        limit = min(200, _limit(request, 20))
         found = await self._store.recent_attributed(source=source, limit=limit)
         return _json([_summary(item) for item in found])
 
@@ -300,11 +312,19 @@ def _summary(item: Attributed) -> dict[str, Any]:
     }
 
 
-def _number(request: Request, name: str, default: float) -> float:
-    try:
-        return max(1.0, float(request.query_params.get(name, default)))
-    except ValueError:
-        return default
+def _limit(request: Request, default: int) -> int:
+    """
+    Raises:
+        OrderRefused: 422.
+    """
+    given = request.query_params.get("limit", str(default))
+    if not given.isascii() or not given.isdecimal() or len(given) > 18 or int(given) < 1:
+        raise OrderRefused(422, f"limit is {given[:40]!r}; give a number from 1 on")
+    return int(given)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return _error(error.status if isinstance(error, OrderRefused) else 500, str(error))
 
 
 def _json(value: Any) -> Response:

@@ -92,8 +92,8 @@ class ExperienceApi:
         """To be put among the control API's."""
         base = "/api/experience"
         return [
-            Route(base, self._answering(self._list)),
-            Route(base, self._answering(self._add), methods=["POST"]),
+            # One route: of two, the first alone would say which methods there are.
+            Route(base, self._answering(self._list_or_add), methods=["GET", "POST"]),
             Route(f"{base}/export", self._answering(self._export)),
             Route(f"{base}/search", self._answering(self._search), methods=["POST"]),
             Route(f"{base}/import", self._answering(self._import), methods=["POST"]),
@@ -119,11 +119,14 @@ class ExperienceApi:
 
         return answer
 
+    async def _list_or_add(self, request: Request) -> Any:
+        return await (self._add if request.method == "POST" else self._list)(request)
+
     async def _list(self, request: Request) -> Any:
         given = request.query_params
         limit = given.get("limit", "100")
-        if not limit.isdecimal() or int(limit) < 1:
-            raise OrderRefused(422, f"limit is {limit!r}; give a number from 1 on")
+        if not limit.isdecimal() or len(limit) > 18 or int(limit) < 1:
+            raise OrderRefused(422, f"limit is {limit[:40]!r}; give a number from 1 on")
         return await self._pool.listed(**_filters(request), q=given.get("q", ""), limit=int(limit))
 
     async def _one(self, request: Request) -> Any:

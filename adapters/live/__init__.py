@@ -5,7 +5,7 @@ claim; what may be called, and when an answer comes from a record instead, is th
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -43,6 +43,14 @@ class CallResult(msgspec.Struct, frozen=True, kw_only=True):
     """Something is missing at the end, it was too long."""
     source: Literal["live", "recorded", "simulated", "refused"] = "live"
     """Where it comes from: the API; a recorded answer to the same call; made up from the schema; nowhere."""
+    status: int = 0
+    """HTTP status, where there was one."""
+    mismatch: str = ""
+    """Where the answer is not what the API's own description says; it was given nevertheless."""
+    next: dict[str, Any] | None = None
+    """Arguments of the call that brings the next page, if there is one."""
+    age: float = 0.0
+    """Seconds since a recorded answer was given."""
 
 
 class LiveApi(Protocol):
@@ -78,4 +86,13 @@ class LiveApi(Protocol):
         ...
 
 
-__all__ = ["MAX_NAME", "CallResult", "LiveApi", "Operation"]
+@runtime_checkable
+class HoldsSecrets(Protocol):
+    """A live API that knows keys: whoever shows its answers takes them out."""
+
+    def secrets(self) -> frozenset[str]:
+        """Values that no agent, log or record may show, as they are now: keys, passwords, tokens."""
+        ...
+
+
+__all__ = ["MAX_NAME", "CallResult", "HoldsSecrets", "LiveApi", "Operation"]

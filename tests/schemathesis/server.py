@@ -1,0 +1,50 @@
+"""A control API over a fresh store, on 127.0.0.1, with lessons and trajectories in it: `server.py PORT DIRECTORY`."""
+
+import sys
+import time
+from pathlib import Path
+
+import anyio
+from prometheus_client import CollectorRegistry
+
+from actors.fleet import Fleet
+from actors.messages import Directive
+from actors.store import Store
+from daemon.control import Control, ControlSettings, serve
+from daemon.experience_api import ExperienceApi
+from daemon.killswitch import KillSwitch
+from daemon.orders import Orders
+from tests.support.credited import attributed
+from tests.support.experience import Desk, lesson
+from tests.support.keys import key_pair
+
+
+async def main(port: int, directory: Path) -> None:
+    store = Store(f"sqlite:///{directory}/store.db", clock=time.time)
+    await store.open()
+    await store.save([lesson("a", tenant="default"), lesson("b", state="candidate"), attributed("t", goal="fly")])
+    desk = Desk(store, directory, clock=time.time)
+    key, keys = key_pair(directory / "keys")
+
+    async def send(directive: Directive) -> None:
+        await store.save([directive])
+
+    async def retry(key: str) -> bool:
+        return False
+
+    orders = Orders(
+        store=store, fleet=Fleet, kill=KillSwitch(directory), send=send, key=key, keys=keys, clock=time.time
+    )
+    control = Control(
+        store=store, registry=CollectorRegistry(), actors=tuple, orders=orders, retry=retry, describe={},
+        routes=ExperienceApi(desk.pool, desk.forgetter).routes(),
+    )  # fmt: skip
+    settings = ControlSettings(port=port)
+    try:
+        await serve(control.app(settings.allowed_hosts), settings)
+    finally:
+        await store.aclose()
+
+
+if __name__ == "__main__":
+    anyio.run(main, int(sys.argv[1]), Path(sys.argv[2]), backend="trio")
