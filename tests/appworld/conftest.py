@@ -1,8 +1,6 @@
 """Fixtures of the AppWorld suite; it needs AppWorld's environment (`make test-appworld`)."""
 
-import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,21 +15,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("appworld")
     rig.synthetic_tasks(directory)
     return directory
-
-
-@pytest.fixture
-def opened(root: Path) -> Callable[..., AbstractAsyncContextManager[AppWorldEnvironment]]:
-    """The environment, with any options; its processes are gone afterwards."""
-
-    @asynccontextmanager
-    async def running(**options) -> AsyncIterator[AppWorldEnvironment]:
-        environment = AppWorldEnvironment(root, python=rig.PYTHON, **options)
-        try:
-            yield environment
-        finally:
-            await environment.aclose()
-
-    return running
 
 
 @pytest.fixture(scope="package")

@@ -60,9 +60,7 @@ def main() -> None:
         write(data / "api_docs" / "standard" / f"{app}.json", json.dumps(kept))
     memory = get_db_home_path(storage_type="memory", type="base")
     apps = get_all_apps()
-    models = ModelCollection.load(
-        to_db_home_path=memory, from_db_home_path=memory, load_apps=apps, create_db=True
-    )
+    models = ModelCollection.load(to_db_home_path=memory, from_db_home_path=memory, load_apps=apps, create_db=True)
     models.admin.MainUser(**ADA).save()
     models.supervisor.Supervisor(**ADA).save()
     active = models.supervisor.Task(supervisor_id=1, instruction="?")

@@ -131,7 +131,7 @@ class Catalogue:
                     entities[name] = tuple(dict.fromkeys(values))
         return Profile(
             name=NAME,
-            description="Apps of daily life (mail, music, payments, files, notes, shopping), used on behalf of one person.",
+            description="Apps of daily life (mail, music, payments, files, notes, shopping), used for one person.",
             entities=entities,
             notes=(
                 "Most APIs need an access token: `app__login` gives one for the password that "

@@ -49,5 +49,5 @@ def _literal(value: Any, depth: int) -> str:
         return repr(value)
     if isinstance(value, list):
         return f"[{', '.join(_literal(item, depth + 1) for item in value)}]"
-    pairs = (f"{ascii(key)}: {_literal(item, depth + 1)}" for key, item in value.items())
+    pairs = (f"{key!a}: {_literal(item, depth + 1)}" for key, item in value.items())
     return f"{{{', '.join(pairs)}}}"

@@ -271,7 +271,7 @@ def _task(found: AppWorldTask) -> Task:
 
 
 def _told(output: str) -> str:
-    """Of a failed execution what AppWorld says about it, without the trace through code that the model did not write."""
+    """Of a failed execution what AppWorld says about it, without the trace: the model did not write that code."""
     if not output.startswith(_FAILED):
         return output.strip()
     return f"Error: {output.rpartition('Exception: ')[2].strip()}"

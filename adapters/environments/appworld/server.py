@@ -1,4 +1,4 @@
-"""AppWorld's own environment server, one process for each attempt; runs in AppWorld's interpreter, imports nothing of ours.
+"""AppWorld's own environment server, a process for each attempt; runs in its interpreter, imports nothing of ours.
 
     python -I server.py HOME        requests on stdin, answers on stdout, one JSON object a line
 
@@ -166,7 +166,7 @@ def state(world: Any) -> dict[str, dict[str, str]]:
             for name, _ in tables:
                 if name.startswith(("sqlite_", *(f"{index}_" for index in indices))) or name in indices:
                     continue
-                rows = sorted(repr(row) for row in cursor.execute(f'SELECT * FROM "{name}"'))
+                rows = sorted(repr(row) for row in cursor.execute(f'SELECT * FROM "{name}"'))  # noqa: S608 - AppWorld's own table
                 if rows:
                     found[app][name] = hashlib.sha256("\n".join(rows).encode()).hexdigest()[:32]
             cursor.close()

@@ -38,7 +38,10 @@ class Server:
         limits = httpx.Limits(max_keepalive_connections=0)
         transport = httpx.AsyncHTTPTransport(uds=socket, verify=False, limits=limits, trust_env=False)
         self._client = httpx.AsyncClient(
-            transport=transport, base_url="http://appworld", timeout=None, trust_env=False
+            transport=transport,
+            base_url="http://appworld",
+            timeout=None,  # noqa: S113 - there is one deadline around all of a request
+            trust_env=False,
         )
         self.used = pool.clock()
         self.open = True
@@ -132,8 +135,8 @@ class ServerPool:
         deadline: float, start_seconds: float, idle: float, clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._command, self._env, self._data = command, env, data
-        self._most, self._wait_seconds, self._start_seconds, self._idle = most, wait_seconds, start_seconds, idle
-        self.deadline, self.clock = deadline, clock
+        self._most, self._start_seconds = most, start_seconds
+        self.wait_seconds, self.deadline, self.idle, self.clock = wait_seconds, deadline, idle, clock
         self._room = anyio.Semaphore(most)
         self._starting = anyio.Lock()
         self._template: WorkerProcess | None = None
@@ -162,12 +165,12 @@ class ServerPool:
             EnvironmentFailed: no room for too long, no process, or AppWorld will not have the task.
         """
         await self._reap()
-        with anyio.move_on_after(self._wait_seconds) as waiting:
+        with anyio.move_on_after(self.wait_seconds) as waiting:
             await self._room.acquire()
         if waiting.cancelled_caught:
             self.refused += 1
             raise EnvironmentFailed(
-                f"{self._most} attempts are open and none was closed in {self._wait_seconds:g} seconds, max_instances "
+                f"{self._most} attempts are open and none was closed in {self.wait_seconds:g} seconds, max_instances "
                 f"is {self._most}: close attempts or raise it"
             )
         try:
@@ -254,7 +257,7 @@ class ServerPool:
 
     async def _reap(self) -> None:
         """End the attempts that were left alone, and those whose processes went with their template."""
-        before = self.clock() - self._idle
+        before = self.clock() - self.idle
         for server in list(self._held):
             if server.used < before:
                 self.reaped += 1
