@@ -112,6 +112,16 @@ async def test_a_wrong_call_is_an_observation_in_appworlds_words_without_a_trace
     await episode.aclose()
 
 
+@pytest.mark.parametrize("answer", ["\ud800", "\x00", "9" * 5000, 10**4000, [], {"a": 1}, True, "a" * 100_000])
+async def test_no_answer_however_odd_is_more_than_wrong(appworld, answer):
+    episode = await appworld.reset(appworld.task(QUESTION))
+    seen = await episode.step([ToolCall("supervisor__complete_task", json.dumps({"answer": answer}), "c")], "")
+    assert "Traceback" not in seen.text
+    await run_out(episode)
+    assert await episode.verdict() == {"success": False, "passed": 0, "tests": 1}
+    await episode.aclose()
+
+
 async def test_what_follows_the_end_in_the_same_turn_is_not_executed(appworld):
     episode = await appworld.reset(appworld.task(SIGN_UP))
     calls = [

@@ -41,13 +41,16 @@ def rendered(app: str, api: str, arguments: str) -> str:
 def _literal(value: Any, depth: int) -> str:
     if depth > MOST_DEPTH:
         raise ValueError(f"the arguments are nested more than {MOST_DEPTH} deep")
-    if value is None or isinstance(value, bool | int | str):
-        return ascii(value)
+    if value is None or isinstance(value, bool | int):
+        return repr(value)
+    if isinstance(value, str):
+        # Half a surrogate pair would end AppWorld's request: it cannot be sent on, logged or stored.
+        return ascii(value.encode("utf-8", "replace").decode())
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError("the arguments hold a number that is not finite")
         return repr(value)
     if isinstance(value, list):
         return f"[{', '.join(_literal(item, depth + 1) for item in value)}]"
-    pairs = (f"{key!a}: {_literal(item, depth + 1)}" for key, item in value.items())
+    pairs = (f"{_literal(key, depth)}: {_literal(item, depth + 1)}" for key, item in value.items())
     return f"{{{', '.join(pairs)}}}"

@@ -8,6 +8,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,8 @@ class AppWorldEpisode:
             return _shown(f"Error: {error}")
         output: str = await self._server.post("execute", code=code)
         if api == COMPLETE and not output.startswith(_FAILED):
-            self._done = bool(await self._server.post("task_completed"))
+            # Not asked of `task_completed`: it fails on answers that AppWorld takes and cannot show, "999..." as inf.
+            self._done = True
         return _shown(_told(output))
 
 
@@ -274,7 +276,9 @@ def _told(output: str) -> str:
     """Of a failed execution what AppWorld says about it, without the trace: the model did not write that code."""
     if not output.startswith(_FAILED):
         return output.strip()
-    return f"Error: {output.rpartition('Exception: ')[2].strip()}"
+    lines = output.splitlines()[1:]
+    told = "\n".join(dropwhile(lambda line: line.startswith(" "), lines)).strip() or _FAILED
+    return f"Error: {told.removeprefix('Exception: ')}"
 
 
 def _shown(text: str) -> str:

@@ -26,7 +26,7 @@ DEATHS_WITHIN = 60.0
 MOST_ANSWER = 64 << 20
 """Bytes of one answer."""
 _REASON = 300
-"""Characters of an answer that is told on."""
+"""Bytes of an answer that is told on."""
 
 
 class Server:
@@ -92,13 +92,13 @@ class Server:
             _log.warning("environment_server_died", why=why)
             await self.end(f"AppWorld's server process has died or was killed: {why}")
             raise EnvironmentFailed(self._why) from error
+        if status != httpx.codes.OK:
+            told = content[:_REASON].decode("utf-8", "replace")
+            raise EnvironmentFailed(f"AppWorld answers {operation!r} with status {status}: {told}")
         try:
-            answer = json.loads(content)
-            if status == httpx.codes.OK:
-                return answer["output"]
+            return json.loads(content)["output"]
         except (ValueError, KeyError, TypeError) as error:
             raise EnvironmentFailed(f"AppWorld answers {operation!r} with nonsense: {error}") from error
-        raise EnvironmentFailed(f"AppWorld answers {operation!r} with status {status}: {str(answer)[:_REASON]}")
 
     async def _exchange(self, method: str, operation: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
         content = bytearray()
