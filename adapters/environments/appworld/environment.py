@@ -173,10 +173,7 @@ class AppWorldEnvironment:
         self._catalogue = Catalogue(place, apps, heldout, remedy)
         self._max_steps = max_steps
         command = [str(interpreter), "-I", "-B", str(_SERVER)]
-        env = {
-            "PATH": os.defpath, "LANG": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0",
-            "APPWORLD_SERVER_MEMORY": str(memory_mb << 20),
-        }  # fmt: skip
+        env = {"PATH": os.defpath, "LANG": "C.UTF-8", "TZ": "UTC", "APPWORLD_SERVER_MEMORY": str(memory_mb << 20)}
         self.pool = ServerPool(
             command, env, place / "data", most=max_instances, wait_seconds=wait_seconds, deadline=deadline,
             start_seconds=start_seconds, idle=idle_seconds, clock=clock,

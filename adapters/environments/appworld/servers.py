@@ -259,6 +259,8 @@ class ServerPool:
         """End the attempts that were left alone, and those whose processes went with their template."""
         before = self.clock() - self.idle
         for server in list(self._held):
+            if not server.open:
+                continue  # somebody else ends it
             if server.used < before:
                 self.reaped += 1
                 _log.warning("environment_attempt_abandoned", idle_seconds=round(self.clock() - server.used))
