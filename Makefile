@@ -9,9 +9,9 @@
 #   make test-vllm a real vLLM on the CPU with our plug-in, in .venv-vllm: engine contract, swaps, the tap before it
 #   make test-verl the verl trainer against the native one, on the CPU, in .venv-verl
 #   make test-bfcl the BFCL environment against the real bfcl-eval, in .venv-bfcl (make bfcl sets up just that)
-#   make test-appworld AppWorld's APIs through the OpenAPI adapter, in .venv-appworld
+#   make test-appworld AppWorld as an environment and as live APIs, in .venv-appworld (make appworld sets up just that)
 #   make test-schemathesis our own control API against its OpenAPI document, in .venv-schemathesis
-#   make test-peers real nginx mirroring to the tap (apt install nginx-light)
+#   make test-peers real nginx mirroring to the tap, and the units as systemd reads them (apt install nginx-light systemd)
 #   make check    ruff, pyright, import-linter
 #   make bench    the benchmarks: tables on screen, JSON under build/
 #   make bench-tap         the tap beside nginx and LiteLLM (apt install nginx-light gcc libc6-dev)
@@ -41,7 +41,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup lock clean
+.PHONY: setup demo test chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup lock clean
 
 setup: .venv/ready
 
@@ -136,6 +136,8 @@ test-peers: setup
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v nginx >/dev/null || \
 		{ echo "nginx is needed (Debian: apt install nginx-light)"; exit 1; }
 	$(BIN)/python -m pytest tests/peers
+
+appworld: .venv-appworld/ready
 
 test-appworld: .venv-appworld/ready
 	$(BIN)/python -m pytest tests/appworld

@@ -16,6 +16,7 @@ PYTHON = ROOT / ".venv-appworld" / "bin" / "python"
 PATIENCE = 120.0
 """Seconds until the server must answer; 9 to 24 on two cores, more beside other work."""
 _PROGRAM = str(ROOT / "tests" / "appworld" / "documents.py")
+_SYNTHETIC = str(ROOT / "tests" / "appworld" / "synthetic.py")
 
 
 class AppWorldMissing(RuntimeError):
@@ -31,6 +32,16 @@ def documents(directory: Path) -> dict[str, Path]:
     _require()
     subprocess.run([PYTHON, _PROGRAM, directory], env=_environment(), check=True, timeout=PATIENCE)
     return {path.stem: path for path in sorted(directory.glob("*.json"))}
+
+
+def synthetic_tasks(root: Path) -> None:
+    """Tasks of our own in AppWorld's format, in `root`/data.
+
+    Raises:
+        AppWorldMissing: see `make test-appworld`.
+    """
+    _require()
+    subprocess.run([PYTHON, "-I", "-B", _SYNTHETIC, root], env=_environment(), check=True, timeout=PATIENCE, cwd=root)
 
 
 @contextlib.contextmanager

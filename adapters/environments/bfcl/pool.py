@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import structlog
 
-from adapters.environments.bfcl.process import WorkerDied, WorkerProcess
+from adapters.environments.line_worker import WorkerDied, WorkerProcess
 from adapters.errors import EnvironmentFailed
 
 _log = structlog.get_logger(__name__)
