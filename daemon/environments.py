@@ -8,9 +8,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from adapters.environments import Environment
+from adapters.environments.live import NAME as LIVE
+from adapters.environments.live import LiveEnvironment
 from adapters.environments.workers import WorkerEnvironment
 from adapters.environments.workers.process import load
 from adapters.errors import AdapterNotSetUp
+from adapters.graders import Grader
+from adapters.live import LiveApi
 from daemon import registry as adapters
 from daemon.config import SandboxSettings
 from daemon.errors import ConfigError
@@ -59,14 +63,24 @@ class EnvironmentCollector(Collector):
         )
 
 
-def sandbox_environment(settings: SandboxSettings, registry: CollectorRegistry) -> Environment | None:
+def sandbox_environment(
+    settings: SandboxSettings, registry: CollectorRegistry, live: LiveApi | None = None, grader: Grader | None = None
+) -> Environment | None:
     """The environment that `settings` name, with its figures in `registry`; None if they name none.
+
+    Args:
+        live: the registered live APIs, and the `grader` of attempts at them, for the environment "live".
 
     Raises:
         ConfigError: it cannot be built.
     """
     if not settings.environment:
         return None
+    if settings.environment == LIVE and live is not None:
+        try:
+            return LiveEnvironment(live, grader, **settings.options)
+        except (TypeError, AdapterNotSetUp) as error:
+            raise ConfigError(f"sandbox.environment {LIVE!r}, sandbox.options: {error}") from error
     built = build_environment(settings.environment, settings.options, settings.workers)
     if isinstance(built, WorkerEnvironment):
         EnvironmentCollector(built, "workers").register(registry)

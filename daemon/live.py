@@ -52,6 +52,8 @@ class Registered:
 
     def __init__(self, entry: Entry, raw: LiveApi, guarded: Guarded, clock: Callable[[], float]) -> None:
         self.entry, self.raw, self.guarded, self._clock = entry, raw, guarded, clock
+        self.shadow = guarded.shadow()
+        """As a sandbox may use it."""
         self.name = entry.name
         self.gone, self.closed = anyio.Event(), anyio.Event()
         self._success: float | None = None
@@ -121,7 +123,7 @@ class Registered:
 
 
 class Live:
-    """All of them; `tools` is what everybody calls."""
+    """All of them; `tools` is what agents and operators call, `sandbox_tools` what rollouts do."""
 
     def __init__(
         self,
@@ -153,6 +155,8 @@ class Live:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._ran = False
         self.tools = LiveTools(lambda: self._apis)
+        self.sandbox_tools = LiveTools(lambda: {name: one.shadow for name, one in self._apis.items()})
+        """The same for rollouts, which change nothing whatever the mode of an API."""
         for name, table in configured.items():
             self._apis[name] = self._made(_configured(name, table))
         for other in _installed():

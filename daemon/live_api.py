@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from adapters.errors import LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
+from adapters.live import LiveApi
 from daemon.admin import WHO
 from daemon.errors import OrderRefused
 from daemon.live import Live
@@ -34,6 +35,11 @@ class LiveRoutes:
 
     def __init__(self, live: Live) -> None:
         self._live = live
+
+    @property
+    def sandbox_tools(self) -> LiveApi:
+        """What is registered, as one, for rollouts: it changes nothing."""
+        return self._live.sandbox_tools
 
     def routes(self) -> list[Route]:
         """To be put among the control API's."""

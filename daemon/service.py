@@ -173,7 +173,8 @@ def build(config: Config, parts: Parts) -> Supervisor:
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
     provenance, versions = Provenance(config.provenance, config.state), config.state / "versions"
     key = provenance.key("gate")
-    sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry))
+    live, grader = live_apis(config, parts.registry, supervisor), parts.adapter("grader", config.grader)
+    sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry, live.sandbox_tools, grader))
     judge, embedder = parts.adapter("judge", config.judge), parts.adapter("embedder", config.embedder)
     environment = searching(sandbox, config.sandbox, embedder)
     swaps = Swaps(config.state / "swaps", engines, inline=frozenset({SHADOW}), weights=parts.weights)
@@ -191,7 +192,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
         tasks = Tasks(
             config.tasks, store=store, environment=environment, families=config.rollout.families,
             curriculum=curriculum, clock=clock, engine=shadow, rng=rng("tasks"),
-            grader=parts.adapter("grader", config.grader),
+            grader=grader,
         )  # fmt: skip
         rollout = Rollout(
             config.rollout, store=store, engine=shadow, environment=tasks.environment, retriever=navigator, clock=clock,
@@ -300,7 +301,6 @@ def build(config: Config, parts: Parts) -> Supervisor:
         store=store, search=navigator, redact=Redactor(config.redaction).text, send=partial(_teach, parts),
         renew=renewal.ask, clock=clock,
     )  # fmt: skip
-    live = live_apis(config, parts.registry, supervisor)
     control = partial(
         Control, store=store, registry=parts.registry, actors=lambda: supervisor.state().actors, orders=orders,
         curator=lambda: curator.figures, sentinel=sentinel.status, fleet=lambda: swapper.fleet, halted=kill.reason,

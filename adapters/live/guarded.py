@@ -7,6 +7,7 @@
 What breaks is logged once when it breaks and once when it recovers.
 """
 
+import copy
 import json
 import time
 from collections import Counter
@@ -79,6 +80,14 @@ class Guarded:
         self._since, self._error = 0.0, ""
         self.counts: Counter[str] = Counter()
         """Calls by source (live, recorded, simulated, refused) and by what went wrong."""
+
+    def shadow(self) -> "Guarded":
+        """The same API for a sandbox, with the same limits, breaker, records and audit: whatever its mode, nothing is
+        executed that the operator did not list as read-only."""
+        view = copy.copy(self)
+        if self._settings.mode == "live":
+            view._settings = msgspec.structs.replace(self._settings, mode="shadow")
+        return view
 
     @property
     def health(self) -> Health:

@@ -5,8 +5,10 @@ run the same.
 """
 
 import json
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
@@ -16,12 +18,19 @@ from adapters.environments import Environment, Episode, Observation
 from adapters.environments.gymnasium import GymnasiumEnvironment
 from adapters.environments.http.client import HttpEnvironment
 from adapters.environments.http.service import EnvironmentService
+from adapters.environments.live import LiveEnvironment
 from adapters.environments.selfmade import SelfMade
 from adapters.environments.travel import TravelDesk
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import BASE
 from adapters.environments.workers import WorkerEnvironment
+from adapters.live.audit import AuditLog
+from adapters.live.guarded import Guarded
+from adapters.live.policy import PolicySettings
+from adapters.live.recording import Recordings
+from adapters.live.toolset import LiveTools
 from tests.support.environment_promises import PROMISES, Case, keeps, simple
+from tests.support.scripted_live_api import CallsLiked, ScriptedLiveApi, operation
 from tests.support.served import served
 
 pytestmark = pytest.mark.anyio
@@ -46,6 +55,19 @@ _URLS: list[str] = []
 
 
 @asynccontextmanager
+async def over_live_apis() -> AsyncIterator[Environment]:
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        goals = place / "goals.jsonl"
+        goals.write_text("".join(f'{{"goal": "order {number}"}}\n' for number in range(400)))
+        guarded = Guarded(
+            ScriptedLiveApi(operation("get_order", id={"type": "string"})), PolicySettings(read_only=("get_*",)),
+            recordings=Recordings(place / "records"), audit=AuditLog(place / "audit.jsonl"),
+        )  # fmt: skip
+        yield LiveEnvironment(LiveTools(lambda: {"crm": guarded}), CallsLiked("crm__get_order"), goals=str(goals))
+
+
+@asynccontextmanager
 async def over_http() -> AsyncIterator[Environment]:
     environment = HttpEnvironment(_URLS[0], "travel")
     yield environment
@@ -59,6 +81,7 @@ ENVIRONMENTS: dict[str, Case] = {
     "gymnasium": Case(simple(lambda: GymnasiumEnvironment(limit=20)), "AB"),
     "gymnasium in workers": Case(simple(lambda: _SHARED["gymnasium"]), "AB"),
     "selfmade": Case(simple(lambda: SelfMade(TravelDesk())), "A", change=book_a_flight),
+    "live": Case(over_live_apis),
 }
 
 

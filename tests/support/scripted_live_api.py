@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from actors.messages import Step, Task, ToolCall
+from adapters.graders import Grade
 from adapters.live import CallResult, Operation
 
 Answer = Callable[[str, Mapping[str, Any]], Awaitable[CallResult]]
@@ -46,3 +48,18 @@ class ScriptedLiveApi:
 
     async def aclose(self) -> None:
         self.closed = True
+
+
+class CallsLiked:
+    """A grader who likes attempts that called the tool `wanted`, and remembers what it was shown."""
+
+    name = "calls_liked"
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted, self.seen = wanted, list[Sequence[Step]]()
+
+    async def grade(
+        self, task: Task, steps: Sequence[Step], *, reference: Sequence[ToolCall] = (), outcome: float | None = None
+    ) -> Grade:
+        self.seen.append(steps)
+        return Grade(score=float(any(call.name == self.wanted for step in steps for call in step.tool_calls)))
