@@ -1,0 +1,94 @@
+"""Our rules as Prometheus reads them, and against what our processes really export."""
+
+import contextlib
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import yaml
+
+from tests.support.tapping import unused_port
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "ops" / "prometheus"
+_METRIC = re.compile(r"\bevolved_[a-z0-9_]+")
+_SUFFIXES = ("_total", "_bucket", "_sum", "_count")
+
+
+def promtool(*arguments: str) -> None:
+    done = subprocess.run(["promtool", *arguments], cwd=RULES, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def alerts() -> list[dict]:
+    groups = yaml.safe_load((RULES / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+@contextlib.contextmanager
+def running(*commands: str, directory: Path) -> Iterator[None]:
+    """`evolved COMMAND` for each, until the end."""
+    log = (directory / "log").open("wb")
+    found = [
+        subprocess.Popen(
+            [sys.executable, "-m", "daemon.cli", command, "--config", str(directory / "config.toml")], cwd=ROOT,
+            stdout=log, stderr=log,
+        )
+        for command in commands
+    ]  # fmt: skip
+    try:
+        yield
+    finally:
+        for one in found:
+            one.terminate()
+        for one in found:
+            one.wait(60)
+        log.close()
+
+
+def scraped(port: int) -> str:
+    """What is exported there, once it is."""
+    end = time.monotonic() + 90
+    while True:
+        with contextlib.suppress(httpx.TransportError):
+            answer = httpx.get(f"http://127.0.0.1:{port}/metrics")
+            if answer.status_code == 200:
+                return answer.text
+        assert time.monotonic() < end, "nothing exported in time"
+        time.sleep(0.2)
+
+
+def test_rules_and_scrape_configuration_are_valid() -> None:
+    promtool("check", "rules", "recording.yml", "alerts.yml")
+    promtool("check", "config", "prometheus.yml")
+
+
+def test_alerts_fire_when_they_should_and_not_before() -> None:
+    promtool("test", "rules", "alerts.test.yml")
+
+
+def test_every_metric_in_a_rule_is_exported_by_one_of_our_processes(tmp_path: Path) -> None:
+    tap, admin, control = unused_port(), unused_port(), unused_port()
+    (tmp_path / "config.toml").write_text(
+        f'state_dir = "{tmp_path}/state"\n[tap]\nport = {tap}\nadmin_port = {admin}\n[control]\nport = {control}\n'
+    )
+    with running("broker", "run", "tap", directory=tmp_path):
+        exported = scraped(control) + scraped(admin)
+    # The learner's are named as they are in its source; it would need a GPU's worth of settings to start.
+    exported += (ROOT / "learner" / "metrics.py").read_text()
+    named = {name for file in ("recording.yml", "alerts.yml") for name in _METRIC.findall((RULES / file).read_text())}
+    bare = {name.removesuffix(next((end for end in _SUFFIXES if name.endswith(end)), "")) for name in named}
+    assert not [name for name in sorted(bare) if name not in exported]
+    assert len(bare) > 15
+
+
+def test_every_alert_has_a_severity_and_a_section_in_the_runbook() -> None:
+    sections = re.findall(r"^## (\w+)$", (ROOT / "docs" / "runbook.md").read_text(), re.M)
+    assert [rule["alert"] for rule in alerts()] == sections
+    for rule in alerts():
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        assert rule["annotations"]["runbook"] == f"docs/runbook.md#{rule['alert'].lower()}"
