@@ -8,9 +8,10 @@ decay with updates, and their advantages are scaled (AgentEvolver, arXiv 2511.10
 environment that a failure pointed to are real tasks, with its own verifier: they are drawn here too, and count fully.
 
 Among them the clusters go by the curriculum's index, as everywhere; of a cluster the task that promises most by what is
-believed of its success, less the more it has been tried. A task
-whose attempts all ended alike, both ways, teaches nothing: after a few such rounds it is set aside, tried again later
-each time twice as late, and retired when nothing changes. So is one that is always lost.
+believed of its success, less the more it has been tried. A task whose attempts all ended alike, both ways, teaches
+nothing: after a few such rounds it is set aside, tried again later each time twice as late, and retired when nothing
+changes. So is one that is always lost. Where no attempt succeeded, the same task told more openly goes into the pool
+beside it (`rewriting`).
 """
 
 from collections import Counter
@@ -26,10 +27,12 @@ from actors.estimates import Estimate
 from actors.messages import Task
 from actors.store.tasks import TaskState
 from actors.tasks.ports import TaskBook
+from actors.tasks.rewriting import easier
 
 _log = structlog.get_logger(__name__)
 _PLAYED = ("offered", "active", "set_aside")
 _SUCCESS = 0.5
+_ALL_FAIL = "no attempt succeeds"
 _ATTEMPTS = 8.0
 """Attempts after which a task's turn comes half as often."""
 
@@ -51,6 +54,8 @@ class MixtureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Rounds in a row without any outcome before a task is set aside."""
     retry_seconds: Annotated[float, msgspec.Meta(gt=0.0)] = 600.0
     """Until a task that was set aside is tried again; each time twice as long."""
+    ease: bool = True
+    """Of a self-made task at which every attempt fails, offer one that tells which calls it takes."""
     retries: Annotated[int, msgspec.Meta(ge=0)] = 3
     """Times that it is tried again before it is retired."""
 
@@ -82,7 +87,7 @@ class Mixture:
         self._flying: dict[str, TaskState] = {}
         self.counts: Counter[str] = Counter()
         """Tasks that were drawn, by origin; short: of a round's share, for want of tasks; set_aside, returned (from
-        there), retired."""
+        there), retired, eased."""
 
     def share(self, updates: int) -> float:
         """Of a round's tasks, after so many updates."""
@@ -142,6 +147,9 @@ class Mixture:
             self.counts[after.state] += 1
             _log.info("task_put_away", task=task_id, state=after.state, reason=after.reason)
         await self._book.mark_tasks([after])
+        if self._settings.ease and after.state != "active" and after.reason == _ALL_FAIL:
+            eased = easier(state.task)
+            self.counts["eased"] += await self._book.offer([eased]) if eased is not None else 0
 
     def release(self) -> None:
         """Forget what was drawn and never reported: its rounds were cut off."""
@@ -172,7 +180,7 @@ def judged(state: TaskState, outcomes: Sequence[float], settings: MixtureSetting
     if after.lost:
         return _put_away(after, after.lost - settings.losses, "every attempt is lost", settings, now)
     return _put_away(
-        after, after.agreed - settings.agreeing, "every attempt succeeds" if solved else "no attempt succeeds",
+        after, after.agreed - settings.agreeing, "every attempt succeeds" if solved else _ALL_FAIL,
         settings, now,
     )  # fmt: skip
 

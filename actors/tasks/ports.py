@@ -20,7 +20,7 @@ class TaskSink(Protocol):
         ...
 
 
-class TaskBook(Protocol):
+class TaskBook(TaskSink, Protocol):
     """The pool as those see it who play from it."""
 
     async def task_states(self, states: Collection[str] = (), limit: int = ...) -> list[TaskState]:
@@ -32,7 +32,7 @@ class TaskBook(Protocol):
         ...
 
 
-class FailureStore(TaskSink, TaskBook, Protocol):
+class FailureStore(TaskBook, Protocol):
     """For whoever makes tasks of failures."""
 
     async def recent_outcomes(

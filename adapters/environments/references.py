@@ -45,6 +45,8 @@ class SelfMadeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of the trajectories, or of the exploration, that it was made from."""
     environment: str
     """Name of the environment underneath."""
+    told: int = 0
+    """How openly its goal tells of the reference: 0 not at all, 1 the tools, 2 the calls."""
     answer: str = ""
     """For the verifier `answer`: path in the result of the reference's last call to the value that must be said, its
     parts joined by dots; empty for the whole result."""

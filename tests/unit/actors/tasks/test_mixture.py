@@ -12,6 +12,7 @@ from actors.messages import Task
 from actors.store import Store
 from actors.store.tasks import TaskState
 from actors.tasks.mixture import Mixture, MixtureSettings, judged
+from adapters.environments.references import ReferenceCall, SelfMadeSpec
 
 pytestmark = pytest.mark.anyio
 
@@ -183,3 +184,21 @@ async def test_what_promises_to_teach_goes_first_but_not_for_ever(bench: Bench) 
     assert played[:3] == ["a1", "a2", "a3"]
     assert played.count("a3") > 3 * max(played.count("a1"), played.count("a2"))
     assert min(played.count("a1"), played.count("a2")) >= 2
+
+
+async def test_where_no_attempt_succeeds_the_same_task_is_offered_more_openly_told(bench: Bench) -> None:
+    spec = SelfMadeSpec(
+        base={}, base_goal="g", reference=(ReferenceCall("win"),), verifier="state", environment="fake"
+    )  # fmt: skip
+    task = Task(id="a1", goal="a", environment="fake", origin="production", spec=msgspec.to_builtins(spec))
+    await bench.store.offer([task])
+    for _ in range(2):
+        await bench.round([0.0, 0.0])
+    assert (await bench.state("a1")).state == "set_aside"
+    (eased,) = [one.task for one in await bench.store.task_states() if one.task.id != "a1"]
+    assert eased.goal == "a\n(It takes win.)"
+    assert bench.mixture.counts["eased"] == 1
+    for _ in range(2):
+        await bench.round([1.0, 1.0])
+    assert (await bench.state(eased.id)).state == "set_aside"
+    assert bench.mixture.counts["eased"] == 1
