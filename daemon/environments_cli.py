@@ -5,6 +5,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from daemon.options import settings_options
+
 if TYPE_CHECKING:
     from adapters.environments import Environment
     from daemon.config import Config
@@ -50,6 +52,7 @@ def add_environments(add: Any) -> None:
     serve.add_argument("--call-seconds", type=float, default=60.0, help="for each call of the environment (60)")
     for one in (check, serve):
         one.add_argument("--workers", type=int, default=0, metavar="N", help="worker processes (0: in this one)")
+    settings_options(check, serve)
 
 
 def run_environments(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from actors.messages.experience import ExperienceKind, ExperienceState
 from daemon.errors import TransferFailed
+from daemon.options import settings_options
 
 if TYPE_CHECKING:
     from daemon.experience_client import ExperienceClient
@@ -64,12 +65,7 @@ def add_experience(add: Callable[..., argparse.ArgumentParser]) -> None:
         made = actions.add_parser(
             name, help=text, description=description or text, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        # Here as well as before the action; not given, what stood before it holds.
-        made.add_argument("--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help="settings in TOML")
-        made.add_argument(
-            "--set", action="append", metavar="SECTION.KEY=VALUE", default=argparse.SUPPRESS,
-            help="override one setting",
-        )  # fmt: skip
+        settings_options(made)
         if name != "mcp":
             made.add_argument("--json", action="store_true", help="the answer as JSON")
         return made

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from daemon.errors import ConfigError, ControlUnreachable
+from daemon.options import settings_options
 
 HELP = """\
 Live APIs: what agents and shadow rollouts may call. They come from config.toml ([adapters.NAME]), from entry points
@@ -54,6 +55,7 @@ def add_adapters(add: Any) -> None:
         one.add_argument("name")
     for one in (listed, new, tested, removed):
         one.add_argument("--json", action="store_true", help="the answer as JSON")
+    settings_options(listed, new, tested, removed)
 
 
 def run_adapters(arguments: argparse.Namespace) -> int:

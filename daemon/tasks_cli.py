@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daemon.errors import TasksFailed
+from daemon.options import settings_options
 
 if TYPE_CHECKING:
     from actors.questioner.state import QuestionerState
@@ -21,7 +22,7 @@ replays is kept, and each task carries its reference, so that attempts at it can
 examples:
   evolved tasks generate travel --count 200 --out tasks.json
   evolved tasks generate travel --count 400 --out tasks.json --resume      go on, or get more
-  evolved tasks --set questioner.prefer.difficulty='[3]' generate travel --out hard.json
+  evolved tasks generate travel --set questioner.prefer.difficulty='[3]' --out hard.json
   evolved tasks --config config.toml generate travel --out tasks.json --llm     worded by the model in [wording]
   evolved tasks generate travel --out tasks.json --engine http://127.0.0.1:8001 --attempts 4
   evolved tasks list tasks.json
@@ -59,6 +60,7 @@ def add_tasks(add: Any) -> None:
     shown.add_argument("file", type=Path, metavar="FILE")
     shown.add_argument("id", nargs="?", default="", help="the task's id or its beginning; none: the environment")
     shown.add_argument("--json", action="store_true", help="as JSON")
+    settings_options(make, listed, shown)
 
 
 def run_tasks(arguments: argparse.Namespace) -> int:

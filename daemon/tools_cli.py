@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daemon.options import settings_options
+
 if TYPE_CHECKING:
     from daemon.toolsearch import Catalogue
 
@@ -37,11 +39,7 @@ def add_tools(add: Callable[..., argparse.ArgumentParser]) -> None:
         made = actions.add_parser(
             name, help=text.partition("\n")[0], description=text, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        made.add_argument("--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help="settings in TOML")
-        made.add_argument(
-            "--set", action="append", metavar="SECTION.KEY=VALUE", default=argparse.SUPPRESS,
-            help="override one setting",
-        )  # fmt: skip
+        settings_options(made)
         made.add_argument("--file", type=Path, action="append", default=[], metavar="FILE", help="tools; repeatable")
         return made
 

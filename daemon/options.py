@@ -1,0 +1,14 @@
+"""Options that many subcommands have."""
+
+import argparse
+from pathlib import Path
+
+
+def settings_options(*actions: argparse.ArgumentParser) -> None:
+    """Let `--config` and `--set` stand behind the names of `actions` too; not given there, what stood before holds."""
+    for action in actions:
+        action.add_argument("--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help="settings in TOML")
+        action.add_argument(
+            "--set", action="append", metavar="SECTION.KEY=VALUE", default=argparse.SUPPRESS,
+            help="override one setting",
+        )  # fmt: skip
