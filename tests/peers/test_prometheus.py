@@ -1,6 +1,7 @@
 """Our rules as Prometheus reads them, and against what our processes really export."""
 
 import contextlib
+import json
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import yaml
 from tests.support.tapping import unused_port
 
 ROOT = Path(__file__).parents[2]
-RULES = ROOT / "ops" / "prometheus"
+RULES, DASHBOARDS = ROOT / "ops" / "prometheus", ROOT / "ops" / "grafana" / "dashboards"
 _METRIC = re.compile(r"\bevolved_[a-z0-9_]+")
 _SUFFIXES = ("_total", "_bucket", "_sum", "_count")
 
@@ -71,19 +72,21 @@ def test_alerts_fire_when_they_should_and_not_before() -> None:
     promtool("test", "rules", "alerts.test.yml")
 
 
-def test_every_metric_in_a_rule_is_exported_by_one_of_our_processes(tmp_path: Path) -> None:
+def test_every_metric_in_a_rule_or_a_dashboard_is_exported_by_one_of_our_processes(tmp_path: Path) -> None:
     tap, admin, control = unused_port(), unused_port(), unused_port()
     (tmp_path / "config.toml").write_text(
         f'state_dir = "{tmp_path}/state"\n[tap]\nport = {tap}\nadmin_port = {admin}\n[control]\nport = {control}\n'
+        '[sandbox]\nenvironment = "travel"\n'
     )
     with running("broker", "run", "tap", directory=tmp_path):
         exported = scraped(control) + scraped(admin)
     # The learner's are named as they are in its source; it would need a GPU's worth of settings to start.
     exported += (ROOT / "learner" / "metrics.py").read_text()
-    named = {name for file in ("recording.yml", "alerts.yml") for name in _METRIC.findall((RULES / file).read_text())}
+    files = [RULES / "recording.yml", RULES / "alerts.yml", *DASHBOARDS.glob("*.json")]
+    named = {name for file in files for name in _METRIC.findall(file.read_text())}
     bare = {name.removesuffix(next((end for end in _SUFFIXES if name.endswith(end)), "")) for name in named}
     assert not [name for name in sorted(bare) if name not in exported]
-    assert len(bare) > 15
+    assert len(bare) > 40
 
 
 def test_every_alert_has_a_severity_and_a_section_in_the_runbook() -> None:
@@ -92,3 +95,21 @@ def test_every_alert_has_a_severity_and_a_section_in_the_runbook() -> None:
     for rule in alerts():
         assert rule["labels"]["severity"] in ("page", "ticket")
         assert rule["annotations"]["runbook"] == f"docs/runbook.md#{rule['alert'].lower()}"
+
+
+def test_dashboards_are_laid_out_without_overlaps_and_ask_the_chosen_prometheus() -> None:
+    for path in DASHBOARDS.glob("*.json"):
+        dashboard = json.loads(path.read_text())
+        cells: set[tuple[int, int]] = set()
+        for panel in dashboard["panels"]:
+            place = panel["gridPos"]
+            covered = {
+                (x, y)
+                for x in range(place["x"], place["x"] + place["w"])
+                for y in range(place["y"], place["y"] + place["h"])
+            }
+            assert not covered & cells, f"{path.name}: {panel['title']}"
+            assert place["x"] + place["w"] <= 24
+            cells |= covered
+            assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
+        assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
