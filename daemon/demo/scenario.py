@@ -178,7 +178,9 @@ class Scenario:
             if status is not None:
                 done = progress(status)
                 success = self.world.get("/api/success") or {"points": []}
-                self._view.update(done, status, [point["rate"] for point in success["points"]][-60:])
+                # Whichever ends it first: what is waited for may come all at once.
+                passed = 1.0 - (end - time.monotonic()) / seconds
+                self._view.update(max(done, passed), status, [point["rate"] for point in success["points"]][-60:])
                 if done >= 1.0:
                     return
             time.sleep(1.0)
