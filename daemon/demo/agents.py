@@ -94,7 +94,8 @@ class Agent:
             self._journal.write("response", id=last)
             message = answer.choices[0].message
             calls = [
-                ToolCall(call.function.name, call.function.arguments, call.id)
+                # A stream that ends in a call without arguments leaves them None, whatever the type says.
+                ToolCall(call.function.name, call.function.arguments or "", call.id)
                 for call in message.tool_calls or []
                 if call.type == "function"
             ]
