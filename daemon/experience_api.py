@@ -13,7 +13,7 @@ POST /api/experience/ID/state        {"change": "activate" | "retire" | "release
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import msgspec
 from starlette.requests import Request
@@ -23,14 +23,13 @@ from starlette.routing import Route
 from actors.messages import Experience, ExperienceKind, ExperienceState
 from actors.store import StoreUnavailable
 from actors.store.erasing import Selector
-from daemon.admin import WHO
+from daemon.bodies import read_body, who
 from daemon.errors import OrderRefused
 from daemon.experience import Change, ExperiencePool
 from daemon.forgetting import Forgetter
 
-T = TypeVar("T")
-_MAX_BODY, _MAX_IMPORT = 1 << 20, 64 << 20
-"""Bytes of a request."""
+_MAX_IMPORT = 64 << 20
+"""Bytes of an import."""
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,45 +132,45 @@ class ExperienceApi:
         return await self._pool.one(request.path_params["id"])
 
     async def _search(self, request: Request) -> Any:
-        body = await _body(request, SearchBody)
+        body = await read_body(request, SearchBody)
         return await self._pool.search(body.text, tenant=body.tenant, k=body.k, kinds=body.kinds, states=body.states)
 
     async def _feedback(self, request: Request) -> Any:
-        body = await _body(request, FeedbackBody)
+        body = await read_body(request, FeedbackBody)
         voices, counted = await self._pool.feedback(
-            request.path_params["id"], useful=body.useful, reason=body.reason, key=body.key, by=_who(request)
+            request.path_params["id"], useful=body.useful, reason=body.reason, key=body.key, by=who(request)
         )
         return {"voices": voices, "counted": counted}
 
     async def _add(self, request: Request) -> Any:
-        body = await _body(request, LessonBody)
+        body = await read_body(request, LessonBody)
         lesson = Experience(
             id="", tenant=body.tenant, when_to_use=body.when_to_use, content=body.content, kind=body.kind,
             detail=body.detail,
         )  # fmt: skip
-        made, new = await self._pool.add(lesson, body.reason, _who(request))
+        made, new = await self._pool.add(lesson, body.reason, who(request))
         return {"lesson": made, "added": new}
 
     async def _state(self, request: Request) -> Any:
-        body = await _body(request, StateBody)
-        return await self._pool.change(request.path_params["id"], body.change, body.reason, _who(request))
+        body = await read_body(request, StateBody)
+        return await self._pool.change(request.path_params["id"], body.change, body.reason, who(request))
 
     async def _export(self, request: Request) -> Any:
         text = await self._pool.exported(**_filters(request))
         return Response(text, media_type="application/jsonl")
 
     async def _import(self, request: Request) -> Any:
-        body = await _body(request, ImportBody, _MAX_IMPORT)
+        body = await read_body(request, ImportBody, _MAX_IMPORT)
         return await self._pool.imported(
-            body.text, tenants=body.tenants, quarantine=body.quarantine, dry_run=body.dry_run, by=_who(request)
+            body.text, tenants=body.tenants, quarantine=body.quarantine, dry_run=body.dry_run, by=who(request)
         )
 
     async def _forget(self, request: Request) -> Any:
-        body = await _body(request, ForgetBody)
+        body = await read_body(request, ForgetBody)
         selector = Selector(trajectories=body.trajectories, tenant=body.tenant, caller=body.source)
         if body.dry_run:
             return await self._forgetter.plan(selector)
-        return await self._forgetter.forget(selector, body.reason, _who(request))
+        return await self._forgetter.forget(selector, body.reason, who(request))
 
 
 def _filters(request: Request) -> dict[str, str]:
@@ -185,26 +184,3 @@ def _filters(request: Request) -> dict[str, str]:
         if found[name] and found[name] not in known:
             raise OrderRefused(422, f"no {name} {found[name]!r}; there are {', '.join(known)}")
     return found
-
-
-def _who(request: Request) -> str:
-    return getattr(request.state, WHO, "")
-
-
-async def _body(request: Request, kind: type[T], most: int = _MAX_BODY) -> T:
-    """The request's body. Asks for JSON so that no form on another page can send it.
-
-    Raises:
-        OrderRefused: 413, 415, 422.
-    """
-    if request.headers.get("content-type", "").split(";")[0] != "application/json":
-        raise OrderRefused(415, "send content-type: application/json")
-    data = bytearray()
-    async for part in request.stream():
-        data += part
-        if len(data) > most:
-            raise OrderRefused(413, f"the body has more than {most:,} bytes")
-    try:
-        return msgspec.json.decode(bytes(data) or b"{}", type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise OrderRefused(422, f"the body: {error}") from error

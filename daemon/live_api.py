@@ -10,7 +10,7 @@ POST   /api/tools/NAME/call      {"arguments": {...}}: call one, as its API's po
 
 from collections.abc import Awaitable, Callable
 from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -19,15 +19,11 @@ from starlette.routing import Route
 
 from adapters.errors import LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
 from adapters.live import LiveApi
-from daemon.admin import WHO
+from daemon.bodies import read_body, who
 from daemon.errors import OrderRefused
 from daemon.live import Live
 from daemon.live_orders import AddOrder, CallOrder
 from daemon.registry import GROUP
-
-T = TypeVar("T")
-_MAX_BODY = 1 << 20
-"""Bytes of a request."""
 
 
 class LiveRoutes:
@@ -77,11 +73,11 @@ class LiveRoutes:
         return {"adapters": self._live.health(), "installed": installed()}
 
     async def _add(self, request: Request) -> Any:
-        return await self._live.add(await _body(request, AddOrder), _who(request))
+        return await self._live.add(await read_body(request, AddOrder), who(request))
 
     async def _remove(self, request: Request) -> Any:
         name = request.path_params["name"]
-        await self._live.remove(name, _who(request))
+        await self._live.remove(name, who(request))
         return {"removed": name}
 
     async def _test(self, request: Request) -> Any:
@@ -92,7 +88,7 @@ class LiveRoutes:
         return {"tools": found, "missing": self._live.tools.missing}
 
     async def _call(self, request: Request) -> Any:
-        body = await _body(request, CallOrder)
+        body = await read_body(request, CallOrder)
         return await self._live.tools.call(request.path_params["name"], body.arguments)
 
 
@@ -105,28 +101,5 @@ def installed() -> list[dict[str, str]]:
     return sorted(found, key=lambda one: (one["kind"], one["name"]))
 
 
-def _who(request: Request) -> str:
-    return getattr(request.state, WHO, "")
-
-
 def _error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
     return JSONResponse({"error": {"message": message}}, status_code=status, headers=headers)
-
-
-async def _body(request: Request, kind: type[T]) -> T:
-    """The request's body. Asks for JSON so that no form on another page can send it.
-
-    Raises:
-        OrderRefused: 413, 415, 422.
-    """
-    if request.headers.get("content-type", "").split(";")[0] != "application/json":
-        raise OrderRefused(415, "send content-type: application/json")
-    data = bytearray()
-    async for part in request.stream():
-        data += part
-        if len(data) > _MAX_BODY:
-            raise OrderRefused(413, f"the body has more than {_MAX_BODY:,} bytes")
-    try:
-        return msgspec.json.decode(bytes(data) or b"{}", type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise OrderRefused(422, f"the body: {error}") from error

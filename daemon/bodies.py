@@ -1,0 +1,37 @@
+"""What the control API's parts read of a request: whose it is, and its body."""
+
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from daemon.admin import WHO
+from daemon.errors import OrderRefused
+
+T = TypeVar("T")
+MAX_BODY = 1 << 20
+"""Bytes of a request, where nothing else is said."""
+
+
+def who(request: Request) -> str:
+    """Id of the admin key that it came with; empty without keys."""
+    return getattr(request.state, WHO, "")
+
+
+async def read_body(request: Request, kind: type[T], most: int = MAX_BODY) -> T:
+    """The request's body. Asks for JSON so that no form on another page can send it.
+
+    Raises:
+        OrderRefused: 413, 415, 422.
+    """
+    if request.headers.get("content-type", "").split(";")[0] != "application/json":
+        raise OrderRefused(415, "send content-type: application/json")
+    data = bytearray()
+    async for part in request.stream():
+        data += part
+        if len(data) > most:
+            raise OrderRefused(413, f"the body has more than {most:,} bytes")
+    try:
+        return msgspec.json.decode(bytes(data) or b"{}", type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise OrderRefused(422, f"the body: {error}") from error
