@@ -165,6 +165,18 @@ def read(root: Path) -> Installed | None:
         raise InstallRefused(f"{root / _LIST}: {error}; remove the files by hand") from error
 
 
+def installed(root: Path) -> Installed:
+    """What is installed below `root`.
+
+    Raises:
+        InstallRefused: nothing is, or the list cannot be read.
+    """
+    found = read(root)
+    if found is None:
+        raise InstallRefused(f"nothing of evolved is installed below {root}: there is no {root / _LIST}")
+    return found
+
+
 def uninstall(root: Path, *, purge: bool = False) -> list[Path]:
     """Take everything away again; returns what was left because somebody had changed it.
 
@@ -174,9 +186,7 @@ def uninstall(root: Path, *, purge: bool = False) -> list[Path]:
     Raises:
         InstallRefused: nothing is installed there, or it cannot be removed.
     """
-    found = read(root)
-    if found is None:
-        raise InstallRefused(f"nothing of evolved is installed below {root}: there is no {root / _LIST}")
+    found = installed(root)
     left: list[Path] = []
     try:
         for one in found.files:

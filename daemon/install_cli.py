@@ -70,9 +70,7 @@ def _uninstall(arguments: argparse.Namespace) -> int:
     from daemon import install
 
     root: Path = arguments.root
-    found = install.read(root)
-    if found is None:
-        raise InstallRefused(f"nothing of evolved is installed below {root}")
+    found = install.installed(root)
     units = [Path(one.path).name for one in found.files if Path(one.path).parent.name == "system"]
     steps = _live(root, [["systemctl", "disable", "--now", "--quiet", *units]])
     left = install.uninstall(root, purge=arguments.purge)

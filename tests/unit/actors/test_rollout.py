@@ -218,8 +218,8 @@ async def test_a_broken_task_costs_its_group_only():
     assert bench.rollout.lost == {"environment_failed": 1, "given_up": 3}
 
 
-async def test_a_lost_episode_leaves_its_group_going():
-    bench = Bench(retries=0)
+def lose_the_first_answer(bench):
+    """The engine's first answer comes without tokens."""
     original, count = bench.engine.chat, 0
 
     async def once(body):
@@ -230,6 +230,11 @@ async def test_a_lost_episode_leaves_its_group_going():
         return {**answer, "prompt_token_ids": None} if first else answer
 
     bench.engine.chat = once
+
+
+async def test_a_lost_episode_leaves_its_group_going():
+    bench = Bench(retries=0)
+    lose_the_first_answer(bench)
     assert len(await bench.run(30)) == 11
     assert bench.rollout.lost == {"no_token_ids": 1}
 
@@ -298,16 +303,7 @@ class Poisonous(FakeEnvironment):
 
 async def test_an_attempt_that_was_lost_is_made_again():
     bench = Bench(retries=1)
-    original, count = bench.engine.chat, 0
-
-    async def once(body):
-        nonlocal count
-        count += 1
-        first = count == 1
-        answer = await original(body)
-        return {**answer, "prompt_token_ids": None} if first else answer
-
-    bench.engine.chat = once
+    lose_the_first_answer(bench)
     assert len(await bench.run(30)) == 12
     assert (bench.rollout.lost, bench.rollout.retried) == ({}, 1)
 
