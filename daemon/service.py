@@ -7,15 +7,14 @@ are supervised tasks of one process. It holds no weights and no torch.
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
 import structlog
-from prometheus_client import CollectorRegistry
 
 from actors.assembler import Assembler
 from actors.attributor import Attributor
@@ -30,33 +29,24 @@ from actors.probing import Prober, engine_player
 from actors.rollout import Rollout
 from actors.sentinel import Sentinel
 from actors.serving_times import ServingTimes
-from actors.store import Store
 from actors.swapper import Swapper
 from actors.system import runtime
 from actors.system.actor import Actor, Producer
 from actors.system.bus import outgoing
-from actors.system.errors import ActorSystemError, Escalated
+from actors.system.errors import Escalated
 from actors.system.life import Life, Restart
-from actors.system.metrics import SystemMetrics
-from actors.system.nats_bus import NatsBus
 from actors.system.notify import Notify
 from actors.system.pressure import Pressure
 from actors.system.renewal import Renewal
 from actors.system.runner import run_actor, run_producer
 from actors.system.streams import EXPERIENCE_LESSON, POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
-from adapters.engines.vllm import VllmEngine
 from adapters.redaction import Redactor
-from adapters.weights import WeightSource
-from adapters.weights.http import HttpPull
-from daemon import registry as adapters
-from daemon.admin import admin_keys
 from daemon.attributing import AttributorCollector
-from daemon.config import SHADOW, AdapterSettings, Config, serving_engines, tap_settings
-from daemon.connect import open_bus
-from daemon.control import Control, serve
+from daemon.config import SHADOW, Config, serving_engines, tap_settings
+from daemon.control import Control
+from daemon.controlling import control_task
 from daemon.curating import CuratorCollector
-from daemon.engines import engine_clients
 from daemon.environments import sandbox_environment
 from daemon.errors import StartFailed
 from daemon.experience import ExperiencePool
@@ -71,6 +61,7 @@ from daemon.killswitch import ORIGIN, KillSwitch
 from daemon.linking import AssemblerCollector
 from daemon.live_wiring import live_apis
 from daemon.orders import Orders
+from daemon.parts import Parts
 from daemon.playing import manner
 from daemon.provenance import Provenance
 from daemon.questioning import QuestionerCollector, questioner
@@ -79,7 +70,6 @@ from daemon.swaps import Swaps
 from daemon.tasking import Tasks
 from daemon.toolsearch import searching
 from daemon.watching import SentinelCollector
-from daemon.weights import WeightsCollector, source
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -110,60 +100,6 @@ async def _serve(config: Config, host: runtime.Host) -> int:
             return 0 if await supervisor.run() else 1
         except Escalated as error:
             raise StartFailed(f"{error.name} keeps failing: {error.__cause__ or error}") from error
-
-
-class Parts:
-    """What the actors share: store, bus, engines, weights, metrics."""
-
-    def __init__(
-        self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine], weights: WeightSource,
-        closing: AsyncExitStack,
-    ) -> None:  # fmt: skip
-        self.config, self.store, self.bus, self.engines, self.weights = config, store, bus, engines, weights
-        self.registry = CollectorRegistry()
-        self.metrics = SystemMetrics(self.registry)
-        self._closing = closing
-        if isinstance(weights, HttpPull):
-            WeightsCollector(weights).register(self.registry)
-
-    def adapter(self, kind: str, settings: AdapterSettings) -> Any:
-        """The adapter that `settings` name, closed when the daemon ends; None if they name none.
-
-        Raises:
-            ConfigError: see `daemon.registry.build`.
-        """
-        if not settings.name:
-            return None
-        return self.closing(adapters.build(kind, settings.name, settings.options))
-
-    def closing(self, built: T) -> T:
-        """`built`, closed when the daemon ends, if it can be."""
-        close = getattr(built, "aclose", None)
-        if close is not None:
-            self._closing.push_async_callback(close)
-        return built
-
-    @classmethod
-    async def open(cls, config: Config, host: runtime.Host, stack: AsyncExitStack) -> "Parts":
-        """Open what must be open before the first actor starts.
-
-        Raises:
-            StartFailed: the broker did not answer in time.
-        """
-        store = Store(config.store_url, clock=time.time)
-        await store.open()
-        log.info("audit_head", sequence=store.audit_head.sequence, hash=store.audit_head.hash)
-        stack.push_async_callback(store.aclose)
-        bus = await open_bus(config, host, "daemon")
-        stack.push_async_callback(bus.aclose)
-        engines = engine_clients(config)
-        for engine in engines.values():
-            await stack.enter_async_context(engine)
-        check = Provenance(config.provenance, config.state).manifest_check()
-        weights, http = source(config.weights.pull, config.state / "versions", check=check)
-        if http is not None:
-            await stack.enter_async_context(http)
-        return cls(config, store, bus, engines, weights, stack)
 
 
 def build(config: Config, parts: Parts) -> Supervisor:
@@ -309,7 +245,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
             *ExperienceApi(pool, forgetter).routes(), *live.routes(), *(tasks.routes() if tasks is not None else ()),
         ],
     )  # fmt: skip
-    supervisor.add("control", _control(config, parts, supervisor, control))
+    supervisor.add("control", control_task(config, parts, supervisor, control))
     return supervisor
 
 
@@ -337,50 +273,3 @@ async def _housekeeping(parts: Parts, forgetter: Forgetter, life: Life) -> None:
 
 def _rng(seed: int, name: str) -> random.Random:
     return random.Random(f"{seed}-{name}")
-
-
-def _control(
-    config: Config, parts: Parts, supervisor: Supervisor, make: Callable[..., Control]
-) -> Callable[[Life], Awaitable[None]]:
-    """The control API's task; `make` lacks what depends on the bus."""
-    store, bus = parts.store, parts.bus
-    keys = admin_keys(config.keys, config.control.host)
-
-    async def retry(dead_id: str) -> bool:
-        item = await store.revive(dead_id)
-        if item is None:
-            return False
-        await bus.publish([item])
-        await store.bury(dead_id)
-        return True
-
-    control = make(
-        retry=retry,
-        describe={
-            "sandbox": config.sandbox.environment or None,
-            "engines": {name: engine.url for name, engine in parts.engines.items()},
-            "tap": f"http://{config.tap.host}:{config.tap.port}",
-        },
-    )
-
-    async def observe(life: Life) -> None:
-        while not life.draining.is_set():
-            parts.metrics.observe(supervisor.state())
-            try:
-                for durable, depth in (await bus.depth()).items():
-                    parts.metrics.observe_depth(durable, depth)
-            except ActorSystemError as error:
-                log.debug("depth.unknown", reason=str(error))
-            life.beat()
-            await life.pause(5.0)
-
-    async def run(life: Life) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(observe, life)
-            group.start_soon(
-                partial(serve, control.app(config.control.allowed_hosts, keys), config.control, ready=life.ready)
-            )
-            await life.draining.wait()
-            group.cancel_scope.cancel()
-
-    return run

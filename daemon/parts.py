@@ -1,0 +1,79 @@
+"""What the daemon's tasks share, opened before the first of them starts and closed after the last has ended."""
+
+import time
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from actors.store import Store
+from actors.system import runtime
+from actors.system.metrics import SystemMetrics
+from actors.system.nats_bus import NatsBus
+from adapters.engines.vllm import VllmEngine
+from adapters.weights import WeightSource
+from adapters.weights.http import HttpPull
+from daemon import registry as adapters
+from daemon.config import AdapterSettings, Config
+from daemon.connect import open_bus
+from daemon.engines import engine_clients
+from daemon.provenance import Provenance
+from daemon.weights import WeightsCollector, source
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+
+class Parts:
+    """What the actors share: store, bus, engines, weights, metrics."""
+
+    def __init__(
+        self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine], weights: WeightSource,
+        closing: AsyncExitStack,
+    ) -> None:  # fmt: skip
+        self.config, self.store, self.bus, self.engines, self.weights = config, store, bus, engines, weights
+        self.registry = CollectorRegistry()
+        self.metrics = SystemMetrics(self.registry)
+        self._closing = closing
+        if isinstance(weights, HttpPull):
+            WeightsCollector(weights).register(self.registry)
+
+    def adapter(self, kind: str, settings: AdapterSettings) -> Any:
+        """The adapter that `settings` name, closed when the daemon ends; None if they name none.
+
+        Raises:
+            ConfigError: see `daemon.registry.build`.
+        """
+        if not settings.name:
+            return None
+        return self.closing(adapters.build(kind, settings.name, settings.options))
+
+    def closing(self, built: T) -> T:
+        """`built`, closed when the daemon ends, if it can be."""
+        close = getattr(built, "aclose", None)
+        if close is not None:
+            self._closing.push_async_callback(close)
+        return built
+
+    @classmethod
+    async def open(cls, config: Config, host: runtime.Host, stack: AsyncExitStack) -> "Parts":
+        """Open what must be open before the first actor starts.
+
+        Raises:
+            StartFailed: the broker did not answer in time.
+        """
+        store = Store(config.store_url, clock=time.time)
+        await store.open()
+        log.info("audit_head", sequence=store.audit_head.sequence, hash=store.audit_head.hash)
+        stack.push_async_callback(store.aclose)
+        bus = await open_bus(config, host, "daemon")
+        stack.push_async_callback(bus.aclose)
+        engines = engine_clients(config)
+        for engine in engines.values():
+            await stack.enter_async_context(engine)
+        check = Provenance(config.provenance, config.state).manifest_check()
+        weights, http = source(config.weights.pull, config.state / "versions", check=check)
+        if http is not None:
+            await stack.enter_async_context(http)
+        return cls(config, store, bus, engines, weights, stack)
