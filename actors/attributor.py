@@ -35,6 +35,7 @@ from actors.attribution.journal import CacheSettings, Journal, Memory
 from actors.attribution.sampling import Sampler, SamplingSettings
 from actors.attribution.trials import Trials
 from actors.clusters import cluster_of
+from actors.histogram import Histogram
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
@@ -45,6 +46,7 @@ _OURS: tuple[Reason, ...] = ("not_sampled", "budget")
 """Reasons for which the judge was not asked."""
 LONGEST = 840.0
 """Seconds that a batch may take; below what the daemon's supervisor allows between two signs of life."""
+_LAG_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 FEEDBACK = "feedback"
 """Judge and rubric of a trajectory that no judge saw."""
 
@@ -110,6 +112,7 @@ class Attributor:
         store: Memory | None = None, clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._settings, self._judge, self._evidence, self._store = settings, judge, evidence, store
+        self._clock = clock
         self._budget = Budget(settings.budget, clock)
         self._breaker = Breaker(settings.breaker, clock)
         self._sampler = Sampler(settings.sampling)
@@ -124,6 +127,8 @@ class Attributor:
         self.counts: Counter[str] = Counter(judged=0, cached=0, told_steps=0, told=0)
         """Trajectories that the judge labelled, that it had labelled before, and that people did; steps with feedback;
         and what abstained, by reason (`abstained_...`)."""
+        self.lag = Histogram(_LAG_SECONDS)
+        """Seconds from the end of a trajectory to its labels."""
 
     @property
     def batch(self) -> int:
@@ -172,8 +177,10 @@ class Attributor:
             for trajectory, attribution in zip(trajectories, labelled, strict=True)
         ]
         self._sampler.note([(one.trajectory, one.cluster) for one in attributed])
+        now = self._clock()
         for trajectory in trajectories:
             self._asking.settled(trajectory.id)
+            self.lag.note(max(0.0, now - trajectory.ended))
         return Result(attributed, [Output(TRAJECTORY_ATTRIBUTED, message) for message in attributed])
 
     async def tick(self) -> Result:

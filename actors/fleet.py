@@ -49,6 +49,8 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """All engines, and what they should serve."""
 
     stable: int | None = None
+    stable_since: float = 0.0
+    """Unix seconds when the first engine took it; 0: not known."""
     canary: int | None = None
     """Version on trial."""
     canary_engine: str = ""

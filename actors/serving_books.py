@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from actors.histogram import Histogram
 from actors.messages import Directive, Serving, ServingResult, Verdict, derived_id
 from actors.ports import PolicyStore, SwapReport
 from actors.serving_plan import FORWARD, Plan, plan
@@ -15,6 +16,7 @@ from actors.signing import PublicKeys, record_problem
 
 _log = structlog.get_logger(__name__)
 _REMEMBERED = 1000
+_PAUSE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class ServingBooks:
@@ -37,6 +39,8 @@ class ServingBooks:
         """The last freeze or thaw was a freeze."""
         self.unsigned = 0
         """Verdicts and orders that were not signed, or were changed since."""
+        self.pauses = {name: Histogram(_PAUSE_SECONDS) for name in engines}
+        """Seconds that each engine took no new request for, by swap."""
 
     async def open(self, store: PolicyStore) -> None:
         """Read everything anew."""
@@ -92,6 +96,11 @@ class ServingBooks:
         good = [item for item in found if item.result in ("started", "swapped")]
         return sorted(good, key=lambda item: item.since, reverse=True)
 
+    def first_served(self, version: int) -> float:
+        """Unix seconds when the first engine took `version` that has it in the books; 0 if none has."""
+        good = (item for name in self._engines for item in self.good(name))
+        return min((item.since for item in good if item.version == version), default=0.0)
+
     def current(self, name: str) -> int:
         """What engine `name` serves, as far as is written; -1 if nothing."""
         return self.good(name)[0].version if self.good(name) else -1
@@ -119,6 +128,8 @@ class ServingBooks:
 
     def report(self, name: str, report: SwapReport, *, previous: int, why: str, path: str = "") -> Serving:
         """The record of a swap."""
+        if report.paused_seconds > 0:
+            self.pauses[name].note(report.paused_seconds)
         log = _log.info if report.result == "swapped" else _log.error
         log(
             "swap_done", engine=name, version=report.version, result=report.result, reason=report.reason,

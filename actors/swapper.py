@@ -28,6 +28,7 @@ import structlog
 
 from actors.canary import CanarySettings, CanaryWatch
 from actors.fleet import EngineView, Fleet, Look, look_at
+from actors.histogram import Histogram
 from actors.messages import Directive, Message, Serving, Verdict, derived_id
 from actors.pins import write_pins
 from actors.ports import PolicyStore, SwapReport, SwapRunner
@@ -123,6 +124,11 @@ class Swapper:
         return self._books.unsigned
 
     @property
+    def pauses(self) -> Mapping[str, Histogram]:
+        """Seconds that each engine took no new request for, by swap."""
+        return self._books.pauses
+
+    @property
     def fleet(self) -> Fleet:
         """What serves and what should, as of the last look."""
         wanted = self._plan()
@@ -141,6 +147,7 @@ class Swapper:
             )
         return Fleet(
             stable=None if wanted.stable is None else wanted.stable.version,
+            stable_since=0.0 if wanted.stable is None else self._books.first_served(wanted.stable.version),
             canary=None if trial is None else trial.goal.version,
             canary_engine="" if trial is None else trial.engine,
             canary_since=0.0 if trial is None else trial.since,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from actors.attributor import Attributor
@@ -54,6 +54,9 @@ class AttributorCollector(Collector):
             "evolved_attributor_judge_away", "1: the judge does not answer and is asked now and then.",
             float(self._attributor.away),
         )  # fmt: skip
+        lag = HistogramMetricFamily("evolved_attributor_lag_seconds", "From the end of a trajectory to its labels.")
+        lag.add_metric((), self._attributor.lag.cumulative(), self._attributor.lag.sum)
+        yield lag
         weight = GaugeMetricFamily(
             "evolved_attributor_weight", "How far the judge's labels are trusted, 0 to 1; tenant *: all of them.",
             labels=("judge", "rubric", "tenant"),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from actors.swapper import Swapper
@@ -31,6 +31,16 @@ class FleetCollector(Collector):
                 family.add_metric([engine], read(view))
             yield family
         yield GaugeMetricFamily("evolved_engine_stable_version", "What should serve.", value=_known(fleet.stable))
+        yield GaugeMetricFamily(
+            "evolved_engine_stable_since_timestamp_seconds", "When what should serve was first served, 0 if unknown.",
+            value=fleet.stable_since,
+        )  # fmt: skip
+        pauses = HistogramMetricFamily(
+            "evolved_swap_paused_seconds", "Time that an engine took no new request for, by swap.", labels=["engine"]
+        )
+        for engine, seen in self._swapper.pauses.items():
+            pauses.add_metric([engine], seen.cumulative(), seen.sum)
+        yield pauses
         yield CounterMetricFamily(
             "evolved_swapper_unsigned", "Verdicts and orders without a valid signature.", value=self._swapper.unsigned
         )

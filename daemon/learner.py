@@ -22,6 +22,7 @@ from daemon.config import Config
 from daemon.connect import open_bus
 from daemon.control import serve
 from daemon.errors import StartFailed
+from daemon.host import HostCollector
 from daemon.provenance import Provenance
 from daemon.weights import server
 from learner.errors import TrainerUnavailable
@@ -59,6 +60,9 @@ async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime
     bus = await open_bus(config, host, "learner")
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ), drain_seconds=30.0)
 
+    registry = CollectorRegistry()
+    HostCollector(config.state).register(registry)
+
     async def learn(life: Life) -> None:
         await run(
             config.learner,
@@ -68,7 +72,7 @@ async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime
             life=life,
             key=key,
             trusted=trusted,
-            registry=CollectorRegistry(),
+            registry=registry,
             make_trainer=make_trainer,
         )
 

@@ -18,6 +18,7 @@ from daemon import registry as adapters
 from daemon.config import AdapterSettings, Config
 from daemon.connect import open_bus
 from daemon.engines import engine_clients
+from daemon.host import HostCollector
 from daemon.provenance import Provenance
 from daemon.weights import WeightsCollector, source
 
@@ -36,6 +37,7 @@ class Parts:
         self.registry = CollectorRegistry()
         self.metrics = SystemMetrics(self.registry)
         self._closing = closing
+        HostCollector(config.state).register(self.registry)
         if isinstance(weights, HttpPull):
             WeightsCollector(weights).register(self.registry)
 

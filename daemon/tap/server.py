@@ -22,7 +22,7 @@ import msgspec
 import structlog
 import uvloop
 from anyio.abc import TaskStatus
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from daemon.tap.admin import AdminRoute
 from daemon.tap.agent import Agent, Route
@@ -130,6 +130,7 @@ class Tap:
         self._agents: set[Agent] = set()
         self._admins: set[Agent] = set()
         registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
         spool = Path(settings.spool_dir)
         TapCollector(
             self.counts, self.spool, self._router, self._routing, lambda: spool_age(spool, time.time())

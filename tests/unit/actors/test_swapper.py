@@ -110,6 +110,8 @@ async def test_a_promoted_version_is_swapped_in_once(bench):
     assert serving.paused_seconds == 0.02
     assert await bench.tick() == []
     assert bench.runner.calls == [("serving", 3)]
+    assert bench.swapper.pauses["serving"].sum == 0.02
+    assert bench.swapper.fleet.stable_since == serving.since
 
 
 async def test_the_same_verdict_twice_changes_nothing(bench):

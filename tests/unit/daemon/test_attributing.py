@@ -57,6 +57,7 @@ async def test_every_figure_is_scraped(attributor):
     assert sum(by.values()) + abstained == 200
     assert value("spent", what="tokens", window="hour") == 2500.0
     assert value("spent", what="money", window="day") == 62.5
+    assert value("lag_seconds_count") == 200.0
     assert (value("budget_used_up"), value("judge_away")) == (1.0, 0.0)
     # It knows nothing: whatever it saw, it found good.
     assert value("weight", judge="kind", rubric="1", tenant="*") == 0.0
