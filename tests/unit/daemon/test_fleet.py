@@ -29,4 +29,4 @@ async def test_each_engine_has_its_version_and_one_that_is_away_has_none(tmp_pat
     assert 'evolved_engine_version{engine="b"} -1.0' in said
     assert "evolved_swapper_unsigned_total 0.0" in said
     assert 'evolved_swap_paused_seconds_count{engine="a"} 0.0' in said
-    assert "evolved_engine_stable_since_timestamp_seconds 0.0" in said
+    assert f"evolved_engine_stable_since_timestamp_seconds {Clock().now}" in said
