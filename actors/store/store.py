@@ -38,10 +38,10 @@ from actors.store.judgements import Bounds, Judgement
 from actors.store.lineage import Lineage, lineage
 from actors.store.live import FailedCall
 from actors.store.opinions import Heard, Said, Voices
-from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.postgresql import check
+from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.saving import save
-from actors.store.settings import StoreSettings
+from actors.store.settings import DEFAULTS, StoreSettings
 from actors.store.tasks import TaskState
 from actors.store.upgrade import upgrade
 from actors.system.bus import Outgoing
@@ -53,9 +53,7 @@ _SCHEMA_KEY = "store.schema"
 class Store:
     """Ledger and repository in one database. Every method may raise `StoreUnavailable`."""
 
-    def __init__(
-        self, url: str, *, clock: Callable[[], float], settings: StoreSettings = StoreSettings()
-    ) -> None:  # fmt: skip
+    def __init__(self, url: str, *, clock: Callable[[], float], settings: StoreSettings = DEFAULTS) -> None:
         """Nothing is opened yet: see `open`.
 
         Args:

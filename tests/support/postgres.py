@@ -145,7 +145,10 @@ class Cluster:
         name = f"test_{next(self._names)}"
         with self.connect() as connection:
             template = sql.Identifier("template0" if empty else _TEMPLATE)
-            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), template))
+            statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), template)
+            if connection.info.server_version >= 150_000:
+                statement += sql.SQL(" STRATEGY FILE_COPY")  # the only one before 15; without fsync the faster one
+            connection.execute(statement)
         return name
 
     def drop(self, name: str) -> None:
@@ -158,7 +161,7 @@ class Cluster:
 def running_cluster() -> Iterator[Cluster]:
     """A server that is gone at the end, with its files."""
     # Not pytest's directory: that is its owner's alone, and the server does not run as root.
-    directory = Path(tempfile.mkdtemp(prefix="evolved-postgres-"))
+    directory = Path(tempfile.mkdtemp(prefix="evolved-postgres-", dir=_memory()))
     directory.chmod(0o755)
     cluster = None
     try:
@@ -169,6 +172,12 @@ def running_cluster() -> Iterator[Cluster]:
         if cluster is not None:
             cluster.stop()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _memory() -> str | None:
+    """A folder in memory, if there is one with room: tests on a busy disk wait for it."""
+    memory = "/dev/shm"
+    return memory if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30 else None
 
 
 async def _make_tables(url: str) -> None:
