@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anyio
@@ -140,7 +141,8 @@ class Cluster:
         """A new database with the tables in it, or without; returns its name."""
         if not (empty or self._template):
             self.run(f"CREATE DATABASE {_TEMPLATE}")
-            anyio.run(_make_tables, self.url(_TEMPLATE))
+            with ThreadPoolExecutor(1) as thread:  # a test's own event loop may be running in this one
+                thread.submit(anyio.run, _make_tables, self.url(_TEMPLATE)).result()
             self._template = True
         name = f"test_{next(self._names)}"
         with self.connect() as connection:
