@@ -54,10 +54,10 @@ class Characters(TypeDecorator[str]):
 
     # Not `process_bind_param`: SQLite would pay a call for every value, for nothing.
 
-    def bind_processor(self, dialect: Dialect) -> Callable[[str | None], str | None] | None:
+    def bind_processor(self, dialect: Dialect) -> Callable[..., Any] | None:
         return written if dialect.name == "postgresql" else None
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[str | None], str | None] | None:
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[..., Any] | None:
         return read if dialect.name == "postgresql" else None
 
 
