@@ -62,7 +62,7 @@ class Archive:
                     raise SchemaMismatch(int(found), t.SCHEMA_VERSION)
                 self._ids = list(connection.scalars(wanted))
         except DBAPIError as error:
-            raise StoreUnavailable(f"{self._engine.url.render_as_string()}: {error.orig}") from error
+            raise StoreUnavailable(f"store.url {self._engine.url.render_as_string()}: {error.orig}") from error
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -107,6 +107,6 @@ def ask(url: str, question: Callable[[Connection], R], settings: StoreSettings =
                 raise StoreUnavailable(f"the database has schema {int(found)}; start `evolved run`, which upgrades it")
             return question(connection)
     except DBAPIError as error:
-        raise StoreUnavailable(f"{engine.url.render_as_string()}: {error.orig}") from error
+        raise StoreUnavailable(f"store.url {engine.url.render_as_string()}: {error.orig}") from error
     finally:
         engine.dispose()
