@@ -10,6 +10,7 @@ from sqlalchemy import Connection, delete, select
 
 from actors.messages import Feedback, Trajectory, decode
 from actors.store import tables as t
+from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.records import Joined
 
@@ -28,7 +29,7 @@ def wait(connection: Connection, feedback: Sequence[Feedback]) -> None:
 def note(connection: Connection, feedback: Sequence[Feedback]) -> None:
     """Note what `feedback` names."""
     rows = [
-        {"tenant": said.tenant, "name": kind + value, "feedback_id": said.id}
+        {"tenant": said.tenant, "name": kind + lookup(value), "feedback_id": said.id}
         for said in feedback
         for kind, value in (
             (_EXCHANGE, said.exchange_id), (_RESPONSE, said.response_id), (_CUSTOM, said.custom_id),
@@ -55,7 +56,9 @@ def claimed(connection: Connection, runs: Sequence[Trajectory], heard: Collectio
     found: dict[str, str] = {}
     row = t.WaitingNameRow
     for part in chunks(sorted({name for _, name in meant})):
-        rows = connection.execute(select(row.tenant, row.name, row.feedback_id).where(row.name.in_(part)))
+        rows = connection.execute(
+            select(row.tenant, row.name, row.feedback_id).where(row.name.in_(part)).order_by(row.name)
+        )
         found |= {key: meant[tenant, name] for tenant, name, key in rows if (tenant, name) in meant}
     waiting = _read(connection, found.keys() - set(heard))
     return [Joined(id=said.id, trajectory_id=found[said.id], outcome=_outcome(said)) for said in waiting]
@@ -80,11 +83,11 @@ def _names(connection: Connection, runs: Sequence[Trajectory]) -> dict[tuple[str
                 meant[run.tenant, _TRAJECTORY + explicit] = run.id
     for run in runs:
         for step in run.steps:
-            meant[run.tenant, _EXCHANGE + step.exchange_id] = run.id
+            meant[run.tenant, _EXCHANGE + lookup(step.exchange_id)] = run.id
             if step.response_id:
-                meant[run.tenant, _RESPONSE + step.response_id] = run.id
+                meant[run.tenant, _RESPONSE + lookup(step.response_id)] = run.id
         if not run.side_of:
-            meant[run.tenant, _TRAJECTORY + run.id] = run.id
+            meant[run.tenant, _TRAJECTORY + lookup(run.id)] = run.id
     return meant
 
 
@@ -92,7 +95,7 @@ def _read(connection: Connection, ids: Collection[str]) -> list[Feedback]:
     row = t.FeedbackRow
     found: list[Feedback] = []
     for part in chunks(sorted(ids)):
-        bodies = connection.scalars(select(row.body).where(row.id.in_(part), row.joined == ""))
+        bodies = connection.scalars(select(row.body).where(row.id.in_(part), row.joined == "").order_by(row.id))
         found += [said for said in map(decode, bodies) if isinstance(said, Feedback)]
     # The first outcome is what a trajectory takes over: a final one before others, the newest before older ones.
     return sorted(

@@ -4,13 +4,17 @@ Nothing here asks evolved how it thinks it did: the agents' journal is one side,
 """
 
 import json
-import sqlite3
 from collections import Counter
 from pathlib import Path
 
 import msgspec
 
 from actors.messages import AnyMessage, Attributed, Trajectory, decode
+from actors.store.archive import ask
+from actors.store.settings import DEFAULTS, StoreSettings
+
+_STORED = "SELECT response_id FROM exchanges WHERE response_id <> ''"
+_RUNS = "SELECT body, outcome FROM trajectories WHERE source = 'production'"
 
 
 class Accounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,13 +47,16 @@ def read_journal(path: Path) -> list[dict[str, object]]:
     return events
 
 
-def settle(journal: Path, database: Path) -> Accounts:
-    """Compare the journal with the SQLite store, read-only."""
+def settle(journal: Path, store_url: str, settings: StoreSettings = DEFAULTS) -> Accounts:
+    """Compare the journal with the store, read-only."""
     events = read_journal(journal)
     seen = {str(event["id"]) for event in events if event["event"] == "response"}
-    with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10) as db:
-        stored = Counter(row[0] for row in db.execute("SELECT response_id FROM exchanges WHERE response_id <> ''"))
-        rows = db.execute("SELECT body, outcome FROM trajectories WHERE source = 'production'").fetchall()
+    ids, bodies = (
+        ask(store_url, lambda connection, query=query: connection.exec_driver_sql(query).all(), settings)
+        for query in (_STORED, _RUNS)
+    )
+    stored = Counter(row[0] for row in ids)
+    rows = [(body, outcome) for body, outcome in bodies]
     runs = [trajectory_of(decode(body)) for body, _ in rows]
     steps = Counter(step.response_id for run in runs for step in run.steps)
     return Accounts(

@@ -129,7 +129,7 @@ class Scenario:
                 versions=tuple(s["version"] for s in swapped),
                 swaps=len(swapped),
                 updates=status.get("trained", 0),
-                accounts=settle(self.world.journal, self.world.config.state / "evolved.db"),
+                accounts=settle(self.world.journal, self.world.config.store_url, self.world.config.store),
                 shares=status.get("shares", {}),
                 seconds=time.monotonic() - started,
                 drift=drift,
@@ -210,7 +210,7 @@ class Scenario:
         end = time.monotonic() + 60
         while time.monotonic() < end:
             self.world.check()
-            accounts = settle(self.world.journal, self.world.config.state / "evolved.db")
+            accounts = settle(self.world.journal, self.world.config.store_url, self.world.config.store)
             if accounts.lost == 0 and accounts.outcomes >= accounts.episodes:
                 return
             time.sleep(1.0)

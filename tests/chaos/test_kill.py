@@ -71,11 +71,11 @@ def test_every_process_of_ours_may_be_killed_in_mid_demo(world: World) -> None:
     database = world.config.state / "evolved.db"
 
     def settled() -> bool:
-        accounts = settle(world.journal, database)
+        accounts = settle(world.journal, f"sqlite:///{database}")
         return accounts.lost == 0 and accounts.outcomes >= accounts.episodes
 
     until(world, settled, 60, "every call and every outcome reaches the store")
-    accounts = settle(world.journal, database)
+    accounts = settle(world.journal, f"sqlite:///{database}")
     assert accounts.requests > 100
     assert (accounts.failed, accounts.lost, accounts.doubled, accounts.feedback_failed) == (0, 0, 0, 0)
     assert accounts.outcomes == accounts.episodes

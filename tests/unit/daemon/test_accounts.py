@@ -33,7 +33,7 @@ async def books(tmp_path: Path, responses: list[str], records: list[object], mor
     journal = tmp_path / "agents.jsonl"
     lines = [{"event": "response", "id": r} for r in responses] + more
     journal.write_text("\n".join(json.dumps(line) for line in lines) + '\n{"event": "resp')
-    return settle(journal, tmp_path / "evolved.db")
+    return settle(journal, f"sqlite:///{tmp_path}/evolved.db")
 
 
 async def test_all_is_well_when_every_response_has_its_row(tmp_path: Path) -> None:
