@@ -14,14 +14,15 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from actors.messages import Message, decode
+from actors.store import migrations
 from actors.store import tables as t
-from actors.store.errors import SchemaMismatch, StoreUnavailable
+from actors.store.engine import located
+from actors.store.errors import StoreUnavailable
 from actors.store.saving import chunks
 
 Kind = Literal["trajectories", "exchanges", "feedback"]
 _PAGE = 200
 R = TypeVar("R")
-_SCHEMA_KEY = "store.schema"
 _ROWS: dict[Kind, tuple[type[Any], Any]] = {
     "trajectories": (t.TrajectoryRow, t.TrajectoryRow.ended),
     "exchanges": (t.ExchangeRow, t.ExchangeRow.started),
@@ -58,9 +59,7 @@ class Archive:
             wanted = wanted.where(self._row.tenant == tenant)
         try:
             with self._engine.connect() as connection:
-                found = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _SCHEMA_KEY))
-                if found is not None and int(found) > t.SCHEMA_VERSION:
-                    raise SchemaMismatch(int(found), t.SCHEMA_VERSION)
+                migrations.check(connection)
                 self._ids = list(connection.scalars(wanted))
         except DBAPIError as error:
             raise StoreUnavailable(f"{self._engine.url.render_as_string()}: {error.orig}") from error
@@ -101,11 +100,12 @@ def ask(url: str, question: Callable[[Connection], R]) -> R:
     engine = _read_only(url)
     try:
         with engine.connect() as connection:
-            found = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _SCHEMA_KEY))
-            if found is not None and int(found) > t.SCHEMA_VERSION:
-                raise SchemaMismatch(int(found), t.SCHEMA_VERSION)
-            if found is not None and int(found) < t.SCHEMA_VERSION:
-                raise StoreUnavailable(f"the database has schema {int(found)}; start `evolved run`, which upgrades it")
+            found = migrations.check(connection)
+            if found < t.SCHEMA_VERSION:
+                raise StoreUnavailable(
+                    f"{located(engine)} has schema {found}, not {t.SCHEMA_VERSION}; bring it up to date: "
+                    "`evolved db migrate`, or start `evolved run`"
+                )
             return question(connection)
     except DBAPIError as error:
         raise StoreUnavailable(f"{engine.url.render_as_string()}: {error.orig}") from error

@@ -55,6 +55,13 @@ def open_engine(url: str) -> Engine:
     return engine
 
 
+def located(engine: Engine) -> str:
+    """Where the database is, for people: its file, or its URL without the password."""
+    if engine.dialect.name == "sqlite":
+        return str(Path(engine.url.database or "").absolute())
+    return engine.url.render_as_string(hide_password=True)
+
+
 def table_of(row: type[Base]) -> Table:
     """The Core table of a declarative class."""
     table = row.__table__

@@ -19,10 +19,13 @@ class StoreUnavailable(StoreError, DependencyUnavailable):
 
 
 class SchemaMismatch(StoreError):
-    """The database has schema `found`, this process knows up to `known`."""
+    """The database at `where` has schema `found`, this process knows up to `known`."""
 
-    def __init__(self, found: int, known: int) -> None:
-        super().__init__(f"the database has schema {found}, this evolved knows up to {known}: upgrade it first")
+    def __init__(self, found: int, known: int, where: str = "the database") -> None:
+        super().__init__(
+            f"{where} has schema {found}, this evolved knows up to {known}: a newer one wrote it; install that one "
+            "again, or restore a backup from before it (evolved db restore)"
+        )
         self.found, self.known = found, known
 
 

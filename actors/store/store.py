@@ -38,22 +38,20 @@ from actors.store import tasks as pool
 from actors.store.audit import START, Head, guard, head
 from actors.store.engine import fold, open_engine, outage
 from actors.store.erasing import Scope, Selector
-from actors.store.errors import SchemaMismatch
 from actors.store.judgements import Bounds, Judgement
 from actors.store.lineage import Lineage, lineage
 from actors.store.live import FailedCall
+from actors.store.migrations import migrate
 from actors.store.opinions import Heard, Said, Voices
 from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.saving import save
 from actors.store.tasks import TaskState
-from actors.store.upgrade import upgrade
 from actors.system.bus import Outgoing
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 _log = structlog.get_logger(__name__)
 _THREADS = 4
-_SCHEMA_KEY = "store.schema"
 
 
 class Store:
@@ -384,13 +382,8 @@ class Store:
 
 
 def _create(connection: Connection, now: float) -> Head:
-    t.Base.metadata.create_all(connection)
+    before = migrate(connection, now)
     guard(connection)
-    found = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _SCHEMA_KEY))
-    if found is not None and int(found) > t.SCHEMA_VERSION:
-        raise SchemaMismatch(int(found), t.SCHEMA_VERSION)
-    if found is not None and int(found) < t.SCHEMA_VERSION:
-        upgrade(connection, now)
-        _log.info("store_upgraded", before=int(found), now=t.SCHEMA_VERSION)
-    ledger.put_state(connection, _SCHEMA_KEY, str(t.SCHEMA_VERSION).encode())
+    if 0 < before < t.SCHEMA_VERSION:
+        _log.info("store_migrated", before=before, now=t.SCHEMA_VERSION)
     return head(connection)

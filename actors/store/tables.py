@@ -7,8 +7,8 @@ outcome, the batch that used a trajectory) is a column that is updated.
 from sqlalchemy import Boolean, Float, Index, Integer, LargeBinary, String, Text, false, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-SCHEMA_VERSION = 5
-"""A database of an older version is brought up to this one when it is opened (`actors.store.upgrade`)."""
+SCHEMA_VERSION = 7
+"""Number of the newest migration (`actors.store.migrations`): whoever changes a table here writes the next one."""
 
 
 class Base(DeclarativeBase):
