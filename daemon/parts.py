@@ -19,6 +19,7 @@ from daemon.config import AdapterSettings, Config
 from daemon.connect import open_bus
 from daemon.engines import engine_clients
 from daemon.provenance import Provenance
+from daemon.rewinding import rewind
 from daemon.weights import WeightsCollector, source
 
 log = structlog.get_logger(__name__)
@@ -69,6 +70,7 @@ class Parts:
         stack.push_async_callback(store.aclose)
         bus = await open_bus(config, host, "daemon")
         stack.push_async_callback(bus.aclose)
+        await rewind(store, bus)
         engines = engine_clients(config)
         for engine in engines.values():
             await stack.enter_async_context(engine)

@@ -66,6 +66,7 @@ from daemon.playing import manner
 from daemon.provenance import Provenance
 from daemon.questioning import QuestionerCollector, questioner
 from daemon.shipper import Shipper, ShipperMetrics
+from daemon.state_lock import state_lock
 from daemon.swaps import Swaps
 from daemon.tasking import Tasks
 from daemon.toolsearch import searching
@@ -94,6 +95,7 @@ def main(config: Config) -> int:
 async def _serve(config: Config, host: runtime.Host) -> int:
     config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     async with AsyncExitStack() as stack:
+        stack.enter_context(state_lock(config.state))
         parts = await Parts.open(config, host, stack)
         supervisor = build(config, parts)
         try:

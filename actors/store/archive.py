@@ -90,8 +90,11 @@ class Archive:
         self._engine.dispose()
 
 
-def ask(url: str, question: Callable[[Connection], R]) -> R:
+def ask(url: str, question: Callable[[Connection], R], *, current: bool = True) -> R:
     """The answer of `question`, a function of a connection that only reads.
+
+    Args:
+        current: refuse a database of an older schema, in which tables may be missing.
 
     Raises:
         StoreUnavailable: no such database, or it cannot be read.
@@ -101,7 +104,7 @@ def ask(url: str, question: Callable[[Connection], R]) -> R:
     try:
         with engine.connect() as connection:
             found = migrations.check(connection)
-            if found < t.SCHEMA_VERSION:
+            if current and found < t.SCHEMA_VERSION:
                 raise StoreUnavailable(
                     f"{located(engine)} has schema {found}, not {t.SCHEMA_VERSION}; bring it up to date: "
                     "`evolved db migrate`, or start `evolved run`"
