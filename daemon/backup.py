@@ -109,9 +109,9 @@ def _fill(
             told = time.monotonic()
             say(f"store: {done >> 20:,} of {total >> 20:,} MiB")
 
-    database = copy(config.store_url, aside, report)
+    database = copy(config.store_url, aside, report, config.store)
     url = f"sqlite:///{database}" if database.suffix == ".db" else config.store_url
-    schema, head, versions = ask(url, _looked)
+    schema, head, versions = ask(url, _looked, config.store)
     names: list[str] = [*_ALWAYS, *(_SECRET if with_keys else ())]
     if with_keys and config.keys is not None and config.state in config.keys.parents:
         names.append(str(config.keys.relative_to(config.state)))

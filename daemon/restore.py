@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
@@ -25,6 +25,7 @@ from actors.store import StoreError
 from actors.store.archive import ask
 from actors.store.audit import verify
 from actors.store.backup import POSTGRESQL, put_back, set_aside
+from actors.store.engine import open_engine
 from daemon.backup import CONTENTS, FORMAT, Contents, digest
 from daemon.config import Config
 from daemon.errors import TransferFailed
@@ -58,7 +59,7 @@ def restore(config: Config, source: Path, *, force: bool, say: Report) -> Restor
     with state_lock(config.state, alone=True), contextlib.ExitStack() as stack:
         _nobody_answers(config)
         unpacked = _unpacked(source, config.state, stack)
-        contents = _checked(unpacked, say)
+        contents = _checked(unpacked, config, say)
         try:
             return _put(config, unpacked, contents, force, say)
         except StoreError as error:
@@ -93,7 +94,7 @@ def _unpacked(source: Path, state: Path, stack: contextlib.ExitStack) -> Path:
     return aside
 
 
-def _checked(directory: Path, say: Report) -> Contents:
+def _checked(directory: Path, config: Config, say: Report) -> Contents:
     """What `backup.json` says, once all of it is true."""
     try:
         contents = msgspec.json.decode((directory / CONTENTS).read_bytes(), type=Contents)
@@ -114,18 +115,18 @@ def _checked(directory: Path, say: Report) -> Contents:
         if digest(directory / entry.name) != entry.sha256:
             raise TransferFailed(f"the backup is damaged: {entry.name} is not what was written; nothing was changed")
     if contents.database != POSTGRESQL:
-        _sound(f"sqlite:///{directory / contents.database}", contents)
+        _sound(f"sqlite:///{directory / contents.database}", contents, config)
     return contents
 
 
-def _sound(url: str, contents: Contents) -> None:
+def _sound(url: str, contents: Contents, config: Config) -> None:
     """Hold the audit trail against the head that the backup was written with.
 
     Raises:
         TransferFailed: it is broken, or another one.
     """
     try:
-        found = ask(url, verify, current=False)
+        found = ask(url, verify, config.store, current=False)
     except StoreError as error:
         raise TransferFailed(str(error)) from error
     if found.problem or str(found.head) != contents.head:
@@ -166,10 +167,10 @@ def _put(config: Config, unpacked: Path, contents: Contents, force: bool, say: R
         shutil.move(unpacked / contents.database, database)
     else:
         if tables:
-            set_aside(config.store_url, f"before_restore_{stamp.replace('-', '_')}")
+            set_aside(config.store_url, f"before_restore_{stamp.replace('-', '_')}", config.store)
         say("store: pg_restore")
-        put_back(config.store_url, unpacked / contents.database)
-        _sound(config.store_url, contents)
+        put_back(config.store_url, unpacked / contents.database, config.store)
+        _sound(config.store_url, contents, config)
         _mark_postgresql(config, contents.created)
     for path in tops:
         shutil.move(path, config.state / path.name)
@@ -189,7 +190,7 @@ def _mark(database: Path, created: float) -> None:
 
 
 def _mark_postgresql(config: Config, created: float) -> None:
-    engine = create_engine(config.store_url)
+    engine = open_engine(config.store_url, config.store)
     try:
         with engine.begin() as connection:
             connection.exec_driver_sql("DELETE FROM state WHERE key = %s", (REWIND,))
@@ -200,7 +201,7 @@ def _mark_postgresql(config: Config, created: float) -> None:
 
 def _tables(config: Config) -> list[str]:
     """Tables of the PostgreSQL database, if no daemon is connected to it."""
-    engine = create_engine(config.store_url)
+    engine = open_engine(config.store_url, config.store)
     try:
         with engine.connect() as connection:
             others = connection.exec_driver_sql(

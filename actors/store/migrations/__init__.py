@@ -4,16 +4,16 @@
 
 All that is missing runs in the caller's transaction, together with the note of the new number: a process that is killed
 on the way leaves the database as it was, and the next start begins again. Of several that open it at once one migrates
-and the others wait: for SQLite's write lock (BEGIN IMMEDIATE), on PostgreSQL for an advisory lock. An empty database
-gets the tables as they are now, without Alembic, whose import alone takes longer; that both ways lead to the same is
-tested.
+and the others wait: for the lock that every writer takes first (SQLite's own, on PostgreSQL an advisory one). An empty
+database gets the tables as they are now, without Alembic, whose import alone takes longer; that both ways lead to the
+same is tested.
 
 A migration says itself what it makes, in its own words: `actors.store.tables` is what it must come to, and changes.
 """
 
 from pathlib import Path
 
-from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, inspect, select, text
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, inspect, select
 
 from actors.store import tables as t
 from actors.store.engine import located, table_of
@@ -29,8 +29,6 @@ _VERSIONS = Table(
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )  # fmt: skip
 """As Alembic makes it."""
-_LOCK = 0x65766F6C766564
-"""PostgreSQL's advisory lock that migrating takes ("evolved")."""
 
 
 def found(connection: Connection) -> int:
@@ -63,15 +61,13 @@ def migrate(connection: Connection, now: float, until: str = HEAD) -> int:
     """Bring the database up to revision `until`; returns the schema that it had.
 
     Args:
-        connection: in a transaction, a writing one for SQLite.
+        connection: in a writing transaction (`actors.store.database`).
         now: unix seconds, for what migrations write.
         until: for tests of databases between then and now.
 
     Raises:
         SchemaMismatch: a newer evolved wrote it; nothing was changed.
     """
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
     before, stamped = check(connection), inspect(connection).has_table(_VERSIONS.name)
     if before == 0 and until == HEAD:
         t.Base.metadata.create_all(connection)
@@ -79,6 +75,9 @@ def migrate(connection: Connection, now: float, until: str = HEAD) -> int:
         connection.execute(_VERSIONS.delete())
         connection.execute(_VERSIONS.insert().values(version_num=HEAD))
     elif before < int(until) or not stamped:
+        if connection.dialect.name == "postgresql":
+            # Building an index anew may take longer than any statement of a daemon at work.
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
         _upgrade(connection, now, f"{before:04d}" if before and not stamped else "", until)
     else:
         return before

@@ -1,6 +1,6 @@
 """Databases of every past schema, written by the evolved of their time, open with all that is in them.
 
-`past/make.py` says how they were made. What only PostgreSQL can show is in `tests/unit/actors/store/test_on_postgres`.
+`past/make.py` says how they were made.
 """
 
 import signal
@@ -14,6 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import Boolean, Connection, inspect
 
 from actors.messages import Attributed
 from actors.store import SchemaMismatch, Store, migrations
@@ -21,7 +22,9 @@ from actors.store.archive import ask
 from actors.store.audit import verify
 from actors.store.engine import open_engine
 from actors.store.migrations import HEAD, migrate
+from actors.store.settings import StoreSettings
 from actors.store.tables import SCHEMA_VERSION, Base
+from tests.support.postgres import Cluster
 
 PAST = Path(__file__).parent / "past"
 DUMPS = sorted(path.stem for path in PAST.glob("schema-*.sql"))
@@ -90,7 +93,7 @@ async def test_a_database_of_any_past_schema_opens_with_all_that_is_in_it(name: 
 
 def shape(url: str) -> tuple[object, ...]:
     """Columns with types and defaults, and indexes with what they are unique or partial by."""
-    engine = open_engine(url)
+    engine = open_engine(url, StoreSettings())
     with engine.connect() as connection:
         masters = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master").all()
         names = sorted(row.name for row in masters if row.type == "table" and not row.name.startswith("sqlite_"))
@@ -115,7 +118,7 @@ async def test_what_migrations_come_to_is_what_a_new_database_has(tmp_path: Path
     await store.aclose()
     columns, indexes, differences = shape(f"sqlite:///{tmp_path}/new.db")
     assert differences == []
-    engine = open_engine(f"sqlite:///{tmp_path}/empty.db")
+    engine = open_engine(f"sqlite:///{tmp_path}/empty.db", StoreSettings())
     with engine.execution_options(writing=True).begin() as connection:
         migrate(connection, 0.0, "0001")  # not the newest: Alembic goes all the way from nothing
         migrate(connection, 0.0)
@@ -160,7 +163,8 @@ import os, signal, sys
 from sqlalchemy import event
 from actors.store.engine import open_engine
 from actors.store.migrations import migrate
-engine = open_engine(sys.argv[1])
+from actors.store.settings import StoreSettings
+engine = open_engine(sys.argv[1], StoreSettings())
 @event.listens_for(engine, "before_cursor_execute")
 def die(connection, cursor, statement, *_):
     if "CREATE TABLE opinions" in statement:
@@ -193,3 +197,72 @@ async def test_of_several_that_open_it_at_once_one_migrates_and_the_others_wait(
     assert stores[0].audit_head.sequence == 4
     for store in stores:
         await store.aclose()
+
+
+async def test_on_postgresql_an_older_database_with_rows_becomes_what_a_new_one_is(
+    postgres: Cluster, tmp_path: Path
+) -> None:
+    """The rows that an evolved of schema 1 wrote, in a PostgreSQL database of schema 1: the number it left is all that
+    says so. Each later schema is on the way."""
+    name = postgres.create(empty=True)
+    url = postgres.url(name)
+    engine = open_engine(url, StoreSettings())
+    with engine.execution_options(writing=True).begin() as connection:
+        migrate(connection, 0.0, "0001")
+        connection.exec_driver_sql("DROP TABLE alembic_version")
+        connection.exec_driver_sql("DELETE FROM state")
+        copied(sqlite3.connect(written("schema-1", tmp_path).removeprefix("sqlite:///")), connection)
+    stores = [Store(url, clock=lambda: 0.0) for _ in range(3)]
+    async with anyio.create_task_group() as group:
+        for store in stores:
+            group.start_soon(store.open)
+    assert {store.audit_head.sequence for store in stores} == {4}
+    await everything_is_there(stores[0], 1)
+    assert ask(url, verify).problem == ""
+    with engine.connect() as connection:
+        assert (
+            compare_metadata(MigrationContext.configure(connection, opts={"compare_type": False}), Base.metadata) == []
+        )
+        migrated = postgresql_shape(connection)
+        assert migrations.check(connection) == SCHEMA_VERSION
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0099'")
+        connection.commit()
+    with pytest.raises(SchemaMismatch, match="schema 99"):
+        await stores[0].open()
+    for store in stores:
+        await store.aclose()
+    engine.dispose()
+    fresh = open_engine(postgres.url(postgres.create(empty=True)), StoreSettings())
+    with fresh.execution_options(writing=True).begin() as connection:
+        migrate(connection, 0.0)
+        assert postgresql_shape(connection) == migrated
+    fresh.dispose()
+    postgres.drop(name)
+
+
+def postgresql_shape(connection: Connection) -> tuple[object, ...]:
+    """Columns with types, order of text and defaults; indexes as PostgreSQL would write them down."""
+    columns = connection.exec_driver_sql(
+        "SELECT table_name, column_name, data_type, collation_name, is_nullable, column_default "
+        "FROM information_schema.columns WHERE table_schema = 'public'"
+    )
+    indexes = connection.exec_driver_sql("SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'")
+    return set(columns.all()), {row.indexdef for row in indexes}
+
+
+def copied(old: sqlite3.Connection, new: Connection) -> None:
+    """All rows of `old`."""
+    for (table,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'sqlite_sequence'"):
+        kinds = {column["name"]: column["type"] for column in inspect(new).get_columns(table)}
+        rows = old.execute(f"SELECT * FROM {table}")
+        names = [column[0] for column in rows.description]
+        for row in rows.fetchall():
+            values = [
+                bool(value) if isinstance(kinds[name], Boolean) else value
+                for name, value in zip(names, row, strict=True)
+            ]
+            marks, listed = ", ".join(["%s"] * len(names)), ", ".join(f'"{name}"' for name in names)
+            new.exec_driver_sql(f"INSERT INTO {table} ({listed}) VALUES ({marks})", tuple(values))
+        if "sequence" in kinds and table == "outbox":
+            new.exec_driver_sql("SELECT setval('outbox_sequence_seq', (SELECT max(sequence) FROM outbox))")
+    old.close()
