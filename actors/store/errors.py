@@ -3,6 +3,7 @@
 StoreError
 ├── StoreUnavailable     locked, full, disconnected: also a `DependencyUnavailable`, so actors wait it out
 ├── StoreMisconfigured   store.url or what it needs cannot work; waiting cures nothing
+├── StoreDamaged         the file is no database, or broken
 ├── SchemaMismatch       the database was written by a newer evolved
 ├── UnknownRecord        an actor asked to save something that the store has no table for
 └── TooManyOpinions      a lesson has as many voices as are counted, or a key changed its mind too often
@@ -21,6 +22,10 @@ class StoreUnavailable(StoreError, DependencyUnavailable):
 
 class StoreMisconfigured(StoreError, ValueError):
     """Names the setting under [store] and the remedy; shows no password."""
+
+
+class StoreDamaged(StoreError):
+    """Names the file, what is wrong with it and the remedy; waiting cures nothing."""
 
 
 class SchemaMismatch(StoreError):

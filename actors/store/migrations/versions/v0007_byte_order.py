@@ -2,7 +2,6 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql
 
 revision, down_revision = "0007", "0006"
 
@@ -16,6 +15,7 @@ def upgrade() -> None:
         for column in found.get_columns(table):
             kind = column["type"]
             if isinstance(kind, sa.String) and kind.collation != "C":
-                op.alter_column(table, column["name"], type_=postgresql.TEXT(collation="C"))
+                op.alter_column(table, column["name"], type_=sa.String(collation="C"))
             elif isinstance(kind, sa.Integer) and not isinstance(kind, sa.BigInteger):
                 op.alter_column(table, column["name"], type_=sa.BigInteger())
+    op.execute("ALTER SEQUENCE outbox_sequence_seq AS BIGINT")
