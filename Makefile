@@ -3,6 +3,7 @@
 #   make demo     the closed loop on this machine: agents work, the model learns, weights are swapped under load
 #                 (ENGINE=vllm: on two real vLLMs on the CPU, in .venv-vllm)
 #   make test     unit, contract and integration tests (real nats-server, real HTTP, real engine)
+#   make test-postgres all tests that keep a store, on a real PostgreSQL of their own (apt install postgresql)
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo
 #   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
 #   make test-mcp  five real MCP servers through our adapter, in .venv-mcp and tests/mcp/node_modules (nodejs, npm, git)
@@ -41,7 +42,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup lock clean
+.PHONY: setup demo test test-postgres chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup lock clean
 
 setup: .venv/ready
 
@@ -63,6 +64,13 @@ demo: setup $(if $(filter vllm,$(ENGINE)),.venv-vllm/plugin)
 
 test: setup
 	$(BIN)/python -m pytest tests/unit tests/contract tests/integration tests/hostile
+
+# What has no store is left out: it ran in `make test`.
+test-postgres: setup
+	@{ command -v initdb || ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1 || \
+		{ echo "PostgreSQL's server is needed (Debian: apt install postgresql)"; exit 1; }
+	EVOLVED_TEST_DATABASE=postgresql $(BIN)/python -m pytest tests/unit/actors tests/unit/adapters/rewriters tests/unit/daemon \
+		tests/integration tests/postgres
 
 chaos: setup
 	$(BIN)/python -m pytest tests/chaos

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import structlog
 from prometheus_client import CollectorRegistry
 
-from actors.store import Store
+from actors.store import Store, StoreError
 from actors.system import runtime
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
@@ -18,6 +18,7 @@ from daemon import registry as adapters
 from daemon.config import AdapterSettings, Config
 from daemon.connect import open_bus
 from daemon.engines import engine_clients
+from daemon.errors import StartFailed
 from daemon.provenance import Provenance
 from daemon.rewinding import rewind
 from daemon.weights import WeightsCollector, source
@@ -62,10 +63,13 @@ class Parts:
         """Open what must be open before the first actor starts.
 
         Raises:
-            StartFailed: the broker did not answer in time.
+            StartFailed: the store cannot be opened, or the broker did not answer in time.
         """
-        store = Store(config.store_url, clock=time.time)
-        await store.open()
+        try:
+            store = Store(config.store_url, clock=time.time, settings=config.store)
+            await store.open()
+        except StoreError as error:
+            raise StartFailed(f"the store cannot be opened: {error}") from error
         log.info("audit_head", sequence=store.audit_head.sequence, hash=store.audit_head.hash)
         stack.push_async_callback(store.aclose)
         bus = await open_bus(config, host, "daemon")

@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection
+from sqlalchemy.engine import make_url
 
 from actors.store import Store
 from actors.store import retention as old
@@ -67,7 +68,9 @@ class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         for name in ("trajectories_days", "exchanges_days", "batches_days"):
             # Streams deliver again for up to 30 days; what is taken out earlier could come back.
             if 0 < getattr(self, name) < 31:
-                raise ValueError(f"{name} = {getattr(self, name):g}: the streams may bring records back for 30 days; use 31")
+                raise ValueError(
+                    f"{name} = {getattr(self, name):g}: the streams may bring records back for 30 days; use 31"
+                )
         if self.versions_kept == 1:
             raise ValueError("versions_kept = 1: there would be nothing to go back to; use 2 or more, or 0")
 
@@ -116,13 +119,20 @@ class Retention:
         """Taken out, by kind."""
         self.usage = Usage({}, 0, 0)
         """As last seen."""
+        self._beat: Callable[[], None] = lambda: None
 
-    async def round(self, draining: Callable[[], bool] = lambda: False) -> Usage:
+    async def round(
+        self, draining: Callable[[], bool] = lambda: False, beat: Callable[[], None] = lambda: None
+    ) -> Usage:
         """Everything that is due; ends early, between two transactions, when `draining`.
+
+        Args:
+            beat: told now and then that it goes on.
 
         Raises:
             StoreUnavailable: go on in the next round.
         """
+        self._beat = beat
         now, settings = self._clock(), self._settings
         kept = await self._store.ask(old.protected)
         if settings.trajectories_days:
@@ -177,6 +187,7 @@ class Retention:
         for _ in range(_STEPS):
             done, after = await self._store.change(step, after)
             self._note(kind, done)
+            self._beat()
             if not after or draining():
                 return
             await anyio.sleep(self._pause)
@@ -185,6 +196,7 @@ class Retention:
         for _ in range(_STEPS):
             done = await self._store.change(step)
             self._note(kind, done)
+            self._beat()
             if done.rows < old.PAGE or draining():
                 return
             await anyio.sleep(self._pause)
@@ -209,7 +221,9 @@ class Retention:
             log.warning("pinned_unreadable", path=str(directory / "pinned"))
             return
         trial = await self._store.ask(old.on_trial)
-        serving = {one.version for one in await self._store.servings(None, 1000) if one.result in ("started", "swapped")}
+        serving = {
+            one.version for one in await self._store.servings(None, 1000) if one.result in ("started", "swapped")
+        }
         last = set(sorted(serving)[-_NEWEST:])
         found = (_VERSION.fullmatch(path.name) for path in directory.glob("v*")) if directory.is_dir() else ()
         numbers = sorted(int(match.group(1)) for match in found if match)
@@ -274,6 +288,12 @@ class RetentionCollector(Collector):
         yield GaugeMetricFamily("evolved_state_quota_bytes", "Room that it may take; 0: any.", self._quota.state_bytes)
         yield GaugeMetricFamily("evolved_state_disk_free_bytes", "Free on its disk.", self._retention.usage.free)
         yield GaugeMetricFamily("evolved_state_disk_bytes", "Size of its disk.", self._retention.usage.disk)
+
+
+def database_file(url: str) -> Path | None:
+    """The SQLite file at `url`; None for a database elsewhere."""
+    parsed = make_url(url)
+    return Path(parsed.database or "").absolute() if parsed.get_backend_name() == "sqlite" else None
 
 
 def _pinned(directory: Path) -> set[int] | None:

@@ -15,7 +15,7 @@ from actors.store import migrations
 from actors.store import tables as t
 from actors.store.engine import chunks, located, open_read_only
 from actors.store.errors import StoreUnavailable
-from actors.store.settings import StoreSettings
+from actors.store.settings import DEFAULTS, StoreSettings
 
 Kind = Literal["trajectories", "exchanges", "feedback"]
 _PAGE = 200
@@ -33,7 +33,7 @@ class Archive:
 
     def __init__(
         self, url: str, kind: Kind, *, since: float | None = None, until: float | None = None,
-        tenant: str | None = None, settings: StoreSettings = StoreSettings(),
+        tenant: str | None = None, settings: StoreSettings = DEFAULTS,
     ) -> None:  # fmt: skip
         """Reads the ids.
 
@@ -89,11 +89,7 @@ class Archive:
 
 
 def ask(
-    url: str,
-    question: Callable[[Connection], R],
-    settings: StoreSettings = StoreSettings(),
-    *,
-    current: bool = True,
+    url: str, question: Callable[[Connection], R], settings: StoreSettings = DEFAULTS, *, current: bool = True
 ) -> R:
     """The answer of `question`, a function of a connection that only reads.
 

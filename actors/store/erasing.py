@@ -173,7 +173,8 @@ def _orders(connection: Connection, runs: set[str]) -> tuple[list[str], list[str
     files, answered, link = list[str](), set[str](), t.CandidateBatchRow
     for part in chunks(sorted(ids)):
         answered.update(connection.scalars(select(link.batch_id).where(link.batch_id.in_(part))))
-        orders = [decode(body) for body in connection.scalars(select(t.BatchRow.body).where(t.BatchRow.id.in_(part)))]
+        wanted = select(t.BatchRow.body).where(t.BatchRow.id.in_(part)).order_by(t.BatchRow.id)
+        orders = [decode(body) for body in connection.scalars(wanted)]
         files += [order.path for order in orders if isinstance(order, BatchOrder)]
     return sorted(ids), sorted(ids - answered), files
 

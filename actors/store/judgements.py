@@ -68,5 +68,7 @@ def bound(connection: Connection, bounds: Bounds, now: float) -> int:
 def states(connection: Connection, prefix: str) -> dict[str, bytes]:
     """Values of state whose keys begin with `prefix`."""
     row = t.StateRow
-    found = connection.execute(select(row.key, row.value).where(row.key.startswith(prefix, autoescape=True)))
+    # Not LIKE, which is blind to case in SQLite and finds nothing by the index in either.
+    within = (row.key >= prefix) & (row.key < prefix + "\U0010ffff")
+    found = connection.execute(select(row.key, row.value).where(within).order_by(row.key))
     return {key: value for key, value in found}

@@ -27,7 +27,7 @@ def failed_calls(connection: Connection, since: float, limit: int) -> list[Faile
     wanted = (
         select(row.body)
         .where(row.trajectory_id == "", ~row.stitched, row.started >= since, row.status >= 500)
-        .order_by(row.started)
+        .order_by(row.started, row.id)
         .limit(limit)
     )
     return [
@@ -41,7 +41,7 @@ def closed_runs(connection: Connection, ids: Sequence[str]) -> list[tuple[Trajec
     row = t.TrajectoryRow
     runs: list[Trajectory] = []
     for part in chunks(list(ids)):
-        found = [decode(body) for body in connection.scalars(select(row.body).where(row.id.in_(part)))]
+        found = [decode(body) for body in connection.scalars(select(row.body).where(row.id.in_(part)).order_by(row.id))]
         both = [one.trajectory if isinstance(one, Attributed) else one for one in found]
         runs += [run for run in both if isinstance(run, Trajectory)]
     first = {run.steps[0].exchange_id: run.id for run in runs if run.steps and run.min_version < 0}

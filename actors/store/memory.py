@@ -13,7 +13,7 @@ from actors.store.reading import bodies
 def revisions(connection: Connection) -> dict[str, int]:
     """The latest revision of each lesson, by id."""
     row = t.ExperienceRow
-    found = connection.execute(select(row.id, func.max(row.revision)).group_by(row.id))
+    found = connection.execute(select(row.id, func.max(row.revision)).group_by(row.id).order_by(row.id))
     return {key: int(revision) for key, revision in found}
 
 
@@ -21,7 +21,8 @@ def experiences_at(connection: Connection, wanted: Collection[tuple[str, int]]) 
     """The lessons with these (id, revision); what is not there is left out."""
     row, found = t.ExperienceRow, list[Experience]()
     for part in chunks(list(wanted), 250):
-        found += bodies(connection, select(row.body).where(tuple_(row.id, row.revision).in_(part)), Experience)
+        these = tuple_(row.id, row.revision).in_(part)
+        found += bodies(connection, select(row.body).where(these).order_by(row.id, row.revision), Experience)
     return found
 
 

@@ -27,7 +27,7 @@ _CONTENDED = ("40001", "40P01")
 """serialization_failure, deadlock_detected: nothing was done, and doing it again is the remedy."""
 _OUTAGES = re.compile(r"08|40|53|57|58|25006|25P03|55P03")
 """SQLSTATE classes (PostgreSQL manual, appendix A) that waiting may cure: connection, rolled back, resources, operator
-and system; and of others: a standby that takes no writes yet, a transaction ended for idling, a lock not had in time."""
+and system; and of others: a standby that takes no writes yet, one ended for idling, a lock not had in time."""
 
 
 def open_postgresql(url: URL, settings: StoreSettings) -> Engine:

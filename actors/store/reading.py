@@ -72,9 +72,10 @@ def open_exchanges(connection: Connection, limit: int) -> list[Exchange]:
 
 def exchanges(connection: Connection, ids: Sequence[str]) -> list[Exchange]:
     """Calls by id, those that are still kept."""
-    row = t.ExchangeRow
-    parts = chunks(list(ids))
-    return [found for part in parts for found in bodies(connection, select(row.body).where(row.id.in_(part)), Exchange)]
+    row, found = t.ExchangeRow, list[Exchange]()
+    for part in chunks(list(ids)):
+        found += bodies(connection, select(row.body).where(row.id.in_(part)).order_by(row.id), Exchange)
+    return found
 
 
 def unjoined_feedback(connection: Connection, since: float, limit: int) -> list[Feedback]:

@@ -14,7 +14,7 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Empty for SQLite in `state_dir`; else sqlite:////absolute/path.db or postgresql+psycopg://USER@HOST:PORT/DATABASE,
     with ?sslmode=verify-full&sslrootcert=FILE for TLS. Several daemons need PostgreSQL."""
     password_file: str = ""
-    """File that holds the password of PostgreSQL's user; read anew for every connection, so a change needs no restart."""
+    """File that holds the password of PostgreSQL's user; read anew for every connection: a change needs no restart."""
     connections: Annotated[int, msgspec.Meta(ge=2, le=64)] = 4
     """Connections at most, and questions to the database at once. One of them writes."""
     connect_seconds: Seconds = 5.0
@@ -23,3 +23,7 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How long a writer waits for another one, of this process or of another."""
     statement_seconds: Seconds = 60.0
     """How long PostgreSQL works on one statement, and keeps a transaction of a daemon that it hears nothing more of."""
+
+
+DEFAULTS = StoreSettings()
+"""For tools and tests, which name a URL alone."""

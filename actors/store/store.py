@@ -8,6 +8,7 @@ gate and dashboard ask. Statements run in worker threads, many rows a transactio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import anyio.to_thread
 import msgspec
 import structlog
 from sqlalchemy import Connection, delete, select
@@ -33,15 +34,16 @@ from actors.store import tasks as pool
 from actors.store.audit import START, Head, guard, head
 from actors.store.database import Database
 from actors.store.erasing import Scope, Selector
+from actors.store.integrity import quick
 from actors.store.judgements import Bounds, Judgement
 from actors.store.lineage import Lineage, lineage
 from actors.store.live import FailedCall
 from actors.store.migrations import migrate
 from actors.store.opinions import Heard, Said, Voices
-from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.postgresql import check
+from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.saving import save
-from actors.store.settings import StoreSettings
+from actors.store.settings import DEFAULTS, StoreSettings
 from actors.store.tasks import TaskState
 from actors.system.bus import Outgoing
 
@@ -51,9 +53,7 @@ _log = structlog.get_logger(__name__)
 class Store:
     """Ledger and repository in one database. Every method may raise `StoreUnavailable`."""
 
-    def __init__(
-        self, url: str, *, clock: Callable[[], float], settings: StoreSettings = StoreSettings()
-    ) -> None:  # fmt: skip
+    def __init__(self, url: str, *, clock: Callable[[], float], settings: StoreSettings = DEFAULTS) -> None:
         """Nothing is opened yet: see `open`.
 
         Args:
@@ -64,8 +64,11 @@ class Store:
         Raises:
             StoreMisconfigured: `url` cannot work.
         """
-        self._database = Database(url, settings)
+        self._url, self._database = url, Database(url, settings)
         self._read, self._write = self._database.read, self._database.write
+        self.ask, self.change = self._database.read, self._database.write
+        """For functions of a connection that are no method here, such as those of `actors.store.retention`: one
+        transaction each, that only reads, or that writes."""
         self._clock = clock
         self.response_ids_taken = 0
         """Exchanges refused because another call of the tenant has their response id: counted, never silent."""
@@ -81,8 +84,10 @@ class Store:
 
         Raises:
             SchemaMismatch: written by a newer evolved.
+            StoreDamaged: a file that is no database, or broken.
             StoreMisconfigured: a database that cannot hold all text.
         """
+        await anyio.to_thread.run_sync(quick, self._url)
         self.audit_head = await self._write(_create, self._clock())
 
     async def aclose(self) -> None:

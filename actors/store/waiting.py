@@ -55,7 +55,9 @@ def claimed(connection: Connection, runs: Sequence[Trajectory], heard: Collectio
     found: dict[str, str] = {}
     row = t.WaitingNameRow
     for part in chunks(sorted({name for _, name in meant})):
-        rows = connection.execute(select(row.tenant, row.name, row.feedback_id).where(row.name.in_(part)))
+        rows = connection.execute(
+            select(row.tenant, row.name, row.feedback_id).where(row.name.in_(part)).order_by(row.name)
+        )
         found |= {key: meant[tenant, name] for tenant, name, key in rows if (tenant, name) in meant}
     waiting = _read(connection, found.keys() - set(heard))
     return [Joined(id=said.id, trajectory_id=found[said.id], outcome=_outcome(said)) for said in waiting]
@@ -92,7 +94,7 @@ def _read(connection: Connection, ids: Collection[str]) -> list[Feedback]:
     row = t.FeedbackRow
     found: list[Feedback] = []
     for part in chunks(sorted(ids)):
-        bodies = connection.scalars(select(row.body).where(row.id.in_(part), row.joined == ""))
+        bodies = connection.scalars(select(row.body).where(row.id.in_(part), row.joined == "").order_by(row.id))
         found += [said for said in map(decode, bodies) if isinstance(said, Feedback)]
     # The first outcome is what a trajectory takes over: a final one before others, the newest before older ones.
     return sorted(

@@ -1,7 +1,6 @@
 """The pool of self-made tasks: offered once, marked, bounded, and gone with what it was made from."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -21,8 +20,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    made = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1_000.0)
+async def store(store_url: str) -> AsyncIterator[Store]:
+    made = Store(store_url, clock=lambda: 1_000.0)
     await made.open()
     yield made
     await made.aclose()

@@ -1,0 +1,98 @@
+"""What agents write, PostgreSQL keeps as SQLite does: NUL, any alphabet, large numbers, order."""
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import create_engine, select
+
+from actors.messages import Candidate, Feedback, Hints, Trajectory, Verdict
+from actors.store import Store
+from actors.store import tables as t
+from actors.store.columns import read, written
+from tests.support.credited import attributed
+from tests.support.databases import rows
+from tests.support.postgres import Cluster
+from tests.support.traffic import exchange
+
+pytestmark = pytest.mark.anyio
+ODD = ("a\0b", "\0", "\ue000", "\ue0000", "\ue0001\0", "\ue000\ue000", "naïve", "日本語", "🦉\0", "a\ufffdb", "")
+
+
+@pytest.fixture
+async def store(open_stores: Callable[..., Store]) -> Store:
+    made = open_stores()
+    await made.open()
+    return made
+
+
+@pytest.mark.parametrize("text", ODD)
+async def test_any_text_is_written_so_that_it_is_read_as_it_was(text: str):
+    assert read(written(text)) == text
+    assert "\0" not in (written(text) or "")
+
+
+async def test_no_two_texts_become_the_same():
+    assert len({written(text) for text in ODD}) == len(ODD)
+
+
+async def test_a_goal_a_reason_and_an_id_with_nul_come_back_whole(store: Store):
+    await store.save([attributed("t\0x", goal="say \0 and \ue000 to Mia", tenant="acme\0")])
+    (row,) = await store.recent_outcomes()
+    assert (row.id, row.goal) == ("t\0x", "say \0 and \ue000 to Mia")
+    assert await store.failed("gate", "in\0put", "boom\0") == 1
+    await store.park("gate", "in\0put", "s", b"\0\xff", "bad\0byte")
+    (letter,) = await store.dead_letters()
+    assert (letter.input_id, letter.error, letter.size) == ("in\0put", "bad\0byte", 2)
+    assert await store.processed("gate", ["in\0put", "input"]) == {"in\0put"}
+
+
+async def test_feedback_finds_its_call_by_an_id_with_nul(store: Store):
+    call = exchange("r", 0, hints=Hints(custom_id="order\0 1"))
+    await store.save([call, attributed("r", steps=())])
+    await store.save([Feedback(id="f", received=5.0, tenant="default", custom_id="order\0 1", outcome=1.0)])
+    assert [one.id for one in await store.unjoined_feedback()] == ["f"]
+
+
+async def test_text_is_sorted_by_its_bytes_whatever_the_language_of_the_database(
+    store: Store, postgres: Cluster, database: str
+):
+    names = ["b", "A", "a", "Z", "_", "ä", "10", "9"]
+    await store.save([attributed(name, ended=1.0) for name in names])
+    assert [row.id for row in await store.recent_outcomes()] == sorted(names, key=str.encode)
+    collations = rows(
+        postgres.url(database),
+        "SELECT DISTINCT collation_name FROM information_schema.columns WHERE table_schema = 'public' "
+        "AND data_type IN ('character varying', 'text')",
+    )
+    assert collations == [("C",)]
+
+
+async def test_numbers_have_64_bits(store: Store, postgres: Cluster, database: str):
+    large = 2**40 + 1
+    await store.save([Candidate(id="c", version=large, parent=large - 1, path="", files=(), manifest="")])
+    assert [one.version for one in await store.candidates()] == [large]
+    kinds = rows(
+        postgres.url(database),
+        "SELECT DISTINCT data_type FROM information_schema.columns WHERE table_schema = 'public'",
+    )
+    assert {kind for (kind,) in kinds} == {"bigint", "boolean", "bytea", "character varying", "double precision"}
+    at = 1_788_888_888.123456
+    await store.save(
+        [Verdict(id="v", version=1, path="", manifest="", incumbent=0, decision="reject", reason="", created=at)]
+    )
+    engine = create_engine(postgres.url(database))
+    with engine.connect() as connection:
+        assert connection.scalar(select(t.VerdictRow.created)) == at
+    engine.dispose()
+
+
+async def test_a_prefix_of_a_key_is_taken_as_it_is_written(store: Store):
+    for key in ("a_b.x", "aXb.x", "A_B.y", "a_b%", "a_b.\0"):
+        await store.state_put(key, b"1")
+    assert sorted(await store.states("a_b.")) == ["a_b.\0", "a_b.x"]
+
+
+async def test_more_values_than_one_statement_takes(store: Store):
+    await store.save([Trajectory(id=f"t{n:05}", steps=(), started=0.0, ended=1.0) for n in range(3000)])
+    assert len(await store.settled([f"t{n:05}" for n in range(3000)])) == 0
+    assert len(await store.recent_outcomes(limit=5000)) == 3000

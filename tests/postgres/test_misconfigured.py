@@ -1,0 +1,153 @@
+"""A database that cannot be used is named with its setting and the remedy, and no password is ever shown."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from actors.store import Store, StoreMisconfigured, StoreUnavailable
+from actors.store.settings import StoreSettings
+from tests.support.postgres import Cluster
+
+pytestmark = pytest.mark.anyio
+SECRET = "s3cr3t"
+
+
+def store(url: str, **settings: object) -> Store:
+    return Store(url, clock=time.time, settings=StoreSettings(**settings))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        (f"postgresql+psycopg://me:{SECRET}@host:not-a-port/db", "is no URL"),
+        (f"{SECRET} is no url", "is no URL"),
+        (f"mysql://me:{SECRET}@host/db", "neither sqlite nor postgresql"),
+        (f"postgresql+psycopg2://me:{SECRET}@host/db", r"write postgresql\+psycopg://"),
+        (f"postgresql+psycopg://me@host/db?password={SECRET}", "store.password_file"),
+        ("sqlite://", "must be a file"),
+    ],
+)
+def test_a_url_that_cannot_work_is_refused_without_being_shown(url: str, says: str):
+    with pytest.raises(StoreMisconfigured, match=says) as caught:
+        store(url)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+async def test_the_short_names_of_postgresql_mean_our_driver(scheme: str, postgres: Cluster, database: str):
+    made = store(postgres.url(database).replace("postgresql+psycopg", scheme, 1))
+    await made.open()
+    await made.aclose()
+
+
+def test_a_missing_driver_names_the_extra():
+    code = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from actors.store import Store, StoreMisconfigured\n"
+        "try: Store('postgresql+psycopg://me@host/db', clock=float)\n"
+        "except StoreMisconfigured as error: print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100).stdout
+    assert "pip install 'evolved[postgres]'" in said
+
+
+@pytest.fixture
+def with_password(postgres: Cluster, database: str) -> str:
+    """URL of a database for a user who needs a password."""
+    postgres.run("DROP OWNED BY ordinary" if _there(postgres) else "CREATE ROLE ordinary LOGIN")
+    postgres.run(f"ALTER ROLE ordinary PASSWORD '{SECRET}'")
+    postgres.run(f"ALTER DATABASE {database} OWNER TO ordinary")
+    return postgres.tcp_url(database, user="ordinary")
+
+
+def _there(postgres: Cluster) -> bool:
+    with postgres.connect() as connection:
+        return connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'ordinary'").fetchone() is not None
+
+
+async def test_a_changed_password_in_its_file_needs_no_restart(postgres: Cluster, with_password: str, tmp_path: Path):
+    file = tmp_path / "password"
+    file.write_text(SECRET + "\n")
+    made = store(with_password, password_file=str(file))
+    await made.open()
+    postgres.run("ALTER ROLE ordinary PASSWORD 'another'")
+    postgres.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'ordinary'")
+    with pytest.raises(StoreUnavailable, match="password authentication failed") as caught:
+        await made.state_get("k")
+    assert SECRET not in str(caught.value)
+    file.write_text("another")
+    assert await made.state_get("k") is None
+    await made.aclose()
+
+
+async def test_a_wrong_password_and_a_missing_one_name_the_setting(with_password: str, tmp_path: Path):
+    wrong = with_password.replace("ordinary@", "ordinary:wr0ng@")
+    for url, says in ((wrong, "password authentication failed"), (with_password, "no password supplied")):
+        made = store(url)
+        with pytest.raises(StoreUnavailable, match=says) as caught:
+            await made.open()
+        assert "store.url postgresql+psycopg://ordinary" in str(caught.value)
+        assert "wr0ng" not in str(caught.value)
+        await made.aclose()
+    made = store(with_password, password_file=str(tmp_path / "none"))
+    with pytest.raises(StoreUnavailable, match=r"store\.password_file .*none: No such file"):
+        await made.open()
+    await made.aclose()
+
+
+async def test_a_database_that_is_not_there_is_named(postgres: Cluster):
+    made = store(postgres.url("nowhere"))
+    with pytest.raises(StoreUnavailable, match=r'store\.url .*database "nowhere" does not exist'):
+        await made.open()
+    await made.aclose()
+
+
+async def test_a_server_that_is_not_there_is_an_outage():
+    made = store("postgresql+psycopg://me@127.0.0.1:1/db")
+    with pytest.raises(StoreUnavailable, match="Connection refused"):
+        await made.open()
+    await made.aclose()
+
+
+async def test_a_database_that_cannot_hold_all_text_is_refused_with_the_remedy(postgres: Cluster):
+    postgres.run("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    made = store(postgres.url("latin"))
+    with pytest.raises(StoreMisconfigured, match="ENCODING 'UTF8'"):
+        await made.open()
+    await made.aclose()
+    postgres.drop("latin")
+
+
+async def test_a_statement_that_takes_too_long_is_ended(postgres: Cluster, database: str):
+    made = store(postgres.url(database), statement_seconds=0.2)
+    await made.open()
+    with pytest.raises(StoreUnavailable, match="statement timeout"):
+        await made._read(lambda connection: connection.exec_driver_sql("SELECT pg_sleep(30)").all())
+    await made.aclose()
+
+
+async def test_a_defect_is_no_outage_and_its_text_shows_no_values(postgres: Cluster, database: str):
+    made = store(postgres.url(database))
+    await made.open()
+    with pytest.raises(Exception, match="does not exist") as caught:
+        await made._read(lambda connection: connection.exec_driver_sql("SELECT %s FROM nowhere", (SECRET,)).all())
+    assert not isinstance(caught.value, StoreUnavailable)
+    assert SECRET not in str(caught.value)
+    await made.aclose()
+
+
+async def test_no_more_connections_than_are_set(postgres: Cluster, database: str):
+    made = store(postgres.url(database), connections=2)
+    await made.open()
+    async with anyio.create_task_group() as group:
+        for _ in range(12):
+            group.start_soon(made.counts)
+    with postgres.connect() as connection:
+        asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'evolved' AND datname = %s"
+        assert connection.execute(asked, (database,)).fetchone() == (2,)
+    await made.aclose()

@@ -1,0 +1,192 @@
+"""Several daemons on one database: each record once, each input by one of them, one unbroken audit trail."""
+
+from collections.abc import Callable
+
+import anyio
+import msgspec
+import pytest
+
+from actors.messages import Directive, Experience, Opinion, Task
+from actors.store import Store, StoreUnavailable
+from actors.store.archive import ask
+from actors.store.audit import verify
+from actors.store.settings import StoreSettings
+from actors.system.bus import Outgoing
+from tests.support.credited import attributed
+from tests.support.databases import rows
+from tests.support.postgres import Cluster
+from tests.support.traffic import exchange
+
+pytestmark = pytest.mark.anyio
+DAEMONS, INPUTS = 4, 25
+
+
+def directive(key: str) -> Directive:
+    return Directive(id=key, kind="notice", reason="test", origin="test", created=1.0)
+
+
+async def together(stores: list[Store], work) -> list:
+    """What `work` answers for each store, all at once."""
+    answers: list = [None] * len(stores)
+
+    async def one(number: int) -> None:
+        answers[number] = await work(stores[number], number)
+
+    async with anyio.create_task_group() as group:
+        for number in range(len(stores)):
+            group.start_soon(one, number)
+    return answers
+
+
+@pytest.fixture
+async def daemons(open_stores: Callable[..., Store]) -> list[Store]:
+    stores = [open_stores() for _ in range(DAEMONS)]
+    await together(stores, lambda store, _: store.open())
+    return stores
+
+
+async def test_daemons_that_start_at_once_make_the_tables_once(daemons: list[Store], postgres: Cluster, database: str):
+    assert {await store.state_get("store.schema") for store in daemons} != {None}
+    triggers = rows(postgres.url(database), "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1")
+    assert triggers == [("audit_no_delete",), ("audit_no_truncate",), ("audit_no_update",)]
+
+
+async def test_each_input_is_handled_by_one_of_them_and_the_audit_trail_is_whole(
+    daemons: list[Store], postgres: Cluster, database: str
+):
+    async def handle(store: Store, number: int) -> int:
+        mine = 0
+        for turn in range(INPUTS):
+            key = f"i{(turn + 7 * number) % INPUTS}"  # each in another order, so that they meet
+            made = directive(f"d-{key}-{number}")
+            mine += await store.commit("gate", [key], [made], [Outgoing("policy.directive", f"o-{key}-{number}", b"x")])
+        return mine
+
+    taken = await together(daemons, handle)
+    assert sum(taken) == INPUTS
+    first = daemons[0]
+    assert len(await first.directives(1000)) == INPUTS
+    assert len(await first.unpublished("gate", 1000)) == INPUTS
+    assert await daemons[1].processed("gate", [f"i{n}" for n in range(INPUTS)]) == {f"i{n}" for n in range(INPUTS)}
+    findings = ask(postgres.url(database), verify)
+    assert (findings.problem, findings.entries) == ("", INPUTS)
+
+
+async def test_the_same_records_from_all_of_them_are_there_once(daemons: list[Store], postgres: Cluster, database: str):
+    async def write(store: Store, number: int) -> None:
+        for turn in range(5):
+            await store.save([exchange(f"r{turn}", step) for step in range(4)])
+            await store.save([attributed(f"r{turn}"), directive(f"d{turn}")])
+            await store.offer([Task(id=f"t{turn}", goal="g", environment="e", origin="production")])
+
+    await together(daemons, write)
+    counts = await daemons[0].counts()
+    assert counts["exchanges"] == 20
+    assert len(await daemons[0].task_states()) == 5
+    assert sum(store.task_offers["new"] for store in daemons) == 5
+    assert ask(postgres.url(database), verify).entries == 5
+
+
+async def test_no_revision_no_failure_and_no_opinion_is_lost_between_them(daemons: list[Store]):
+    await daemons[0].save([Experience(id="a", when_to_use="w", content="")])
+
+    async def work(store: Store, number: int) -> None:
+        for _ in range(5):
+            await store.revise("a", lambda lesson: msgspec.structs.replace(lesson, content=lesson.content + "x"))
+            await store.failed("gate", "input", "boom")
+        await store.say(Opinion(id="", experience_id="a", key=f"k{number}", useful=True, created=1.0), "")
+
+    await together(daemons, work)
+    (latest,) = await daemons[0].experiences()
+    assert (latest.revision, len(latest.content)) == (5 * DAEMONS, 5 * DAEMONS)
+    assert await daemons[0].failed("gate", "input", "boom") == 5 * DAEMONS + 1
+    assert (await daemons[0].voices(["a"]))["a"].useful == DAEMONS
+
+
+async def test_a_writer_waits_for_another_only_so_long(
+    open_stores: Callable[..., Store], postgres: Cluster, database: str
+):
+    store = open_stores(settings=StoreSettings(lock_seconds=0.2))
+    await store.open()
+    with postgres.connect(database) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT pg_advisory_xact_lock(x'65766F6C766564'::bigint)")
+        with pytest.raises(StoreUnavailable, match="lock timeout"):
+            await store.state_put("k", b"v")
+        assert await store.state_get("k") is None, "readers wait for nobody"
+        other.execute("ROLLBACK")
+    await store.state_put("k", b"v")
+    assert await store.state_get("k") == b"v"
+
+
+async def test_a_daemon_that_stands_still_in_a_transaction_loses_it(
+    open_stores: Callable[..., Store], postgres: Cluster, database: str
+):
+    stopped = open_stores(settings=StoreSettings(statement_seconds=0.3))
+    await stopped.open()
+    gone = anyio.Event()
+
+    def sits(connection) -> None:
+        connection.exec_driver_sql("INSERT INTO state VALUES ('k', 'half')")
+        connection.exec_driver_sql("SELECT 1")
+        anyio.from_thread.run(gone.wait)
+        connection.exec_driver_sql("SELECT 1")
+
+    other = open_stores()
+    caught: list[Exception] = []
+
+    async def half() -> None:
+        try:
+            await stopped._write(sits)
+        except StoreUnavailable as error:
+            caught.append(error)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(half)
+        locked = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        while not rows(postgres.url(database), locked):  # noqa: ASYNC110 - another connection's state has no event
+            await anyio.sleep(0.01)
+        await other.state_put("k", b"whole")
+        gone.set()
+    assert "idle-in-transaction" in str(caught[0])
+    assert await stopped.state_get("k") == b"whole"
+
+
+async def test_a_deadlock_with_somebody_else_is_tried_again(
+    open_stores: Callable[..., Store], postgres: Cluster, database: str
+):
+    store = open_stores()
+    await store.open()
+    for key in ("a", "b"):
+        await store.state_put(key, b"0")
+    tries: list[int] = []
+    met = anyio.Event()
+
+    def crosses(connection) -> None:
+        tries.append(1)
+        connection.exec_driver_sql("SET LOCAL deadlock_timeout = '50ms'")
+        connection.exec_driver_sql("UPDATE state SET value = 'ours' WHERE key = 'a'")
+        if len(tries) == 1:
+            anyio.from_thread.run_sync(met.set)
+        connection.exec_driver_sql("UPDATE state SET value = 'ours' WHERE key = 'b'")
+
+    async def stranger() -> None:
+        def work() -> None:
+            with postgres.connect(database) as other:
+                other.execute("SET deadlock_timeout = '60s'")
+                other.execute("BEGIN")
+                other.execute("UPDATE state SET value = 'theirs' WHERE key = 'b'")
+                anyio.from_thread.run(met.wait)
+                other.execute("UPDATE state SET value = 'theirs' WHERE key = 'a'")
+                other.execute("COMMIT")
+
+        await anyio.to_thread.run_sync(work)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(stranger)
+        idle = "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'"
+        while not rows(postgres.url(database), idle):  # noqa: ASYNC110 - another connection's state has no event
+            await anyio.sleep(0.01)
+        await store._write(crosses)
+    assert len(tries) == 2
+    assert [await store.state_get(key) for key in ("a", "b")] == [b"ours", b"ours"]
