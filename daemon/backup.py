@@ -21,12 +21,13 @@ from pathlib import Path
 import msgspec
 from sqlalchemy import Connection, select
 
-from actors.messages import MANIFEST, SIGNATURE, Serving
-from actors.store import StoreError, reading
+from actors.messages import MANIFEST, SIGNATURE
+from actors.store import StoreError
 from actors.store import tables as t
 from actors.store.archive import ask
 from actors.store.audit import Head, verify
 from actors.store.backup import copy
+from actors.store.retention import served_last
 from daemon.config import Config
 from daemon.errors import TransferFailed
 
@@ -149,13 +150,7 @@ def _looked(connection: Connection) -> tuple[int, Head, list[int]]:
     if found.problem:
         raise TransferFailed(f"the audit trail is broken ({found.problem}): `evolved db check` tells more; look first")
     schema = int(connection.scalar(select(t.StateRow.value).where(t.StateRow.key == "store.schema")) or b"0")
-    serving: dict[str, list[int]] = {}
-    for one in reading.servings(connection, None, 10_000):
-        if isinstance(one, Serving) and one.result in ("started", "swapped"):
-            versions = serving.setdefault(one.engine, [])
-            if one.version not in versions and len(versions) < 2:
-                versions.append(one.version)
-    return schema, found.head, sorted({0, *(version for versions in serving.values() for version in versions)})
+    return schema, found.head, sorted({0} | served_last(connection, 2))
 
 
 def _take(state: Path, name: str, target: Path) -> bool:

@@ -1,4 +1,4 @@
-"""`evolved db`: the store as a thing to look after: its schema, copies of it, whether it is sound, the room it takes."""
+"""`evolved db`: the store as a thing to look after: schema, copies, whether it is sound, the room it takes."""
 
 import argparse
 import json
@@ -199,7 +199,8 @@ def _restore(arguments: argparse.Namespace, config: "Config") -> int:
     done = restore(config, arguments.source, force=arguments.force, say=_say)
     told = {
         "restored": str(arguments.source), "made": when(done.contents.created), "schema": done.contents.schema,
-        "audit_head": done.contents.head, "files": len(done.contents.files), "before": done.aside or "nothing was there",
+        "audit_head": done.contents.head, "files": len(done.contents.files),
+        "before": done.aside or "nothing was there",
         "settings": done.settings or "not in it", "keys": "restored" if done.contents.keys else "not in it",
     }  # fmt: skip
     _print(arguments, told)

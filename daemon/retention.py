@@ -68,9 +68,7 @@ class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         for name in ("trajectories_days", "exchanges_days", "batches_days"):
             # Streams deliver again for up to 30 days; what is taken out earlier could come back.
             if 0 < getattr(self, name) < 31:
-                raise ValueError(
-                    f"{name} = {getattr(self, name):g}: the streams may bring records back for 30 days; use 31"
-                )
+                raise ValueError(f"{name} = {getattr(self, name):g}: streams bring records back for 30 days; use 31")
         if self.versions_kept == 1:
             raise ValueError("versions_kept = 1: there would be nothing to go back to; use 2 or more, or 0")
 
@@ -221,10 +219,7 @@ class Retention:
             log.warning("pinned_unreadable", path=str(directory / "pinned"))
             return
         trial = await self._store.ask(old.on_trial)
-        serving = {
-            one.version for one in await self._store.servings(None, 1000) if one.result in ("started", "swapped")
-        }
-        last = set(sorted(serving)[-_NEWEST:])
+        last = await self._store.ask(old.served_last, _NEWEST)
         found = (_VERSION.fullmatch(path.name) for path in directory.glob("v*")) if directory.is_dir() else ()
         numbers = sorted(int(match.group(1)) for match in found if match)
         for number in numbers[: -max(keep, _NEWEST)]:

@@ -9,7 +9,7 @@ letters. Ids of members stay with their order, for lineage.
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import Connection, Engine, delete, exists, func, or_, select
+from sqlalchemy import Connection, Engine, delete, exists, func, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from actors.messages import Experience
@@ -119,7 +119,7 @@ def judgements(connection: Connection, before: float) -> Removed:
 def batches(connection: Connection, before: float) -> Removed:
     """Take out some orders from before `before` that no version came of, but the newest, which may be in training."""
     row, member, link = t.BatchRow, t.BatchMemberRow, t.CandidateBatchRow
-    newest = connection.scalar(select(func.max(row.created)))
+    newest = connection.scalar(select(func.max(row.created))) or 0.0
     unanswered: ColumnElement[bool] = ~exists().where(link.batch_id == row.id)
     wanted = select(row.id, func.length(row.body)).where(row.created < before, row.created < newest, unanswered)
     page = connection.execute(wanted.limit(PAGE)).all()
@@ -136,10 +136,20 @@ def answered(connection: Connection) -> set[str]:
 
 
 def on_trial(connection: Connection) -> set[int]:
-    """Versions that the gate has not decided on."""
+    """Versions newer than the newest that the gate has decided on."""
     row, verdict = t.CandidateRow, t.VerdictRow
-    judged = select(verdict.version).where(or_(verdict.decision == "promote", verdict.decision == "reject"))
-    return set(connection.scalars(select(row.version).where(row.version.not_in(judged))))
+    decided = connection.scalar(select(func.max(verdict.version)).where(verdict.decision != "hold"))
+    return set(connection.scalars(select(row.version).where(row.version > (-1 if decided is None else decided))))
+
+
+def served_last(connection: Connection, number: int) -> set[int]:
+    """The `number` versions that each engine served last, the one that it serves among them."""
+    by_engine: dict[str, list[int]] = {}
+    for one in reading.servings(connection, None, 10_000):  # newest first
+        versions = by_engine.setdefault(one.engine, [])
+        if one.result in ("started", "swapped") and one.version not in versions and len(versions) < number:
+            versions.append(one.version)
+    return {version for versions in by_engine.values() for version in versions}
 
 
 def used_bytes(connection: Connection) -> tuple[int, int]:
