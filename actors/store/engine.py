@@ -172,4 +172,7 @@ def outage(error: DBAPIError, url: URL) -> StoreUnavailable | None:
     text = str(error.orig)
     if any(defect in text for defect in _DEFECTS):
         return None
-    return StoreUnavailable(text)
+    path = Path(url.database or "").absolute()
+    if "full" in text:
+        text += f"; make room on the disk of {path.parent} (what is kept: [retention] and [quota]), or move state_dir"
+    return StoreUnavailable(f"{path}: {text}")
