@@ -105,7 +105,7 @@ def show_forgotten(told: dict[str, Any], console: Console | None = None) -> None
         orders = len(told["unanswered"])
         console.print(f"{orders} of the batches had no version yet: if the learner was at it, one may still come of it")
     if not told["folded"]:
-        console.print("the database's log still holds some of it, until it is folded by itself")
+        console.print("the database's files still hold some of it, until they are overwritten by themselves")
 
 
 def plain(text: str) -> Text:

@@ -59,7 +59,7 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     notice: str = ""
     """Id of its record in the audit trail; empty if there was nothing to forget."""
     folded: bool = True
-    """False: the database's log still holds what was deleted, until it is folded by itself."""
+    """False: the database's files still hold what was deleted, until they are overwritten by themselves."""
 
 
 class _Journal(msgspec.Struct, frozen=True):

@@ -60,7 +60,7 @@ class Archive:
                 migrations.check(connection)
                 self._ids = list(connection.scalars(wanted))
         except DBAPIError as error:
-            raise StoreUnavailable(f"{self._engine.url.render_as_string()}: {error.orig}") from error
+            raise StoreUnavailable(f"store.url {self._engine.url.render_as_string()}: {error.orig}") from error
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -111,6 +111,6 @@ def ask(
                 )
             return question(connection)
     except DBAPIError as error:
-        raise StoreUnavailable(f"{engine.url.render_as_string()}: {error.orig}") from error
+        raise StoreUnavailable(f"store.url {engine.url.render_as_string()}: {error.orig}") from error
     finally:
         engine.dispose()

@@ -150,9 +150,10 @@ def _insert(table: Table, columns: Sequence[str], rows: int) -> str:
 
 
 def fold(engine: Engine) -> bool:
-    """Write SQLite's log back into the database and empty it; False if a reader was in the way."""
+    """Write SQLite's log back into the database and empty it; False if a reader was in the way, or the database is
+    PostgreSQL, which overwrites what was deleted when its vacuum and its log come round to it."""
     if engine.dialect.name != "sqlite":
-        return True
+        return False
     connection = engine.raw_connection()
     try:
         cursor = connection.cursor()

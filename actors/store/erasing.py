@@ -27,6 +27,7 @@ from actors.messages import (
     decode,
 )
 from actors.store import tables as t
+from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.history import history
 
@@ -157,10 +158,12 @@ def _feedback(connection: Connection, selector: Selector, runs: set[str], calls:
         found.update(connection.scalars(select(row.id).where(row.tenant == selector.tenant)))
     for part in chunks(sorted(runs)):
         found.update(connection.scalars(select(row.id).where(row.joined.in_(part))))
-    waiting, names = t.WaitingNameRow, [f"t{key}" for key in runs]
+    waiting, names = t.WaitingNameRow, [f"t{lookup(key)}" for key in runs]
     for part in chunks(sorted(calls)):
         rows = connection.execute(select(t.ExchangeRow.id, t.ExchangeRow.response_id).where(t.ExchangeRow.id.in_(part)))
-        names += [name for key, response in rows for name in (f"x{key}", f"r{response}" if response else "") if name]
+        names += [
+            name for key, response in rows for name in (f"x{lookup(key)}", f"r{response}" if response else "") if name
+        ]
     for part in chunks(names):
         found.update(connection.scalars(select(waiting.feedback_id).where(waiting.name.in_(part))))
     return found

@@ -21,6 +21,7 @@ from actors.messages import (
     decode,
 )
 from actors.store import tables as t
+from actors.store.columns import lookup
 from actors.store.engine import chunks
 
 T = TypeVar("T")
@@ -117,7 +118,7 @@ def _steps_meant(connection: Connection, run: Trajectory, told: list[Feedback]) 
     for custom in {said.custom_id for said in told if said.custom_id}:
         # A caller that gives an id twice means the newer call.
         wanted = select(row.id).where(
-            row.tenant == run.tenant, row.custom_id == custom, row.trajectory_id == run.id
+            row.tenant == run.tenant, row.custom_id == lookup(custom), row.trajectory_id == run.id
         )  # fmt: skip
         found = connection.scalar(wanted.order_by(row.started.desc()).limit(1))
         if found is not None and f"x{found}" in places:
@@ -147,13 +148,13 @@ def find_trajectory(connection: Connection, feedback: Feedback) -> str:
     if feedback.exchange_id:
         tries.append(calls.where(row.id == feedback.exchange_id))
     if feedback.response_id:
-        tries.append(calls.where(row.response_id == feedback.response_id))
+        tries.append(calls.where(row.response_id == lookup(feedback.response_id)))
     if feedback.custom_id:
-        tries.append(calls.where(row.custom_id == feedback.custom_id))
+        tries.append(calls.where(row.custom_id == lookup(feedback.custom_id)))
     if feedback.trajectory_id:
         # Who names the trajectory means its main line.
         main = calls.join(run, run.id == row.trajectory_id).where(run.side_of == "")
-        tries.append(main.where(row.explicit == feedback.trajectory_id))
+        tries.append(main.where(row.explicit == lookup(feedback.trajectory_id)))
         tries.append(select(run.id).where(run.id == feedback.trajectory_id, run.tenant == feedback.tenant))
     for statement in tries:
         found = connection.scalar(statement.limit(1))

@@ -25,6 +25,7 @@ from actors.messages import (
 )
 from actors.store import audit, tasks
 from actors.store import tables as t
+from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.errors import UnknownRecord
 from actors.store.records import Dropped, Joined, Late
@@ -140,9 +141,9 @@ def _exchanges(connection: Connection, exchanges: list[Exchange]) -> int:
         {
             "id": e.id,
             "tenant": e.tenant,
-            "response_id": e.response_id,
-            "explicit": e.hints.trajectory_id or e.hints.conversation,
-            "custom_id": e.hints.custom_id,
+            "response_id": lookup(e.response_id),
+            "explicit": lookup(e.hints.trajectory_id or e.hints.conversation),
+            "custom_id": lookup(e.hints.custom_id),
             "trajectory_id": "",
             "started": e.started,
             "status": e.status,

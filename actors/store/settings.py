@@ -1,9 +1,11 @@
 """What is set under [store]: which database, and how long its answers are waited for."""
 
+import re
 from typing import Annotated
 
 import msgspec
 
+_PASSWORD = re.compile(r"://[^/?]*:[^/?]*@|[?&]password=")
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
 
@@ -23,6 +25,13 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How long a writer waits for another one, of this process or of another."""
     statement_seconds: Seconds = 60.0
     """How long PostgreSQL works on one statement, and keeps a transaction of a daemon that it hears nothing more of."""
+
+    def __post_init__(self) -> None:
+        if _PASSWORD.search(self.url):
+            raise ValueError(
+                "url holds a password, which `evolved config` would print: take it out of the URL and name a file that "
+                "holds it in password_file"
+            )
 
 
 DEFAULTS = StoreSettings()

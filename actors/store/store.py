@@ -335,8 +335,8 @@ class Store:
         return await self._read(erasing.buried, ids)
 
     async def fold(self) -> bool:
-        """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: a reader was
-        in the way, and it happens by itself later."""
+        """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: it
+        happens by itself later (see `actors.store.engine.fold`)."""
         return await self._database.fold()
 
     # What the attributor keeps

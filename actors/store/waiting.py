@@ -10,6 +10,7 @@ from sqlalchemy import Connection, delete, select
 
 from actors.messages import Feedback, Trajectory, decode
 from actors.store import tables as t
+from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.records import Joined
 
@@ -28,7 +29,7 @@ def wait(connection: Connection, feedback: Sequence[Feedback]) -> None:
 def note(connection: Connection, feedback: Sequence[Feedback]) -> None:
     """Note what `feedback` names."""
     rows = [
-        {"tenant": said.tenant, "name": kind + value, "feedback_id": said.id}
+        {"tenant": said.tenant, "name": kind + lookup(value), "feedback_id": said.id}
         for said in feedback
         for kind, value in (
             (_EXCHANGE, said.exchange_id), (_RESPONSE, said.response_id), (_CUSTOM, said.custom_id),
@@ -82,11 +83,11 @@ def _names(connection: Connection, runs: Sequence[Trajectory]) -> dict[tuple[str
                 meant[run.tenant, _TRAJECTORY + explicit] = run.id
     for run in runs:
         for step in run.steps:
-            meant[run.tenant, _EXCHANGE + step.exchange_id] = run.id
+            meant[run.tenant, _EXCHANGE + lookup(step.exchange_id)] = run.id
             if step.response_id:
-                meant[run.tenant, _RESPONSE + step.response_id] = run.id
+                meant[run.tenant, _RESPONSE + lookup(step.response_id)] = run.id
         if not run.side_of:
-            meant[run.tenant, _TRAJECTORY + run.id] = run.id
+            meant[run.tenant, _TRAJECTORY + lookup(run.id)] = run.id
     return meant
 
 

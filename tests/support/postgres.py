@@ -24,6 +24,7 @@ import psycopg
 from psycopg import sql
 
 from actors.store import Store
+from tests.support.certificates import Certificate
 
 DEADLINE = 60.0
 """Seconds in which the server must be up, or down."""
@@ -58,7 +59,7 @@ class Cluster:
         self.port = _free_port()
         self._bin, self._names = _binaries(), itertools.count(1)
         self._server: subprocess.Popen[bytes] | None = None
-        self._template = False
+        self._template, self._more = False, dict[str, str]()
         self._user = _unprivileged()
         if self._user is not None:
             owner = pwd.getpwnam(self._user)
@@ -72,13 +73,23 @@ class Cluster:
         if made.returncode:
             raise NoPostgres(f"initdb: {made.stderr or made.stdout}")
 
+    def use_tls(self, certificate: Certificate) -> None:
+        """From the next start on, whoever comes over the port may speak TLS."""
+        for name, path in (("ssl_cert_file", certificate.chain), ("ssl_key_file", certificate.key)):
+            own = self.directory / path.name
+            shutil.copy(path, own)
+            own.chmod(0o600)
+            if self._user is not None:
+                shutil.chown(own, self._user)
+            self._more |= {"ssl": "on", name: str(own)}
+
     def start(self) -> None:
         """Start the server, and wait until it answers.
 
         Raises:
             NoPostgres: it does not.
         """
-        settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        settings = [part for name, value in (_SETTINGS | self._more).items() for part in ("-c", f"{name}={value}")]
         with self.log.open("ab") as log:
             self._server = subprocess.Popen(
                 [self._bin / "postgres", "-D", self.data, "-k", self.directory, "-p", str(self.port), *settings],

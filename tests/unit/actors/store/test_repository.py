@@ -1,11 +1,24 @@
 """What actors, gate and dashboard ask the store."""
 
+import random
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from actors.messages import BatchOrder, Candidate, Exchange, Experience, Hints, Serving, Task, Verdict
+from actors.messages import (
+    BatchOrder,
+    Candidate,
+    Exchange,
+    Experience,
+    Feedback,
+    Hints,
+    Serving,
+    Step,
+    Task,
+    Trajectory,
+    Verdict,
+)
 from actors.store import Store, StoreUnavailable
 from tests.support.credited import attributed
 from tests.support.full_disk import full_disk
@@ -210,3 +223,24 @@ async def test_a_full_disk_is_an_outage_and_nothing_of_the_transaction_stays(tmp
     await store.save(more)
     assert (await store.counts())["exchanges"] == 21
     await store.aclose()
+
+
+async def test_an_id_longer_than_an_index_takes_is_found_all_the_same(store: Store) -> None:
+    """The likes of 20,000 characters, which nobody wants and somebody sends."""
+    noise = random.Random(0)
+    long, other = ("".join(chr(noise.randrange(0x4E00, 0x9FFF)) for _ in range(20_000)) for _ in range(2))
+    calls = [
+        exchange("a", 0, tenant="acme", response_id=long, hints=Hints(custom_id=long, trajectory_id=long)),
+        exchange("b", 0, tenant="acme", response_id=other, hints=Hints(custom_id=long[:-1], trajectory_id=other)),
+    ]
+    await store.save(calls)
+    early = Feedback(id="early", received=1.0, tenant="acme", response_id=long, outcome=1.0)
+    await store.save([early])
+    for call in calls:
+        step = Step(exchange_id=call.id, response_id=call.response_id)
+        await store.save([Trajectory(id=f"t-{call.id}", tenant="acme", steps=(step,), started=1.0, ended=2.0)])
+    assert await store.feedback_for("t-x-acme-a-0") == [early]
+    for said in ({"response_id": long}, {"custom_id": long}, {"trajectory_id": long}):
+        found = Feedback(id="f", received=9_999_999_999.0, tenant="acme", **said)  # type: ignore[arg-type]
+        assert await store.find_trajectory(found) == "t-x-acme-a-0"
+    assert (await store.exchanges(["x-acme-a-0"])) == calls[:1]
