@@ -1,4 +1,4 @@
-"""What `test_full_disk` runs in a mount namespace of its own: fills a small tmpfs under a store, and makes room again."""
+"""What `test_full_disk` runs in a mount namespace of its own: fills a tmpfs under a store, and makes room again."""
 
 import subprocess
 import sys
