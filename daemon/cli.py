@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon.curriculum_cli import add_curriculum
+from daemon.db_cli import add_db
 from daemon.environments_cli import add_environments
 from daemon.errors import DaemonError
 from daemon.eval_cli import add_eval
@@ -50,6 +51,7 @@ examples:
   evolved forget --tenant acme          take out what came from somebody, down to the lessons
   evolved history                       every version: judged how, served where, taken back why
   evolved install --system              systemd units for this machine
+  evolved db backup FILE.tar            the store and what it does not hold, while the daemon runs
   evolved why 17                        what a version was trained on, and whether its signatures are good
 """
 
@@ -163,6 +165,7 @@ def parser() -> argparse.ArgumentParser:
     add_tools(add)
     add_forget(add)
     add_adapters(add)
+    add_db(add)
 
     config = add("config", _config, "Check the settings and print them with their defaults.")
     config.add_argument("--json", action="store_true", help="as JSON")

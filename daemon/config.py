@@ -35,6 +35,7 @@ from daemon.errors import ConfigError
 from daemon.intake import IntakeSettings
 from daemon.live_settings import LiveSettings
 from daemon.provenance import ProvenanceSettings
+from daemon.retention import QuotaSettings, RetentionSettings
 from daemon.shipper import ShipperSettings
 from daemon.tap.settings import TapSettings, UpstreamSettings
 from daemon.tasking import TaskSettings
@@ -191,6 +192,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     learner: LearnerSettings = LearnerSettings()
     provenance: ProvenanceSettings = ProvenanceSettings()
     weights: WeightsSettings = WeightsSettings()
+    retention: RetentionSettings = RetentionSettings()
+    quota: QuotaSettings = QuotaSettings()
 
     def __post_init__(self) -> None:
         # Two models behind one adapter are two judges.

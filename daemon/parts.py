@@ -21,6 +21,7 @@ from daemon.engines import engine_clients
 from daemon.errors import StartFailed
 from daemon.host import HostCollector
 from daemon.provenance import Provenance
+from daemon.rewinding import rewind
 from daemon.weights import WeightsCollector, source
 
 log = structlog.get_logger(__name__)
@@ -75,6 +76,7 @@ class Parts:
         stack.push_async_callback(store.aclose)
         bus = await open_bus(config, host, "daemon")
         stack.push_async_callback(bus.aclose)
+        await rewind(store, bus)
         engines = engine_clients(config)
         for engine in engines.values():
             await stack.enter_async_context(engine)

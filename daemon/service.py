@@ -65,7 +65,9 @@ from daemon.parts import Parts
 from daemon.playing import manner
 from daemon.provenance import Provenance
 from daemon.questioning import QuestionerCollector, questioner
+from daemon.retention import Retention, RetentionCollector, database_file
 from daemon.shipper import Shipper, ShipperMetrics
+from daemon.state_lock import state_lock
 from daemon.swaps import Swaps
 from daemon.tasking import Tasks
 from daemon.toolsearch import searching
@@ -94,6 +96,7 @@ def main(config: Config) -> int:
 async def _serve(config: Config, host: runtime.Host) -> int:
     config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     async with AsyncExitStack() as stack:
+        stack.enter_context(state_lock(config.state))
         parts = await Parts.open(config, host, stack)
         supervisor = build(config, parts)
         try:
@@ -225,8 +228,15 @@ def build(config: Config, parts: Parts) -> Supervisor:
         )  # fmt: skip
         IntakeCollector(intake).register(parts.registry)
         supervisor.add("intake", intake.run)
+    retention = Retention(
+        config.retention, config.quota, store=store, state=config.state, database=database_file(config.store_url),
+        clock=clock,
+    )  # fmt: skip
+    RetentionCollector(retention, config.quota).register(parts.registry)
     supervisor.add(
-        "housekeeping", partial(_housekeeping, parts, forgetter), Restart(critical=False, stall_seconds=3600.0)
+        "housekeeping",
+        partial(_housekeeping, parts, forgetter, retention),
+        Restart(critical=False, stall_seconds=3600.0),
     )
     orders = Orders(
         store=store, fleet=lambda: swapper.fleet, kill=kill, send=partial(_send, parts), key=key,
@@ -258,7 +268,7 @@ async def _teach(parts: Parts, lessons: Sequence[Experience]) -> None:
     await parts.bus.publish([outgoing(EXPERIENCE_LESSON, lesson) for lesson in lessons])
 
 
-async def _housekeeping(parts: Parts, forgetter: Forgetter, life: Life) -> None:
+async def _housekeeping(parts: Parts, forgetter: Forgetter, retention: Retention, life: Life) -> None:
     """Every hour, forget what no stream can bring back: marks and sent outputs in the store, payloads of the bus."""
     life.ready()
     await forgetter.resume()
@@ -266,6 +276,7 @@ async def _housekeeping(parts: Parts, forgetter: Forgetter, life: Life) -> None:
         forgotten = await parts.store.prune(time.time() - REMEMBERED_SECONDS)
         swept = await parts.bus.sweep_claims(time.time())
         log.info("housekeeping", rows=forgotten, claims=swept)
+        await retention.round(life.draining.is_set, life.beat)
         woken = anyio.current_time() + HOUSEKEEPING_SECONDS
         while anyio.current_time() < woken and await life.pause(30.0):
             life.beat()

@@ -11,15 +11,15 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError
 
 from actors.messages import Message, decode
+from actors.store import migrations
 from actors.store import tables as t
-from actors.store.engine import chunks, open_read_only
-from actors.store.errors import SchemaMismatch, StoreUnavailable
+from actors.store.engine import chunks, located, open_read_only
+from actors.store.errors import StoreUnavailable
 from actors.store.settings import DEFAULTS, StoreSettings
 
 Kind = Literal["trajectories", "exchanges", "feedback"]
 _PAGE = 200
 R = TypeVar("R")
-_SCHEMA_KEY = "store.schema"
 _ROWS: dict[Kind, tuple[type[Any], Any]] = {
     "trajectories": (t.TrajectoryRow, t.TrajectoryRow.ended),
     "exchanges": (t.ExchangeRow, t.ExchangeRow.started),
@@ -57,9 +57,7 @@ class Archive:
             wanted = wanted.where(self._row.tenant == tenant)
         try:
             with self._engine.connect() as connection:
-                found = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _SCHEMA_KEY))
-                if found is not None and int(found) > t.SCHEMA_VERSION:
-                    raise SchemaMismatch(int(found), t.SCHEMA_VERSION)
+                migrations.check(connection)
                 self._ids = list(connection.scalars(wanted))
         except DBAPIError as error:
             raise StoreUnavailable(f"store.url {self._engine.url.render_as_string()}: {error.orig}") from error
@@ -90,8 +88,13 @@ class Archive:
         self._engine.dispose()
 
 
-def ask(url: str, question: Callable[[Connection], R], settings: StoreSettings = DEFAULTS) -> R:
+def ask(
+    url: str, question: Callable[[Connection], R], settings: StoreSettings = DEFAULTS, *, current: bool = True
+) -> R:
     """The answer of `question`, a function of a connection that only reads.
+
+    Args:
+        current: refuse a database of an older schema, in which tables may be missing.
 
     Raises:
         StoreUnavailable: no such database, or it cannot be read.
@@ -100,11 +103,12 @@ def ask(url: str, question: Callable[[Connection], R], settings: StoreSettings =
     engine = open_read_only(url, settings)
     try:
         with engine.connect() as connection:
-            found = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _SCHEMA_KEY))
-            if found is not None and int(found) > t.SCHEMA_VERSION:
-                raise SchemaMismatch(int(found), t.SCHEMA_VERSION)
-            if found is not None and int(found) < t.SCHEMA_VERSION:
-                raise StoreUnavailable(f"the database has schema {int(found)}; start `evolved run`, which upgrades it")
+            found = migrations.check(connection)
+            if current and found < t.SCHEMA_VERSION:
+                raise StoreUnavailable(
+                    f"{located(engine)} has schema {found}, not {t.SCHEMA_VERSION}; bring it up to date: "
+                    "`evolved db migrate`, or start `evolved run`"
+                )
             return question(connection)
     except DBAPIError as error:
         raise StoreUnavailable(f"store.url {engine.url.render_as_string()}: {error.orig}") from error

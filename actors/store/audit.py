@@ -139,18 +139,6 @@ def append(connection: Connection, records: Sequence[Message], now: float) -> He
     return _chain(connection, bodies, now)
 
 
-def catch_up(connection: Connection, now: float) -> Head | None:
-    """Entries for records that have none, by their times: those of an evolved from before the audit trail."""
-    found: list[tuple[float, str, str, bytes]] = []
-    for kind, (_, row) in KINDS.items():
-        table = table_of(row)
-        time = table.c.since if kind == "serving" else table.c.created
-        listed = select(t.AuditRow.subject).where(t.AuditRow.kind == kind)
-        rows = connection.execute(select(time, table.c.id, table.c.body).where(table.c.id.not_in(listed)))
-        found += [(at, kind, key, body) for at, key, body in rows]
-    return _chain(connection, [(kind, key, body) for _, kind, key, body in sorted(found)], now)
-
-
 def _chain(connection: Connection, bodies: Sequence[tuple[str, str, bytes]], now: float) -> Head | None:
     if not bodies:
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event
 from sqlalchemy.dialects import postgresql as postgresql_dialect
@@ -62,6 +62,13 @@ def open_engine(url: str, settings: StoreSettings) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
+
+
+def located(engine: Engine) -> str:
+    """Where the database is, for people: its file, or its URL without the password."""
+    if engine.dialect.name == "sqlite":
+        return str(Path(unquote((engine.url.database or "").removeprefix("file:"))).absolute())
+    return engine.url.render_as_string(hide_password=True)
 
 
 def open_read_only(url: str, settings: StoreSettings) -> Engine:
@@ -166,4 +173,7 @@ def outage(error: DBAPIError, url: URL) -> StoreUnavailable | None:
     text = str(error.orig)
     if any(defect in text for defect in _DEFECTS):
         return None
-    return StoreUnavailable(text)
+    path = Path(url.database or "").absolute()
+    if "full" in text:
+        text += f"; make room on the disk of {path.parent} (what is kept: [retention] and [quota]), or move state_dir"
+    return StoreUnavailable(f"{path}: {text}")

@@ -3,6 +3,7 @@
 StoreError
 ├── StoreUnavailable     locked, full, disconnected: also a `DependencyUnavailable`, so actors wait it out
 ├── StoreMisconfigured   store.url or what it needs cannot work; waiting cures nothing
+├── StoreDamaged         the file is no database, or broken
 ├── SchemaMismatch       the database was written by a newer evolved
 ├── UnknownRecord        an actor asked to save something that the store has no table for
 └── TooManyOpinions      a lesson has as many voices as are counted, or a key changed its mind too often
@@ -23,11 +24,18 @@ class StoreMisconfigured(StoreError, ValueError):
     """Names the setting under [store] and the remedy; shows no password."""
 
 
-class SchemaMismatch(StoreError):
-    """The database has schema `found`, this process knows up to `known`."""
+class StoreDamaged(StoreError):
+    """Names the file, what is wrong with it and the remedy; waiting cures nothing."""
 
-    def __init__(self, found: int, known: int) -> None:
-        super().__init__(f"the database has schema {found}, this evolved knows up to {known}: upgrade it first")
+
+class SchemaMismatch(StoreError):
+    """The database at `where` has schema `found`, this process knows up to `known`."""
+
+    def __init__(self, found: int, known: int, where: str = "the database") -> None:
+        super().__init__(
+            f"{where} has schema {found}, this evolved knows up to {known}: a newer one wrote it; install that one "
+            "again, or restore a backup from before it (evolved db restore)"
+        )
         self.found, self.known = found, known
 
 

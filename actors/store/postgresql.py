@@ -57,7 +57,7 @@ def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
     @event.listens_for(engine, "do_connect")
     def _dial(_: Any, __: Any, ___: Any, arguments: dict[str, Any]) -> None:  # pyright: ignore[reportUnusedFunction]
         if settings.password_file:
-            arguments["password"] = _password(settings.password_file)
+            arguments["password"] = read_password(settings.password_file)
         defaults = {
             "application_name": "evolved",
             "connect_timeout": max(2, math.ceil(settings.connect_seconds)),
@@ -121,7 +121,12 @@ def outage(error: DBAPIError, url: URL) -> StoreUnavailable | None:
     return StoreUnavailable(f"store.url {url.render_as_string()}: {str(error.orig).strip()}")
 
 
-def _password(name: str) -> str:
+def read_password(name: str) -> str:
+    """The password in the file `name`.
+
+    Raises:
+        StoreUnavailable: it cannot be read.
+    """
     try:
         return Path(name).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -8,6 +8,7 @@ gate and dashboard ask. Statements run in worker threads, many rows a transactio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import anyio.to_thread
 import msgspec
 import structlog
 from sqlalchemy import Connection, delete, select
@@ -33,21 +34,20 @@ from actors.store import tasks as pool
 from actors.store.audit import START, Head, guard, head
 from actors.store.database import Database
 from actors.store.erasing import Scope, Selector
-from actors.store.errors import SchemaMismatch
+from actors.store.integrity import quick
 from actors.store.judgements import Bounds, Judgement
 from actors.store.lineage import Lineage, lineage
 from actors.store.live import FailedCall
+from actors.store.migrations import migrate
 from actors.store.opinions import Heard, Said, Voices
 from actors.store.postgresql import check
 from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.saving import save
 from actors.store.settings import DEFAULTS, StoreSettings
 from actors.store.tasks import TaskState
-from actors.store.upgrade import upgrade
 from actors.system.bus import Outgoing
 
 _log = structlog.get_logger(__name__)
-_SCHEMA_KEY = "store.schema"
 
 
 class Store:
@@ -64,8 +64,11 @@ class Store:
         Raises:
             StoreMisconfigured: `url` cannot work.
         """
-        self._database = Database(url, settings)
+        self._url, self._database = url, Database(url, settings)
         self._read, self._write = self._database.read, self._database.write
+        self.ask, self.change = self._database.read, self._database.write
+        """For functions of a connection that are no method here, such as those of `actors.store.retention`: one
+        transaction each, that only reads, or that writes."""
         self._clock = clock
         self.response_ids_taken = 0
         """Exchanges refused because another call of the tenant has their response id: counted, never silent."""
@@ -81,8 +84,10 @@ class Store:
 
         Raises:
             SchemaMismatch: written by a newer evolved.
+            StoreDamaged: a file that is no database, or broken.
             StoreMisconfigured: a database that cannot hold all text.
         """
+        await anyio.to_thread.run_sync(quick, self._url)
         self.audit_head = await self._write(_create, self._clock())
 
     async def aclose(self) -> None:
@@ -362,13 +367,8 @@ class Store:
 def _create(connection: Connection, now: float) -> Head:
     if connection.dialect.name == "postgresql":
         check(connection)
-    t.Base.metadata.create_all(connection)
+    before = migrate(connection, now)
     guard(connection)
-    found = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _SCHEMA_KEY))
-    if found is not None and int(found) > t.SCHEMA_VERSION:
-        raise SchemaMismatch(int(found), t.SCHEMA_VERSION)
-    if found is not None and int(found) < t.SCHEMA_VERSION:
-        upgrade(connection, now)
-        _log.info("store_upgraded", before=int(found), now=t.SCHEMA_VERSION)
-    ledger.put_state(connection, _SCHEMA_KEY, str(t.SCHEMA_VERSION).encode())
+    if 0 < before < t.SCHEMA_VERSION:
+        _log.info("store_migrated", before=before, now=t.SCHEMA_VERSION)
     return head(connection)

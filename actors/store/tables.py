@@ -9,8 +9,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from actors.store.columns import Characters, LongCharacters, whole
 
-SCHEMA_VERSION = 5
-"""A database of an older version is brought up to this one when it is opened (`actors.store.upgrade`)."""
+SCHEMA_VERSION = 7
+"""Number of the newest migration (`actors.store.migrations`): whoever changes a table here writes the next one."""
 
 
 class Base(DeclarativeBase):

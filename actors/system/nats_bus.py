@@ -5,7 +5,7 @@ work.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from actors.system.bus import Delivery, Depth, Outgoing, Tail
@@ -13,6 +13,7 @@ from actors.system.claims import ClaimStore
 from actors.system.errors import BusMisconfigured
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_client import NatsClient, NatsSettings
+from actors.system.nats_durables import remove_durables
 from actors.system.nats_pull import NatsPull
 from actors.system.runtime import Host
 from actors.system.streams import STREAMS, Stream, by_stream
@@ -123,6 +124,16 @@ class NatsBus:
         """
         oldest = max(stream.max_age or float("inf") for stream in self._streams)
         return await self._host(asyncio.to_thread, self._claims.sweep, now - oldest)
+
+    async def rewind(self, spared: Collection[str]) -> int:
+        """Remove all durables but `spared` and those of work queues, which `subscribe` then makes anew, from the first
+        record on; returns how many. To be called before anybody subscribes.
+
+        Raises:
+            BusUnavailable: no broker; may be called again.
+        """
+        streams = [stream.name for stream in self._streams if not stream.queue]
+        return await self._host(remove_durables, self._opened(), streams, spared)
 
     async def aclose(self) -> None:
         await self._host(self._close)

@@ -13,7 +13,6 @@ from actors.store.archive import ask
 from actors.store.audit import START, Entry, Findings, Head, entries, verify
 from tests.support.credited import attributed
 from tests.support.databases import change, unguard_audit
-from tests.unit.actors.store.test_schema import VERSION_1
 
 pytestmark = pytest.mark.anyio
 
@@ -173,21 +172,16 @@ async def test_the_database_itself_refuses_changes(trail: Trail, statement: str)
     assert trail.verify().problem == ""
 
 
-async def test_records_from_before_the_trail_are_chained_when_the_database_is_upgraded(tmp_path: Path):
+async def test_records_from_before_the_trail_are_chained_when_the_database_is_migrated(tmp_path: Path):
     path = tmp_path / "old.db"
     with sqlite3.connect(path) as old:
-        old.executescript(VERSION_1)
+        old.executescript((Path(__file__).parent / "past" / "schema-2.sql").read_text())
     old.close()
     store = Store(f"sqlite:///{path}", clock=lambda: 7.0)
     await store.open()
-    await store.save(RECORDS)
     trail = Trail(f"sqlite:///{path}")
-    trail.run("UPDATE state SET value = CAST('2' AS BLOB) WHERE key = 'store.schema'")
-    with sqlite3.connect(path) as old:
-        old.execute("DROP TABLE audit")
-    old.close()
-    await store.open()
-    assert [entry.subject for entry in trail.entries()] == ["c1", "j1", "s1", "d1"]
+    chained = [(entry.subject, entry.at) for entry in trail.entries()]
+    assert chained == [("candidate", 7.0), ("verdict", 7.0), ("serving", 7.0), ("directive", 7.0)]
     assert trail.verify(store.audit_head).problem == ""
     await store.aclose()
 

@@ -1,7 +1,6 @@
 """The pool of self-made tasks: offered once, marked, bounded, and gone with what it was made from."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -84,24 +83,3 @@ async def test_a_task_goes_with_the_trajectory_that_it_was_made_from_and_stays_a
     assert store.task_offers["forgotten"] == 2
     assert await store.commit("questioner", [], [task("f", "run")], [])
     assert sorted(one.task.id for one in await store.task_states()) == ["b", "c"]
-
-
-async def test_tasks_of_an_older_database_are_offered_ones(tmp_path: Path) -> None:
-    import sqlite3
-
-    path = tmp_path / "old.db"
-    store = Store(f"sqlite:///{path}", clock=lambda: 1.0)
-    await store.open()
-    await store.offer([task("a")])
-    await store.aclose()
-    with sqlite3.connect(path) as old:
-        old.execute("DROP INDEX ix_tasks_state")
-        for name in ("state", "reason", "tried", "solved", "successes", "failures", "lost", "agreed", "last", "again"):
-            old.execute(f"ALTER TABLE tasks DROP COLUMN {name}")
-        old.execute("DROP TABLE task_sources")
-        old.execute("UPDATE state SET value = ? WHERE key = 'store.schema'", (b"4",))
-    again = Store(f"sqlite:///{path}", clock=lambda: 1.0)
-    await again.open()
-    (found,) = await again.task_states()
-    assert (found.state, found.tried, found.made_from) == ("offered", 0, ())
-    await again.aclose()

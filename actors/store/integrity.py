@@ -1,0 +1,275 @@
+"""Is the database sound: the file itself, and what its rows say of each other.
+
+    pages (SQLite)  ->  schema  ->  bodies decode  ->  whoever is named is there  ->  audit trail
+
+What may be missing by design is no finding: records that were forgotten (they have tombstones, for 31 days) or that
+retention removed (the note `RETAINED` says up to when).
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+from sqlalchemy import Connection, func, select, tuple_
+from sqlalchemy.engine import make_url
+
+from actors.messages import Attributed, Directive, MessageError, Trajectory, Verdict, decode
+from actors.store import tables as t
+from actors.store.audit import verify
+from actors.store.engine import chunks, table_of
+from actors.store.errors import StoreDamaged
+from actors.store.migrations import found as schema_of
+from actors.store.retention import Retained, retained
+
+Report = Callable[[str], None]
+_PAGE = 500
+_NAMED = 5
+"""Findings of a kind that are listed; the others are counted."""
+_QUICK_SECONDS = 2.0
+_RESTORE = "restore the newest backup (evolved db restore), or keep the file and start with a new one"
+_BODIES: tuple[type[t.Base], ...] = (
+    t.ExchangeRow, t.FeedbackRow, t.TrajectoryRow, t.ExperienceRow, t.TaskRow, t.BatchRow, t.CandidateRow,
+    t.VerdictRow, t.ServingRow, t.DirectiveRow, t.OpinionRow,
+)  # fmt: skip
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not as it should be."""
+
+    what: str
+    remedy: str
+    number: int = 1
+    """How many of its kind."""
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check found."""
+
+    schema: int
+    rows: dict[str, int]
+    """By table."""
+    head: str = ""
+    """Where the audit trail ends."""
+    signatures: int = 0
+    """Verdicts and versions whose signatures were found good."""
+    findings: tuple[Finding, ...] = ()
+
+
+def quick(url: str, seconds: float = _QUICK_SECONDS) -> None:
+    """Look at an SQLite file before it is used, for `seconds` at most: a large one is not seen through to its end. One
+    that is not there yet is sound.
+
+    Raises:
+        StoreDamaged: it is no database, or a page is broken.
+    """
+    parsed = make_url(url)
+    path = Path(parsed.database or "")
+    if parsed.get_backend_name() != "sqlite" or not path.is_file() or not path.stat().st_size:
+        return
+    end = time.monotonic() + seconds
+    try:
+        with closing(_read_only(path)) as connection:
+            connection.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+            problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        if "interrupted" in str(error) or "locked" in str(error) or "readonly" in str(error):
+            return
+        raise StoreDamaged(f"{path}: {error}; {_RESTORE}") from error
+    except sqlite3.DatabaseError as error:
+        raise StoreDamaged(f"{path}: {error}; {_RESTORE}") from error
+    if problem != "ok":
+        raise StoreDamaged(f"{path} is damaged: {_line(problem)}; {_RESTORE}")
+
+
+def pages(url: str) -> list[Finding]:
+    """What SQLite says of its own file; nothing of other databases."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return []
+    try:
+        with closing(_read_only(Path(parsed.database or ""))) as connection:
+            said = [row[0] for row in connection.execute(f"PRAGMA integrity_check({_NAMED})")]
+    except sqlite3.DatabaseError as error:
+        said = [str(error)]
+    return [] if said == ["ok"] else [Finding(what=f"{parsed.database}: {_line(one)}", remedy=_RESTORE) for one in said]
+
+
+def check(connection: Connection, problem: Callable[[Verdict | Directive], str] | None, say: Report) -> Checked:
+    """Everything but the pages.
+
+    Args:
+        problem: why the signature of a record does not count, empty if it does; None: there are no keys to say.
+    """
+    rows: dict[str, int] = {}
+    for table in t.Base.metadata.sorted_tables:
+        rows[table.name] = connection.scalar(select(func.count()).select_from(table)) or 0
+    findings = list(_references(connection))
+    for row in _BODIES:
+        name = table_of(row).name
+        say(f"{name}: {rows[name]:,} rows")
+        findings += _bodies(connection, row)
+    say("audit trail")
+    trail = verify(connection)
+    if trail.problem:
+        at = "" if trail.broken is None else f"entry {trail.broken}: "
+        findings.append(
+            Finding(
+                what=f"audit trail: {at}{trail.problem}",
+                remedy="`evolved audit verify` with a head that was kept elsewhere tells how far it can be believed; "
+                "restore a backup from before",
+            )
+        )
+    good = 0
+    for record in _signed(connection) if problem is not None else ():
+        wrong = problem(record) if problem is not None else ""
+        good += not wrong
+        if wrong:
+            findings.append(
+                Finding(what=f"{record.id}: {wrong}", remedy="nothing goes by it; `evolved why VERSION` tells the rest")
+            )
+    return Checked(
+        schema=schema_of(connection), rows=rows, head=str(trail.head), signatures=good, findings=tuple(findings)
+    )
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=20.0)
+
+
+def _line(text: object) -> str:
+    return " ".join(str(text).split())[:300]
+
+
+def _bodies(connection: Connection, row: type[t.Base]) -> Iterator[Finding]:
+    """Rows whose body is no message, and trajectories whose calls are gone."""
+    table, unreadable, orphans = table_of(row), list[str](), list[str]()
+    since = retained(connection)
+    for page in _pages(connection, row):
+        messages = dict[str, object]()
+        for key, body in page:
+            try:
+                messages[key] = decode(body)
+            except MessageError as error:
+                unreadable.append(f"{key} ({_line(error)})")
+        if row is t.TrajectoryRow:
+            orphans += _orphans(connection, messages, since)
+    if unreadable:
+        yield Finding(
+            what=f"{table.name}: bodies that cannot be read: {_some(unreadable)}", number=len(unreadable),
+            remedy="restore a backup; without one, take them out with `evolved forget --trajectory` where they are "
+            "trajectories' parts",
+        )  # fmt: skip
+    if orphans:
+        yield Finding(
+            what=f"trajectories whose calls are gone: {_some(orphans)}", number=len(orphans),
+            remedy="nothing is trained on them twice; restore a backup to have the calls back, or forget them "
+            "(evolved forget --trajectory ID)",
+        )  # fmt: skip
+
+
+def _pages(connection: Connection, row: type[t.Base]) -> Iterator[list[tuple[str, bytes]]]:
+    table = table_of(row)
+    keys = [table.c.id, *([table.c.revision] if "revision" in table.c else [])]
+    last: tuple[object, ...] | None = None
+    while True:
+        wanted = select(*keys, table.c.body).order_by(*keys).limit(_PAGE)
+        if last is not None:
+            wanted = wanted.where(tuple_(*keys) > last)
+        page = connection.execute(wanted).all()
+        if not page:
+            return
+        yield [(row[0], row[-1]) for row in page]
+        last = tuple(page[-1][:-1])
+
+
+def _orphans(connection: Connection, messages: Mapping[str, object], since: Retained) -> list[str]:
+    wanted: dict[str, str] = {}
+    for message in messages.values():
+        run = message.trajectory if isinstance(message, Attributed) else message
+        if isinstance(run, Trajectory) and run.source == "production" and run.ended >= since.exchanges:
+            wanted |= {step.exchange_id: run.id for step in run.steps if step.exchange_id}
+    return sorted({wanted[key] for key in _missing(connection, t.ExchangeRow, sorted(wanted))})
+
+
+def _missing(connection: Connection, row: type[t.Base], ids: list[str]) -> set[str]:
+    """Those of `ids` that are neither there nor forgotten."""
+    gone, table, tomb = set(ids), table_of(row), t.ForgottenRow
+    for part in chunks(ids):
+        gone -= set(connection.scalars(select(table.c.id).where(table.c.id.in_(part))))
+        gone -= set(connection.scalars(select(tomb.name).where(tomb.kind == "id", tomb.name.in_(part))))
+    return gone
+
+
+def _references(connection: Connection) -> Iterator[Finding]:
+    """Rows that name others which are neither there, nor forgotten, nor removed for their age."""
+    member, batch, run, link = t.BatchMemberRow, t.BatchRow, t.TrajectoryRow, t.CandidateBatchRow
+    since = retained(connection)
+    lost = connection.execute(
+        select(member.trajectory_id, member.batch_id)
+        .join(batch, batch.id == member.batch_id)
+        .outerjoin(run, run.id == member.trajectory_id)
+        .where(run.id.is_(None), batch.created >= since.trajectories)
+    ).all()
+    there = _missing(connection, run, sorted({row.trajectory_id for row in lost}))
+    members = sorted({f"{row.trajectory_id} of batch {row.batch_id}" for row in lost if row.trajectory_id in there})
+    if members:
+        yield Finding(
+            what=f"members of batches that are gone: {_some(members)}", number=len(members),
+            remedy="lineage of these is lost; restore a backup to have it back",
+        )  # fmt: skip
+    used = list(
+        connection.scalars(
+            select(run.id).outerjoin(member, (member.trajectory_id == run.id) & (member.batch_id == run.batch_id))
+            .where(run.batch_id != "", member.trajectory_id.is_(None), run.ended >= since.batches)
+        )
+    )  # fmt: skip
+    if used:
+        yield Finding(
+            what=f"trajectories marked as used by a batch that does not list them: {_some(used)}", number=len(used),
+            remedy="they will not be trained on; restore a backup to have their batch back",
+        )  # fmt: skip
+    loose = list(
+        connection.scalars(
+            select(link.batch_id).outerjoin(t.CandidateRow, t.CandidateRow.id == link.candidate_id)
+            .where(t.CandidateRow.id.is_(None))
+        )
+    )  # fmt: skip
+    if loose:
+        yield Finding(
+            what=f"batches of versions that the store does not know: {_some(loose)}", number=len(loose),
+            remedy="restore a backup; the audit trail tells which version is missing",
+        )  # fmt: skip
+    waiting = list(
+        connection.scalars(
+            select(t.WaitingNameRow.feedback_id).outerjoin(
+                t.FeedbackRow, t.FeedbackRow.id == t.WaitingNameRow.feedback_id
+            ).where(t.FeedbackRow.id.is_(None))
+        )
+    )  # fmt: skip
+    if waiting:
+        yield Finding(
+            what=f"names that no feedback waits for: {_some(waiting)}", number=len(waiting),
+            remedy="harmless; a backup has the feedback, if it was taken out by hand",
+        )  # fmt: skip
+
+
+def _signed(connection: Connection) -> Iterator[Verdict | Directive]:
+    """Those that bear a signature; that none was taken off is what the audit trail says."""
+    for row in (t.VerdictRow, t.DirectiveRow):
+        for page in _pages(connection, row):
+            for _, body in page:
+                try:
+                    record = decode(body)
+                except MessageError:
+                    continue  # a finding of its own
+                if isinstance(record, Verdict | Directive) and record.signature:
+                    yield record
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,209 @@
+"""What may go for its age, and taking it out, some hundred rows a transaction.
+
+A trajectory goes with its feedback; its calls go after it, never before: they alone tell whose key it came with, which
+forgetting asks. What is never taken: trajectories that a batch may still use, or that one in training holds; sources of
+lessons in use or on trial, and of tasks that are still played; orders that a version came of; everything audited; dead
+letters. Ids of members stay with their order, for lineage.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from sqlalchemy import Connection, Engine, delete, exists, func, select
+from sqlalchemy.sql.elements import ColumnElement
+
+from actors.messages import Experience
+from actors.store import reading
+from actors.store import tables as t
+from actors.store.engine import chunks, located, table_of
+from actors.store.errors import StoreUnavailable
+from actors.store.ledger import put_state
+
+RETAINED = "store.retained"
+"""State: from when on everything is still there (`Retained`)."""
+PAGE = 200
+"""Rows taken out in one transaction."""
+_RETIRED = ("retired",)
+
+
+class Retained(msgspec.Struct, frozen=True):
+    """Unix seconds; what is older may have been taken out."""
+
+    exchanges: float = 0.0
+    trajectories: float = 0.0
+    batches: float = 0.0
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """One step."""
+
+    rows: int = 0
+    bytes: int = 0
+    """Of bodies."""
+
+
+def protected(connection: Connection) -> set[str]:
+    """Trajectories that something still rests on: asked once, before a row of steps."""
+    kept: set[str] = set()
+    latest: dict[str, Experience] = {}
+    for lesson in reading.experiences(connection, None):
+        if lesson.id not in latest or latest[lesson.id].revision < lesson.revision:
+            latest[lesson.id] = lesson
+    for lesson in latest.values():
+        if lesson.state in ("candidate", "active"):
+            kept.update(lesson.sources)
+    task, source = t.TaskRow, t.TaskSourceRow
+    kept.update(
+        connection.scalars(
+            select(source.source).join(task, task.id == source.task_id).where(task.state.not_in(_RETIRED))
+        )
+    )
+    member, link = t.BatchMemberRow, t.CandidateBatchRow
+    open_orders = select(t.BatchRow.id).where(~exists().where(link.batch_id == t.BatchRow.id))
+    kept.update(connection.scalars(select(member.trajectory_id).where(member.batch_id.in_(open_orders))))
+    return kept
+
+
+def trajectories(connection: Connection, before: float, kept: set[str], after: str = "") -> tuple[Removed, str]:
+    """Take out some that ended before `before`, with their feedback; what was done, and where to go on ("" at the end).
+
+    Args:
+        kept: see `protected`.
+        after: where the step before ended.
+    """
+    row = t.TrajectoryRow
+    waits = row.attributed & row.trainable & (row.batch_id == "") & (row.dropped == "")
+    wanted = select(row.id, func.length(row.body)).where(row.ended < before, ~waits, row.id > after)
+    page = connection.execute(wanted.order_by(row.id).limit(PAGE)).all()
+    going = {key: size for key, size in page if key not in kept}
+    said: list[str] = []
+    for part in chunks(sorted(going)):
+        said += connection.scalars(select(t.FeedbackRow.id).where(t.FeedbackRow.joined.in_(part)))
+        connection.execute(delete(row).where(row.id.in_(part)))
+    _drop_feedback(connection, said)
+    done = Removed(len(going), sum(going.values()))
+    _retain(connection, trajectories=before)
+    return done, page[-1][0] if len(page) == PAGE else ""
+
+
+def exchanges(connection: Connection, before: float, after: str = "") -> tuple[Removed, str]:
+    """Take out some calls from before `before` that no trajectory holds (any more); as `trajectories`."""
+    row, run = t.ExchangeRow, t.TrajectoryRow
+    held = exists().where(run.id == row.trajectory_id)
+    wanted = select(row.id, func.length(row.body)).where(row.started < before, row.id > after, ~held)
+    page = connection.execute(wanted.order_by(row.id).limit(PAGE)).all()
+    for part in chunks([key for key, _ in page]):
+        connection.execute(delete(row).where(row.id.in_(part)))
+    _retain(connection, exchanges=before)
+    return Removed(len(page), sum(size for _, size in page)), page[-1][0] if len(page) == PAGE else ""
+
+
+def feedback(connection: Connection, before: float) -> Removed:
+    """Take out some feedback from before `before` whose trajectory never came."""
+    row = t.FeedbackRow
+    wanted = select(row.id, func.length(row.body)).where(row.joined == "", row.received < before).limit(PAGE)
+    page = connection.execute(wanted).all()
+    _drop_feedback(connection, [key for key, _ in page])
+    return Removed(len(page), sum(size for _, size in page))
+
+
+def judgements(connection: Connection, before: float) -> Removed:
+    """Take out some of the judge's words that nobody wanted since `before`."""
+    row = t.JudgementRow
+    page = connection.execute(select(row.key, func.length(row.body)).where(row.used < before).limit(PAGE)).all()
+    for part in chunks([key for key, _ in page]):
+        connection.execute(delete(row).where(row.key.in_(part)))
+    return Removed(len(page), sum(size for _, size in page))
+
+
+def batches(connection: Connection, before: float) -> Removed:
+    """Take out some orders from before `before` that no version came of, but the newest, which may be in training."""
+    row, member, link = t.BatchRow, t.BatchMemberRow, t.CandidateBatchRow
+    newest = connection.scalar(select(func.max(row.created))) or 0.0
+    unanswered: ColumnElement[bool] = ~exists().where(link.batch_id == row.id)
+    wanted = select(row.id, func.length(row.body)).where(row.created < before, row.created < newest, unanswered)
+    page = connection.execute(wanted.limit(PAGE)).all()
+    for part in chunks([key for key, _ in page]):
+        connection.execute(delete(member).where(member.batch_id.in_(part)))
+        connection.execute(delete(row).where(row.id.in_(part)))
+    _retain(connection, batches=before)
+    return Removed(len(page), sum(size for _, size in page))
+
+
+def answered(connection: Connection) -> set[str]:
+    """Orders whose files nobody needs any more: a version came of them."""
+    return set(connection.scalars(select(t.CandidateBatchRow.batch_id)))
+
+
+def on_trial(connection: Connection) -> set[int]:
+    """Versions newer than the newest that the gate has decided on."""
+    row, verdict = t.CandidateRow, t.VerdictRow
+    decided = connection.scalar(select(func.max(verdict.version)).where(verdict.decision != "hold"))
+    return set(connection.scalars(select(row.version).where(row.version > (-1 if decided is None else decided))))
+
+
+def served_last(connection: Connection, number: int) -> set[int]:
+    """The `number` versions that each engine served last, the one that it serves among them."""
+    by_engine: dict[str, list[int]] = {}
+    for one in reading.servings(connection, None, 10_000):  # newest first
+        versions = by_engine.setdefault(one.engine, [])
+        if one.result in ("started", "swapped") and one.version not in versions and len(versions) < number:
+            versions.append(one.version)
+    return {version for versions in by_engine.values() for version in versions}
+
+
+def used_bytes(connection: Connection) -> tuple[int, int]:
+    """Bytes of the database that hold something, and bytes that it takes up."""
+    if connection.dialect.name == "sqlite":
+        size, pages, free = (
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in ("page_size", "page_count", "freelist_count")
+        )
+        return (pages - free) * size, pages * size
+    size = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
+    return size, size
+
+
+def vacuum(engine: Engine) -> None:
+    """Give free pages back to the disk; other writers wait meanwhile (SQLite) or hardly (PostgreSQL).
+
+    Raises:
+        StoreUnavailable: somebody is in the way, or the disk is full; nothing was changed.
+    """
+    sqlite = engine.dialect.name == "sqlite"
+    raw = engine.raw_connection()
+    try:
+        # Outside of any transaction: neither database does it in one.
+        if not sqlite:
+            raw.dbapi_connection.autocommit = True  # type: ignore[union-attr]  # psycopg's
+        cursor = raw.cursor()
+        for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)") if sqlite else ("VACUUM (ANALYZE)",):
+            cursor.execute(statement)
+        cursor.close()
+    except Exception as error:
+        if not isinstance(error, engine.dialect.loaded_dbapi.Error):
+            raise
+        raise StoreUnavailable(f"{located(engine)}: {error}") from error
+    finally:
+        raw.close()
+
+
+def _drop_feedback(connection: Connection, ids: Sequence[str]) -> None:
+    for part in chunks(ids):
+        connection.execute(delete(t.WaitingNameRow).where(t.WaitingNameRow.feedback_id.in_(part)))
+        connection.execute(delete(table_of(t.FeedbackRow)).where(t.FeedbackRow.id.in_(part)))
+
+
+def retained(connection: Connection) -> Retained:
+    """From when on everything is still there."""
+    data = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == RETAINED))
+    return msgspec.msgpack.decode(data, type=Retained) if data else Retained()
+
+
+def _retain(connection: Connection, **since: float) -> None:
+    """Note it, so that `actors.store.integrity` does not take for lost what was taken out."""
+    known = retained(connection)
+    noted = {name: max(getattr(known, name), value) for name, value in since.items()}
+    new = msgspec.structs.replace(known, **noted)
+    if new != known:
+        put_state(connection, RETAINED, msgspec.msgpack.encode(new))

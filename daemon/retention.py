@@ -1,0 +1,312 @@
+"""What is kept for how long, and how much room all of it may take: looked after every hour by the daemon.
+
+    by age     feedback, calls, trajectories, the judge's words, orders: some hundred rows a transaction, then a pause
+    by quota   while the state directory holds more than it may: order files, then the oldest trajectories, then weights
+
+Never taken, whatever the quota: see `actors.store.retention`; weights that serve, served last, are pinned, on trial or
+among the newest two; the audit trail. What cannot be brought below the quota is told, by metric and alert.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+from sqlalchemy import Connection
+from sqlalchemy.engine import make_url
+
+from actors.store import Store
+from actors.store import retention as old
+from actors.store.retention import Removed
+from adapters.weights.disk import remove
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+_DAY = 86_400.0
+_MIB = 1 << 20
+_STEPS = 500
+"""Transactions of one kind in one hour: what is left goes in the next."""
+_PAUSE = 0.05
+"""Seconds between two, for those that write to the store meanwhile."""
+_VERSION = re.compile(r"v(\d{6,})")
+_NEWEST = 2
+_FLOOR_DAYS = 1.0
+"""Trajectories younger than this are not taken for the quota."""
+_OTHER = "other"
+KINDS = ("batches", "claims", "learner", "lessons", "live", "spool", "versions", "broker")
+"""Directories below `state_dir` that are told apart."""
+
+Days = Annotated[float, msgspec.Meta(ge=0, le=36_500)]
+
+
+class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """For how long what is kept; 0: for ever. The audit trail, versions' records and dead letters always are."""
+
+    trajectories_days: Days = 365.0
+    """Trajectories with their feedback, after their end. Those that a batch may still use, or a lesson or a task rests
+    on, stay."""
+    exchanges_days: Days = 90.0
+    """Calls that are in no trajectory, after their start. The others stay as long as their trajectory."""
+    judgements_days: Days = 90.0
+    """What a judge said, after it was last wanted."""
+    batches_days: Days = 365.0
+    """Orders to train that no version came of."""
+    versions_kept: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Newest versions whose weights are kept here; 0: as learner.keep_versions or weights.pull.keep says. Version 0,
+    what serves, served last, is pinned or on trial stays besides."""
+
+    def __post_init__(self) -> None:
+        for name in ("trajectories_days", "exchanges_days", "batches_days"):
+            # Streams deliver again for up to 30 days; what is taken out earlier could come back.
+            if 0 < getattr(self, name) < 31:
+                raise ValueError(f"{name} = {getattr(self, name):g}: streams bring records back for 30 days; use 31")
+        if self.versions_kept == 1:
+            raise ValueError("versions_kept = 1: there would be nothing to go back to; use 2 or more, or 0")
+
+
+class QuotaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much room `state_dir` may take."""
+
+    state_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """All of it, in bytes; 0: no limit. Shed first: files of orders that were trained, then the oldest trajectories,
+    then the oldest weights. The spool has its own limit (tap.spool), the streams theirs."""
+
+    def __post_init__(self) -> None:
+        if 0 < self.state_bytes < 64 * _MIB:
+            raise ValueError(f"state_bytes = {self.state_bytes}: less than 64 MiB is no room for a day; 0 is no limit")
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Room that is taken."""
+
+    kinds: dict[str, int]
+    """Bytes by kind; "database": what holds something, "database_free": pages that will be used again."""
+
+    @property
+    def total(self) -> int:
+        return sum(size for kind, size in self.kinds.items() if kind != "database_free")
+
+
+class Retention:
+    """Takes out what is too old or too much."""
+
+    def __init__(
+        self, retention: RetentionSettings, quota: QuotaSettings, *, store: Store, state: Path, database: Path | None,
+        clock: Callable[[], float], pause: float = _PAUSE,
+    ) -> None:  # fmt: skip
+        """
+        Args:
+            database: SQLite's file; None for a database elsewhere, which the quota is not about.
+            pause: seconds between two transactions.
+        """
+        self._settings, self._quota, self._store, self._state = retention, quota, store, state
+        self._database, self._clock, self._pause = database, clock, pause
+        self.rows, self.bytes = Counter[str](), Counter[str]()
+        """Taken out, by kind."""
+        self.usage = Usage({})
+        """As last seen."""
+        self._beat: Callable[[], None] = lambda: None
+
+    async def round(
+        self, draining: Callable[[], bool] = lambda: False, beat: Callable[[], None] = lambda: None
+    ) -> Usage:
+        """Everything that is due; ends early, between two transactions, when `draining`.
+
+        Args:
+            beat: told now and then that it goes on.
+
+        Raises:
+            StoreUnavailable: go on in the next round.
+        """
+        self._beat = beat
+        now, settings = self._clock(), self._settings
+        kept = await self._store.ask(old.protected)
+        if settings.trajectories_days:
+            before = now - settings.trajectories_days * _DAY
+            await self._pages("trajectories", lambda c, after: old.trajectories(c, before, kept, after), draining)
+            await self._steps("feedback", lambda c: old.feedback(c, before), draining)
+        if settings.exchanges_days:
+            since = now - settings.exchanges_days * _DAY
+            await self._pages("exchanges", lambda c, after: old.exchanges(c, since, after), draining)
+        if settings.judgements_days:
+            unused = now - settings.judgements_days * _DAY
+            await self._steps("judgements", lambda c: old.judgements(c, unused), draining)
+        if settings.batches_days:
+            ordered = now - settings.batches_days * _DAY
+            await self._steps("batches", lambda c: old.batches(c, ordered), draining)
+        if settings.versions_kept:
+            await self._versions(settings.versions_kept, lambda: True)
+        self.usage = await self._measure()
+        if self._quota.state_bytes and self.usage.total > self._quota.state_bytes:
+            await self._shed(kept, draining)
+        if self.rows:
+            log.info("retention", removed=dict(self.rows), bytes=dict(self.bytes), in_use=self.usage.total)
+        return self.usage
+
+    async def _shed(self, kept: set[str], draining: Callable[[], bool]) -> None:
+        limit = self._quota.state_bytes
+        await self._files(self.usage.total - limit)
+        self.usage = await self._measure()
+        floor, after = self._clock() - _FLOOR_DAYS * _DAY, ""
+        for days in (180.0, 90.0, 30.0, 7.0, _FLOOR_DAYS):
+            before = min(floor, self._clock() - days * _DAY)
+            while self.usage.total > limit and not draining():
+                done, after = await self._store.change(old.trajectories, before, kept, after)
+                self._note("trajectories", done)
+                if done.rows:
+                    await self._pages("exchanges", lambda c, at, b=before: old.exchanges(c, b, at), draining)
+                self.usage = await self._measure()
+                await anyio.sleep(self._pause)
+                if not after:
+                    break
+            after = ""
+        if self.usage.total > limit:
+            await self._versions(_NEWEST, lambda: self._now_used() > limit)
+        self.usage = await self._measure()
+        if self.usage.total > limit:
+            log.warning("state_over_quota", in_use=self.usage.total, quota=limit, kinds=self.usage.kinds)
+
+    async def _pages(
+        self, kind: str, step: Callable[[Connection, str], tuple[Removed, str]], draining: Callable[[], bool]
+    ) -> None:
+        after = ""
+        for _ in range(_STEPS):
+            done, after = await self._store.change(step, after)
+            self._note(kind, done)
+            self._beat()
+            if not after or draining():
+                return
+            await anyio.sleep(self._pause)
+
+    async def _steps(self, kind: str, step: Callable[[Connection], Removed], draining: Callable[[], bool]) -> None:
+        for _ in range(_STEPS):
+            done = await self._store.change(step)
+            self._note(kind, done)
+            self._beat()
+            if done.rows < old.PAGE or draining():
+                return
+            await anyio.sleep(self._pause)
+
+    async def _files(self, excess: int) -> None:
+        """Remove files of orders that were trained, the oldest first, until `excess` bytes are gone."""
+        trained = await self._store.ask(old.answered)
+        for path in sorted((self._state / "batches").glob("*.batch"), key=lambda path: path.stat().st_mtime):
+            if excess <= 0:
+                return
+            if path.stem in trained:
+                size = path.stat().st_size
+                path.unlink(missing_ok=True)
+                excess -= size
+                self._note("batch_files", Removed(1, size))
+
+    async def _versions(self, keep: int, go_on: Callable[[], bool]) -> None:
+        """Remove weights but the newest `keep` and those that somebody needs, the oldest first, while `go_on`."""
+        directory = self._state / "versions"
+        pinned = _pinned(directory)
+        if pinned is None:
+            log.warning("pinned_unreadable", path=str(directory / "pinned"))
+            return
+        trial = await self._store.ask(old.on_trial)
+        last = await self._store.ask(old.served_last, _NEWEST)
+        found = (_VERSION.fullmatch(path.name) for path in directory.glob("v*")) if directory.is_dir() else ()
+        numbers = sorted(int(match.group(1)) for match in found if match)
+        for number in numbers[: -max(keep, _NEWEST)]:
+            if number in pinned | trial | last | {0}:
+                continue
+            if not go_on():
+                return
+            path = directory / f"v{number:06d}"
+            size = _size(path)
+            await anyio.to_thread.run_sync(remove, path)
+            self._note("versions", Removed(1, size))
+
+    def _note(self, kind: str, done: Removed) -> None:
+        if done.rows:
+            self.rows[kind] += done.rows
+            self.bytes[kind] += done.bytes
+
+    def _now_used(self) -> int:
+        sizes = {kind: _size(self._state / kind) for kind in KINDS}
+        return self.usage.total + sum(sizes[kind] - self.usage.kinds.get(kind, 0) for kind in KINDS)
+
+    async def _measure(self) -> Usage:
+        used, taken = await self._store.ask(old.used_bytes)
+        return await anyio.to_thread.run_sync(self._measured, used, taken)
+
+    def _measured(self, used: int, taken: int) -> Usage:
+        kinds = {kind: _size(self._state / kind) for kind in KINDS}
+        if self._database is not None:
+            kinds["database"], kinds["database_free"] = used, taken - used
+            log_file = self._database.with_name(self._database.name + "-wal")
+            kinds["database"] += log_file.stat().st_size if log_file.is_file() else 0
+        others = [path for path in self._state.iterdir() if path.name not in KINDS and path != self._database]
+        kinds[_OTHER] = sum(_size(path) for path in others if not path.name.startswith("evolved.db"))
+        return Usage(kinds)
+
+
+class RetentionCollector(Collector):
+    """Reads the figures at each scrape."""
+
+    def __init__(self, retention: Retention, quota: QuotaSettings) -> None:
+        self._retention, self._quota = retention, quota
+
+    def register(self, registry: CollectorRegistry) -> None:
+        registry.register(self)
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        rows = CounterMetricFamily(
+            "evolved_retention_removed", "Rows, files or versions taken out for age or quota.", labels=("kind",)
+        )
+        size = CounterMetricFamily("evolved_retention_removed_bytes", "Their bytes.", labels=("kind",))
+        for kind, number in sorted(self._retention.rows.items()):
+            rows.add_metric((kind,), number)
+            size.add_metric((kind,), self._retention.bytes[kind])
+        yield rows
+        yield size
+        used = GaugeMetricFamily("evolved_state_bytes", "Room that state_dir takes, by kind.", labels=("kind",))
+        for kind, number in sorted(self._retention.usage.kinds.items()):
+            used.add_metric((kind,), number)
+        yield used
+        yield GaugeMetricFamily("evolved_state_quota_bytes", "Room that it may take; 0: any.", self._quota.state_bytes)
+
+
+def database_file(url: str) -> Path | None:
+    """The SQLite file at `url`; None for a database elsewhere."""
+    parsed = make_url(url)
+    return Path(parsed.database or "").absolute() if parsed.get_backend_name() == "sqlite" else None
+
+
+def _pinned(directory: Path) -> set[int] | None:
+    """Versions that must stay; None if the list cannot be read, which protects all."""
+    try:
+        return {int(word) for word in (directory / "pinned").read_text().split()}
+    except FileNotFoundError:
+        return set()
+    except (OSError, ValueError):
+        return None
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, or of all in a directory; what goes meanwhile counts as nothing."""
+    total = 0
+    try:
+        if not path.is_dir():
+            return path.stat().st_size
+        for root, _, names in os.walk(path):
+            for name in names:
+                try:
+                    total += os.lstat(os.path.join(root, name)).st_size
+                except OSError:
+                    continue
+    except OSError:
+        return total
+    return total

@@ -1,0 +1,32 @@
+"""After a restore the streams' consumers stand further than the store: back to the beginning with them.
+
+The store's marks say what was handled before the backup: of that nothing is done again. What was handled after it, and
+is still in the streams, is handled anew; its results have the ids that they had then, so nothing is counted twice.
+"""
+
+import structlog
+
+from actors.store import Store
+from actors.system.nats_bus import NatsBus
+
+REWIND = "store.rewind"
+"""State that a restore leaves: when its backup was made, unix seconds."""
+_OTHERS = frozenset({"learner"})
+"""Durables of processes whose memory the restore did not touch."""
+log = structlog.get_logger(__name__)
+
+
+async def rewind(store: Store, bus: NatsBus) -> int:
+    """Have all streams delivered again from their beginning, if the store was restored; returns how many consumers.
+
+    Call it before the first actor subscribes. A daemon that dies in between does it again.
+
+    Raises:
+        StoreUnavailable, BusUnavailable: call again.
+    """
+    if not await store.state_get(REWIND):
+        return 0
+    number = await bus.rewind(_OTHERS)
+    await store.state_put(REWIND, b"")
+    log.warning("streams_rewound", consumers=number)
+    return number

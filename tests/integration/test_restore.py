@@ -1,0 +1,196 @@
+"""The restore drill: a store that is filled from a real broker, backed up under writes, lost, and put back."""
+
+import shutil
+import socket
+import sqlite3
+import tarfile
+from pathlib import Path
+
+import anyio
+import pytest
+
+from actors.messages import Directive, decode
+from actors.store import Store
+from actors.store.archive import ask
+from actors.store.audit import verify
+from actors.store.integrity import check
+from actors.system.bus import outgoing
+from actors.system.nats_bus import NatsBus
+from actors.system.runtime import run
+from actors.system.streams import TRAFFIC_EXCHANGE
+from daemon.backup import backup
+from daemon.config import Config
+from daemon.control import ControlSettings
+from daemon.errors import StartFailed, TransferFailed
+from daemon.restore import restore
+from daemon.rewinding import rewind
+from daemon.state_lock import state_lock
+from tests.support.nats import opened_bus, running_broker
+from tests.support.tapping import unused_port
+from tests.support.traffic import exchange
+
+CALLS = 300
+HANDLER = "assembler"
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def settings(state: Path) -> Config:
+    return Config(state_dir=str(state), control=ControlSettings(port=unused_port()))
+
+
+async def opened(config: Config) -> Store:
+    store = Store(config.store_url, clock=lambda: 1000.0)
+    await store.open()
+    return store
+
+
+async def handle(store: Store, bus: NatsBus, until: int | None = None) -> tuple[int, int]:
+    """Take in what comes, as a runner does, until so many are done or nothing more comes; (handled, met again)."""
+    subscription = await bus.subscribe(HANDLER, (TRAFFIC_EXCHANGE,))
+    handled = again = 0
+    while until is None or handled < until:
+        deliveries = await subscription.fetch(20, 1.5)
+        if not deliveries:
+            break
+        done = await store.processed(HANDLER, [delivery.id for delivery in deliveries])
+        fresh = [delivery for delivery in deliveries if delivery.id not in done]
+        if fresh:
+            records = [decode(delivery.data) for delivery in fresh]
+            notice = Directive(id=f"seen-{fresh[0].id}", kind="notice", reason="", origin="test", created=1.0)
+            assert await store.commit(HANDLER, [delivery.id for delivery in fresh], [*records, notice], [])
+        handled, again = handled + len(fresh), again + len(deliveries) - len(fresh)
+        await subscription.ack(deliveries)
+    await subscription.aclose()
+    return handled, again
+
+
+def test_what_a_restore_lost_comes_again_from_the_streams_and_nothing_counts_twice(tmp_path: Path) -> None:
+    state, out = tmp_path / "state", tmp_path / "monday.tar"
+    config = settings(state)
+
+    async def drill(host) -> None:
+        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
+            await bus.publish([outgoing(TRAFFIC_EXCHANGE, exchange(f"r{n}", 0)) for n in range(CALLS)])
+            store = await opened(config)
+            assert await handle(store, bus, 100) == (100, 0)
+            async with anyio.create_task_group() as group:
+                group.start_soon(handle, store, bus, 120)
+                made = await anyio.to_thread.run_sync(
+                    lambda: backup(config, out, settings=None, with_keys=False, with_weights=False, say=quiet)
+                )
+            await handle(store, bus)  # to the end: the broker has an ack for all of them
+            assert len(await store.open_exchanges()) == CALLS
+            await store.aclose()
+
+            shutil.rmtree(state)  # the disk is gone
+            done = restore(config, out, force=False, say=quiet)
+            assert done.contents == made
+            store = await opened(config)
+            before = len(await store.open_exchanges())
+            assert 100 <= before < CALLS
+            assert str(store.audit_head) == made.head
+            # Without more, nothing would come again: the broker believes that all is done.
+            assert await handle(store, bus) == (0, 0)
+            assert await rewind(store, bus) == 1
+            assert await handle(store, bus) == (CALLS - before, before)
+            assert sorted(call.id for call in await store.open_exchanges()) == sorted(
+                f"x-default-r{n}-0" for n in range(CALLS)
+            )
+            assert await rewind(store, bus) == 0
+            assert await handle(store, bus) == (0, 0)
+            await store.aclose()
+        assert ask(config.store_url, verify).problem == ""
+        assert ask(config.store_url, lambda connection: check(connection, None, quiet)).findings == ()
+
+    run(drill, backend="asyncio")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Config:
+    """A state directory with a store, keys, two versions, registered adapters and a spool."""
+    config = settings(tmp_path / "state")
+
+    async def fill() -> None:
+        store = await opened(config)
+        await store.save([exchange("a", n) for n in range(40)])
+        await store.save([Directive(id="d", kind="freeze", reason="x", origin="control", created=1.0)])
+        await store.aclose()
+
+    anyio.run(fill)
+    for name in ("keys/gate-private.pem", "versions/v000000/model.safetensors", "versions/v000000/manifest.json",
+                 "versions/v000007/model.safetensors", "versions/v000007/manifest.json", "live/adapters.json",
+                 "spool/00000001.seg"):  # fmt: skip
+        (config.state / name).parent.mkdir(parents=True, exist_ok=True)
+        (config.state / name).write_text(name)
+    return config
+
+
+def test_a_backup_holds_keys_and_weights_only_if_asked_for(made: Config, tmp_path: Path) -> None:
+    plain = backup(made, tmp_path / "plain", settings=None, with_keys=False, with_weights=False, say=quiet)
+    names = {entry.name for entry in plain.files}
+    assert names == {
+        "evolved.db", "state/versions/v000000/manifest.json", "state/versions/v000007/manifest.json",
+        "state/live/adapters.json",
+    }  # fmt: skip
+    everything = backup(made, tmp_path / "all", settings=None, with_keys=True, with_weights=True, say=quiet)
+    more = {entry.name for entry in everything.files} - names
+    assert more == {"state/keys/gate-private.pem", "state/versions/v000000/model.safetensors"}
+    assert (tmp_path / "all").stat().st_mode & 0o077 == 0
+    with pytest.raises(TransferFailed, match="exists"):
+        backup(made, tmp_path / "all", settings=None, with_keys=True, with_weights=True, say=quiet)
+
+
+def test_with_force_what_is_there_moves_aside_and_the_spool_stays(made: Config, tmp_path: Path) -> None:
+    out = tmp_path / "all.tar"
+    backup(made, out, settings=None, with_keys=True, with_weights=False, say=quiet)
+    (made.state / "keys/gate-private.pem").write_text("another key")
+    with pytest.raises(TransferFailed, match=r"evolved\.db is there already; --force"):
+        restore(made, out, force=False, say=quiet)
+    done = restore(made, out, force=True, say=quiet)
+    aside = Path(done.aside)
+    assert (aside / "keys/gate-private.pem").read_text() == "another key"
+    assert (made.state / "keys/gate-private.pem").read_text() == "keys/gate-private.pem"
+    assert (aside / "versions/v000007/model.safetensors").is_file()
+    assert (made.state / "spool/00000001.seg").is_file()
+    with sqlite3.connect(aside / "evolved.db") as old:
+        assert old.execute("SELECT count(*) FROM exchanges").fetchone() == (40,)
+    old.close()
+    assert not list(made.state.glob(".restore*"))
+
+
+@pytest.mark.parametrize("name", ["evolved.db", "state/live/adapters.json", "backup.json"])
+def test_a_backup_that_is_damaged_is_refused_and_nothing_is_touched(made: Config, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "plain"
+    backup(made, out, settings=None, with_keys=False, with_weights=False, say=quiet)
+    content = bytearray((out / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (out / name).write_bytes(content)
+    before = sorted(made.state.rglob("*"))
+    with pytest.raises(TransferFailed, match="nothing was changed"):
+        restore(made, out, force=True, say=quiet)
+    assert sorted(path for path in made.state.rglob("*") if path.name != "daemon.lock") == before
+
+
+def test_a_backup_with_a_file_that_leads_out_of_it_is_refused(made: Config, tmp_path: Path) -> None:
+    out = tmp_path / "bad.tar"
+    with tarfile.open(out, "w") as tar:
+        tar.add(made.state / "live/adapters.json", arcname="../../escaped")
+    with pytest.raises(TransferFailed, match="cannot be unpacked"):
+        restore(made, out, force=True, say=quiet)
+    assert not (tmp_path.parent / "escaped").exists()
+
+
+def test_a_restore_is_refused_while_a_daemon_holds_the_directory_or_answers(made: Config, tmp_path: Path) -> None:
+    backup(made, tmp_path / "b", settings=None, with_keys=False, with_weights=False, say=quiet)
+    taken = pytest.raises(StartFailed, match="a daemon runs here; stop it first")
+    with state_lock(made.state), state_lock(made.state), taken:  # two daemons may share it
+        restore(made, tmp_path / "b", force=True, say=quiet)
+    answering = pytest.raises(TransferFailed, match="somebody answers on the control address")
+    with socket.create_server((made.control.host, made.control.port)), answering:
+        restore(made, tmp_path / "b", force=True, say=quiet)
+    under_way = pytest.raises(StartFailed, match="a restore is under way")
+    with state_lock(made.state, alone=True), under_way, state_lock(made.state):
+        pass

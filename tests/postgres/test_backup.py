@@ -1,0 +1,67 @@
+"""Backup and restore of a store in PostgreSQL, by its own tools."""
+
+from pathlib import Path
+
+import pytest
+
+from actors.messages import Directive
+from actors.store import Store
+from actors.store.archive import ask
+from actors.store.audit import verify
+from daemon.backup import backup
+from daemon.config import Config
+from daemon.control import ControlSettings
+from daemon.errors import TransferFailed
+from daemon.restore import restore
+from daemon.rewinding import REWIND
+from tests.support.postgres import Cluster
+from tests.support.tapping import unused_port
+from tests.support.traffic import exchange
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+async def test_a_store_in_postgresql_is_backed_up_and_put_back_beside_what_was_there(
+    postgres: Cluster, tmp_path: Path
+) -> None:
+    name = postgres.create(empty=True)
+    settings = {"url": postgres.url(name)}
+    config = Config(
+        state_dir=str(tmp_path / "state"), store=type(Config().store)(**settings),
+        control=ControlSettings(port=unused_port()),
+    )  # fmt: skip
+    store = Store(config.store_url, clock=lambda: 1.0)
+    await store.open()
+    calls = [exchange("a", number) for number in range(30)]
+    await store.save([*calls, Directive(id="d", kind="freeze", reason="x", origin="control", created=1.0)])
+    made = backup(config, tmp_path / "b", settings=None, with_keys=False, with_weights=False, say=quiet)
+    assert [entry.name for entry in made.files] == ["evolved.pgdump"]
+    await store.save([exchange("late", 0)])
+    with pytest.raises(TransferFailed, match="connections of daemons"):
+        restore(config, tmp_path / "b", force=True, say=quiet)
+    await store.aclose()
+    with pytest.raises(TransferFailed, match=r"has tables is there already; --force"):
+        restore(config, tmp_path / "b", force=False, say=quiet)
+    restore(config, tmp_path / "b", force=True, say=quiet)
+    await store.open()
+    assert {call.id for call in await store.open_exchanges()} == {call.id for call in calls}
+    assert ask(config.store_url, verify).problem == ""
+    assert await store.state_get(REWIND) == str(made.created).encode()
+    with postgres.connect(name) as connection:
+        aside = connection.execute(
+            "SELECT table_schema FROM information_schema.tables "
+            "WHERE table_name = 'exchanges' AND table_schema <> 'public'"
+        ).fetchall()
+        ((schema,),) = aside
+        assert connection.execute(f"SELECT count(*) FROM {schema}.exchanges".encode()).fetchone() == (31,)
+    await store.aclose()
+    postgres.drop(name)

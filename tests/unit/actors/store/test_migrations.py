@@ -1,0 +1,270 @@
+"""Databases of every past schema, written by the evolved of their time, open with all that is in them.
+
+`past/make.py` says how they were made.
+"""
+
+import signal
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Boolean, Connection, inspect
+
+from actors.messages import Attributed
+from actors.store import SchemaMismatch, Store, migrations
+from actors.store.archive import ask
+from actors.store.audit import verify
+from actors.store.engine import open_engine
+from actors.store.migrations import HEAD, migrate
+from actors.store.settings import StoreSettings
+from actors.store.tables import SCHEMA_VERSION, Base
+from tests.support.postgres import Cluster
+
+PAST = Path(__file__).parent / "past"
+DUMPS = sorted(path.stem for path in PAST.glob("schema-*.sql"))
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def written(name: str, directory: Path) -> str:
+    """The URL of the database that was dumped as `name`."""
+    path = directory / f"{name}.db"
+    with sqlite3.connect(path) as old:
+        old.executescript((PAST / f"{name}.sql").read_text())
+    old.close()
+    return f"sqlite:///{path}"
+
+
+async def everything_is_there(store: Store, schema: int, tombs: tuple[str, ...] = ()) -> None:
+    """What `past/make.py` wrote, as it can be asked for today."""
+    assert [call.id for call in await store.exchanges(["x-0", "x-1", "x-2"])] == ["x-0", "x-1", "x-2"]
+    assert {call.id for call in await store.open_exchanges()} == {"x-2"}
+    run = await store.trajectory("run")
+    assert isinstance(run, Attributed)
+    assert [label.label for label in run.attribution.labels] == ["GOOD", "BAD"]
+    assert run.trajectory.outcome == 1.0
+    assert [said.id for said in await store.feedback_for("run")] == ["f-joined"]
+    assert [said.id for said in await store.unjoined_feedback()] == ["f-waiting"]
+    assert [lesson.content for lesson in await store.experiences("active")] == ["look twice"]
+    assert [task.id for task in await store.tasks()] == ["task"]
+    assert [(state.task.id, state.state) for state in await store.task_states()] == [("task", "offered")]
+    assert [order.trajectories for order in await store.batches()] == [("run",)]
+    assert [version.version for version in await store.candidates()] == [1]
+    assert [verdict.decision for verdict in await store.verdicts()] == ["promote"]
+    assert [serving.version for serving in await store.servings()] == [1]
+    assert await store.frozen()
+    assert [line.batch_id for line in (await store.lineage("run")).batches] == ["order"]
+    marks = [f"traffic.exchange:x-{number}" for number in range(3)]
+    assert await store.processed("assembler", marks) == {marks[0], marks[2]}
+    assert [item.id for item in await store.unpublished("assembler", 9)] == [marks[0]]
+    assert await store.failed("assembler", marks[1], "again") == 2
+    assert [letter.input_id for letter in await store.dead_letters()] == [marks[2]]
+    assert await store.state_get("assembler/mark") == b"here"
+    if schema >= 4:
+        assert (await store.voices(["lesson"]))["lesson"].useful == 1
+        assert await store.buried(["gone"]) == set(tombs)
+
+
+@pytest.mark.parametrize("name", DUMPS)
+async def test_a_database_of_any_past_schema_opens_with_all_that_is_in_it(name: str, tmp_path: Path) -> None:
+    url, schema = written(name, tmp_path), int(name.split("-")[1])
+    for _ in range(2):  # the second time there is nothing left to do
+        store = Store(url, clock=lambda: 2000.0)
+        await store.open()
+        assert await store.state_get(migrations.SCHEMA_KEY) == str(SCHEMA_VERSION).encode()
+        trail = ask(url, verify)
+        assert (trail.problem, trail.entries) == ("", 5 if schema >= 4 else 4)
+        await store.aclose()
+    await store.open()
+    # The first writing of schema 4 could not yet be told to forget what it did not have.
+    await everything_is_there(store, schema, () if name == "schema-4-first" else ("gone",))
+    await store.aclose()
+
+
+def shape(url: str) -> tuple[object, ...]:
+    """Columns with types and defaults, and indexes with what they are unique or partial by."""
+    engine = open_engine(url, StoreSettings())
+    with engine.connect() as connection:
+        masters = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master").all()
+        names = sorted(row.name for row in masters if row.type == "table" and not row.name.startswith("sqlite_"))
+        columns = {
+            name: {row[1:] for row in ((0, *r[1:6]) for r in connection.exec_driver_sql(f"PRAGMA table_info({name})"))}
+            for name in names
+        }
+        indexes = {
+            row.name: (row.tbl_name, " ".join(row.sql.split())) for row in masters if row.type == "index" and row.sql
+        }
+        differences = compare_metadata(
+            MigrationContext.configure(connection, opts={"compare_type": True}), Base.metadata
+        )
+    engine.dispose()
+    return columns, indexes, differences
+
+
+async def test_what_migrations_come_to_is_what_a_new_database_has(tmp_path: Path) -> None:
+    """If this fails, a table was changed without a migration: write the next one, and raise SCHEMA_VERSION."""
+    store = Store(f"sqlite:///{tmp_path}/new.db", clock=lambda: 0.0)
+    await store.open()
+    await store.aclose()
+    columns, indexes, differences = shape(f"sqlite:///{tmp_path}/new.db")
+    assert differences == []
+    engine = open_engine(f"sqlite:///{tmp_path}/empty.db", StoreSettings())
+    with engine.execution_options(writing=True).begin() as connection:
+        migrate(connection, 0.0, "0001")  # not the newest: Alembic goes all the way from nothing
+        migrate(connection, 0.0)
+    engine.dispose()
+    assert shape(f"sqlite:///{tmp_path}/empty.db") == (columns, indexes, [])
+    for name in DUMPS:
+        url = written(name, tmp_path)
+        store = Store(url, clock=lambda: 0.0)
+        await store.open()
+        await store.aclose()
+        assert shape(url) == (columns, indexes, []), name
+
+
+def test_the_newest_migration_has_the_number_of_the_schema() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+    assert f"{SCHEMA_VERSION:04d}" == HEAD
+
+
+async def test_a_database_from_the_future_is_refused_by_name_and_left_alone(tmp_path: Path) -> None:
+    url = written("schema-5", tmp_path)
+    store = Store(url, clock=lambda: 0.0)
+    await store.open()
+    for table, value in (("alembic_version SET version_num", "0099"), ("state SET value", b"99")):
+        with sqlite3.connect(tmp_path / "schema-5.db") as newer:
+            newer.execute(f"UPDATE {table} = ?", (value,))
+        newer.close()
+        before = (tmp_path / "schema-5.db").read_bytes()
+        with pytest.raises(
+            SchemaMismatch, match=rf"{tmp_path}/schema-5\.db has schema 99, .* up to {SCHEMA_VERSION}: .*db restore"
+        ):
+            await store.open()
+        with pytest.raises(SchemaMismatch, match="99"):
+            ask(url, verify)
+        assert (tmp_path / "schema-5.db").read_bytes() == before
+    await store.aclose()
+
+
+KILLED = """
+import os, signal, sys
+from sqlalchemy import event
+from actors.store.engine import open_engine
+from actors.store.migrations import migrate
+from actors.store.settings import StoreSettings
+engine = open_engine(sys.argv[1], StoreSettings())
+@event.listens_for(engine, "before_cursor_execute")
+def die(connection, cursor, statement, *_):
+    if "CREATE TABLE opinions" in statement:
+        os.kill(os.getpid(), signal.SIGKILL)
+with engine.execution_options(writing=True).begin() as connection:
+    migrate(connection, 0.0)
+"""
+
+
+async def test_a_migration_that_is_killed_in_the_middle_goes_on_at_the_next_start(tmp_path: Path) -> None:
+    url = written("schema-1", tmp_path)
+    done = await anyio.run_process([sys.executable, "-c", KILLED, url], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with sqlite3.connect(tmp_path / "schema-1.db") as old:
+        assert not old.execute("SELECT name FROM sqlite_master WHERE name IN ('audit', 'alembic_version')").fetchall()
+    old.close()
+    store = Store(url, clock=lambda: 0.0)
+    await store.open()
+    await everything_is_there(store, 1)
+    await store.aclose()
+
+
+async def test_of_several_that_open_it_at_once_one_migrates_and_the_others_wait(tmp_path: Path) -> None:
+    url = written("schema-1", tmp_path)
+    stores = [Store(url, clock=lambda: 0.0) for _ in range(4)]
+    async with anyio.create_task_group() as group:
+        for store in stores:
+            group.start_soon(store.open)
+    assert {store.audit_head for store in stores} == {stores[0].audit_head}
+    assert stores[0].audit_head.sequence == 4
+    for store in stores:
+        await store.aclose()
+
+
+async def test_on_postgresql_an_older_database_with_rows_becomes_what_a_new_one_is(
+    postgres: Cluster, tmp_path: Path
+) -> None:
+    """The rows that an evolved of schema 1 wrote, in a PostgreSQL database of schema 1: the number it left is all that
+    says so. Each later schema is on the way."""
+    name = postgres.create(empty=True)
+    url = postgres.url(name)
+    engine = open_engine(url, StoreSettings())
+    with engine.execution_options(writing=True).begin() as connection:
+        migrate(connection, 0.0, "0001")
+        connection.exec_driver_sql("DROP TABLE alembic_version")
+        connection.exec_driver_sql("DELETE FROM state")
+        copied(sqlite3.connect(written("schema-1", tmp_path).removeprefix("sqlite:///")), connection)
+    stores = [Store(url, clock=lambda: 0.0) for _ in range(3)]
+    async with anyio.create_task_group() as group:
+        for store in stores:
+            group.start_soon(store.open)
+    assert {store.audit_head.sequence for store in stores} == {4}
+    await everything_is_there(stores[0], 1)
+    assert ask(url, verify).problem == ""
+    with engine.connect() as connection:
+        assert (
+            compare_metadata(MigrationContext.configure(connection, opts={"compare_type": False}), Base.metadata) == []
+        )
+        migrated = postgresql_shape(connection)
+        assert migrations.check(connection) == SCHEMA_VERSION
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0099'")
+        connection.commit()
+    with pytest.raises(SchemaMismatch, match="schema 99"):
+        await stores[0].open()
+    for store in stores:
+        await store.aclose()
+    engine.dispose()
+    fresh = open_engine(postgres.url(postgres.create(empty=True)), StoreSettings())
+    with fresh.execution_options(writing=True).begin() as connection:
+        migrate(connection, 0.0)
+        assert [new ^ old for new, old in zip(postgresql_shape(connection), migrated, strict=True)] == [set(), set()]
+    fresh.dispose()
+    postgres.drop(name)
+
+
+def postgresql_shape(connection: Connection) -> tuple[set[Any], set[Any]]:
+    """Columns with types, order of text and defaults; indexes as PostgreSQL would write them down."""
+    columns = connection.exec_driver_sql(
+        "SELECT table_name, column_name, data_type, collation_name, is_nullable, "
+        "replace(split_part(column_default, '::', 1), '''', '') "
+        "FROM information_schema.columns WHERE table_schema = 'public'"
+    )
+    indexes = connection.exec_driver_sql("SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'")
+    return set(columns.all()), {row.indexdef for row in indexes}
+
+
+def copied(old: sqlite3.Connection, new: Connection) -> None:
+    """All rows of `old`."""
+    for (table,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'sqlite_sequence'"):
+        kinds = {column["name"]: column["type"] for column in inspect(new).get_columns(table)}
+        rows = old.execute(f"SELECT * FROM {table}")
+        names = [column[0] for column in rows.description]
+        for row in rows.fetchall():
+            values = [
+                bool(value) if isinstance(kinds[name], Boolean) else value
+                for name, value in zip(names, row, strict=True)
+            ]
+            marks, listed = ", ".join(["%s"] * len(names)), ", ".join(f'"{name}"' for name in names)
+            new.exec_driver_sql(f"INSERT INTO {table} ({listed}) VALUES ({marks})", tuple(values))
+        if "sequence" in kinds and table == "outbox":
+            new.exec_driver_sql("SELECT setval('outbox_sequence_seq', (SELECT max(sequence) FROM outbox))")
+    old.close()
