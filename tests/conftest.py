@@ -18,9 +18,11 @@ ON_POSTGRES = os.environ.get("EVOLVED_TEST_DATABASE", "sqlite") == "postgresql"
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """On PostgreSQL, what has no database of ours to differ in would only run a second time."""
     if ON_POSTGRES:
-        used = ("new_store_url", "postgres")
-        kept = [item for item in items if any(name in getattr(item, "fixturenames", ()) for name in used)]
-        gone = [item for item in items if item not in set(kept)]
+        own = Path(__file__).parent / "postgres"
+        kept, gone = list[pytest.Item](), list[pytest.Item]()
+        for item in items:
+            there = own in item.path.parents or "new_store_url" in getattr(item, "fixturenames", ())
+            (kept if there else gone).append(item)
         config.hook.pytest_deselected(items=gone)
         items[:] = kept
 
