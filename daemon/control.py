@@ -19,6 +19,7 @@ GET  /metrics               Prometheus
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -40,11 +41,14 @@ from actors.gate_statistics import wilson
 from actors.messages import Attributed
 from actors.store import Store
 from actors.system.life import ActorState
-from daemon.admin import WHO, AdminOnly
+from daemon.admin import AdminOnly, RefusalCollector, holder
+from daemon.bodies import who
 from daemon.dashboard import STATIC
 from daemon.errors import OrderRefused
+from daemon.headers import SecurityHeaders
 from daemon.openapi import document
 from daemon.orders import Order, Orders
+from daemon.scopes import allowed, how_to
 from daemon.tap.keys import KeyRing
 
 _MOST = 100_000
@@ -100,30 +104,34 @@ class Control:
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
         self._curator, self._sentinel, self._judge, self._routes = curator, sentinel, judge, tuple(routes)
         self._started = clock()
+        self._refused = Counter[str]()
+        registry.register(RefusalCollector(self._refused))
 
     def app(self, allowed_hosts: Sequence[str], keys: KeyRing | None = None) -> Starlette:
-        """The ASGI application; all of it takes an admin key if there is one among `keys`."""
+        """The ASGI application; all of it takes an operator's key if there is one among `keys`."""
+        routes = [
+            Route("/api/openapi.json", self.openapi),
+            Route("/api/status", self.status),
+            Route("/api/success", self.success),
+            Route("/api/trajectories", self.trajectories),
+            Route("/api/trajectories/{id}", self.trajectory),
+            Route("/api/lessons", self.lessons),
+            Route("/api/judge", self.judge),
+            Route("/api/dead", self.dead),
+            Route("/api/dead/{id}/retry", self.dead_retry, methods=["POST"]),
+            Route("/api/freeze", self.order, methods=["POST"]),
+            Route("/api/thaw", self.order, methods=["POST"]),
+            Route("/api/promote", self.order, methods=["POST"]),
+            Route("/api/rollback", self.order, methods=["POST"]),
+            *self._routes,
+            Route("/metrics", self.metrics),
+        ]
         app = Starlette(
-            routes=[
-                Route("/api/openapi.json", self.openapi),
-                Route("/api/status", self.status),
-                Route("/api/success", self.success),
-                Route("/api/trajectories", self.trajectories),
-                Route("/api/trajectories/{id}", self.trajectory),
-                Route("/api/lessons", self.lessons),
-                Route("/api/judge", self.judge),
-                Route("/api/dead", self.dead),
-                Route("/api/dead/{id}/retry", self.dead_retry, methods=["POST"]),
-                Route("/api/freeze", self.order, methods=["POST"]),
-                Route("/api/thaw", self.order, methods=["POST"]),
-                Route("/api/promote", self.order, methods=["POST"]),
-                Route("/api/rollback", self.order, methods=["POST"]),
-                *self._routes,
-                Route("/metrics", self.metrics),
-            ],
+            routes=routes,
             middleware=[
+                Middleware(SecurityHeaders),
                 Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts)),
-                Middleware(AdminOnly, keys=keys),
+                Middleware(AdminOnly, keys=keys, routes=routes, refused=self._refused),
             ],
             exception_handlers={OrderRefused: _refused},
         )
@@ -235,6 +243,7 @@ class Control:
         key = request.path_params["id"]
         if not await self._retry(key):
             return _error(404, f"no parked message {key}")
+        await self._orders.note("retry", {"message": key}, who(request))
         return _json({"retried": key})
 
     async def order(self, request: Request) -> Response:
@@ -247,7 +256,13 @@ class Control:
             return _error(422, f'the body must be a JSON object such as {{"reason": "incident 4711"}}: {error}')
         kind = request.url.path.rpartition("/")[2]
         try:
-            directive = await self._orders.give(kind, order, getattr(request.state, WHO, ""))
+            key = holder(request.state)
+            if kind == "promote" and order.force and key is not None and not allowed(key.scope, ("admin",)):
+                raise OrderRefused(
+                    403, f"force takes a key of scope admin, and {key.id} has {key.scope}; make one with "
+                    f"`{how_to('admin')}`",
+                )  # fmt: skip
+            directive = await self._orders.give(kind, order, who(request))
         except OrderRefused as error:
             return _error(error.status, str(error))
         return _json({"sent": kind, "reason": directive.reason, "details": directive.details, "id": directive.id})
