@@ -21,12 +21,9 @@ GET  /metrics               Prometheus
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-import anyio
-import hypercorn.config
 import msgspec
-import sniffio
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -59,15 +56,30 @@ class ControlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Where the control API listens."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Other than loopback only with an admin key (`evolved keys add --scope admin`), and behind
-    something that speaks TLS: the key travels with every request."""
+    """Address to listen on. Other than loopback only with an admin key (`evolved keys add --scope admin`), and with
+    TLS: the key travels with every request."""
     port: int = 8090
     """Port; 0 takes a free one."""
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     """Host headers that are answered: a page elsewhere cannot reach the API through the reader's browser."""
+    tls_cert: str = ""
+    """PEM file with the certificate chain; empty: plain HTTP. Read again when it changes."""
+    tls_key: str = ""
+    """PEM file with its key, for its owner alone."""
+    tls_client_ca: str = ""
+    """PEM file of authorities: only clients with a certificate of one of them get in, with their key as well."""
+    behind_tls_proxy: bool = False
+    """Something in front of it speaks TLS, and nobody else reaches it: plain HTTP on an address other than loopback."""
+    url: str = ""
+    """Where `evolved status` and the other commands find it: "https://evolved.example"; empty: host and port."""
+    ca_file: str = ""
+    """PEM file of authorities that those commands check its certificate against; empty: the system's."""
+    client_cert: str = ""
+    """PEM file with the certificate that they show, where it asks for one."""
+    client_key: str = ""
+    """PEM file with its key."""
     admin_key_file: str = ""
-    """File that holds an admin key, for `evolved status`, `freeze`, `thaw`, `promote` and `rollback` to
-    show."""
+    """File that holds an operator's key, for those commands to show."""
 
 
 class Control:
@@ -269,33 +281,6 @@ class Control:
 
     async def metrics(self, request: Request) -> Response:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
-
-
-class Address(Protocol):
-    """Where a server listens."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-
-
-async def serve(
-    app: Starlette, settings: Address, *, ready: Callable[[], None] = lambda: None, stop: anyio.Event | None = None
-) -> None:
-    """Serve `app` until `stop` or a cancellation, on whichever loop this task runs."""
-    config = hypercorn.config.Config()
-    config.bind = [f"{settings.host}:{settings.port}"]
-    config.accesslog = None
-    config.errorlog = None
-    config.graceful_timeout = 1.0
-    if sniffio.current_async_library() == "trio":
-        from hypercorn.trio import serve as run
-    else:
-        from hypercorn.asyncio import serve as run  # type: ignore[assignment]  # same signature, other loop
-    stop = stop or anyio.Event()
-    ready()
-    await run(app, config, shutdown_trigger=stop.wait)  # type: ignore[arg-type]  # hypercorn's ASGI types are narrower
 
 
 def _summary(item: Attributed) -> dict[str, Any]:
