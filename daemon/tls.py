@@ -40,7 +40,7 @@ class ServerTls:
         Args:
             cert: PEM file, the server's certificate first, then those that lead to its authority.
             key: PEM file with its key, without a passphrase.
-            client_ca: PEM file of authorities; clients must show a certificate of one of them. Empty: none is asked for.
+            client_ca: PEM file of authorities; clients must show a certificate of one of them. Empty: no need.
             section: of the settings, for errors.
             clock: unix seconds.
 

@@ -170,9 +170,11 @@ async def serial(settings: ControlSettings) -> str:
 
     def ask() -> str:
         context = ssl.create_default_context(cafile=settings.ca_file)
-        with socket.create_connection(("127.0.0.1", settings.port), 20) as plain:
-            with context.wrap_socket(plain, server_hostname="127.0.0.1") as secured:
-                return str(secured.getpeercert()["serialNumber"])
+        with (
+            socket.create_connection(("127.0.0.1", settings.port), 20) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as secured,
+        ):
+            return str(secured.getpeercert()["serialNumber"])
 
     return await anyio.to_thread.run_sync(ask)
 
