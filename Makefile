@@ -22,6 +22,8 @@
 #   make bench-toolsearch  finding operations: AppWorld's, in .venv-appworld, and 5,000 made-up ones (MODEL=a BERT's folder)
 #   make bench-ablation    what of the learner helps; hours, resumable (MINUTES=60 stops in time)
 #   make bench-peers-setup LiteLLM's proxy, in .venv-litellm
+#   make sbom     what tap and daemon run on, as CycloneDX: build/sbom.cdx.json
+#   make licences the licences of it: docs/licences.md
 #   make lock     resolve the dependencies anew
 #
 # torch is not in the lock. It is installed from TORCH_INDEX_URL or TORCH_FIND_LINKS if one is set, else as pip is
@@ -42,7 +44,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test test-postgres chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup lock clean
+.PHONY: setup demo test test-postgres chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup sbom licences lock clean
 
 setup: .venv/ready
 
@@ -232,6 +234,12 @@ bench-peers-setup: .venv-litellm/ready
 	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-litellm
 	@$(UV) pip install --quiet --python .venv-litellm/bin/python --require-hashes -r tests/benchmarks/peers/litellm.txt
 	@touch $@
+
+sbom: setup
+	$(BIN)/python -m ops.supply.sbom build/sbom.cdx.json
+
+licences: setup
+	$(BIN)/python -m ops.supply.licences
 
 lock:
 	$(LOCK) pyproject.toml -o locks/base.txt

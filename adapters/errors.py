@@ -14,7 +14,8 @@ AdapterError
 ├── LiveApiError             something about a live API
 │   ├── LiveApiUnavailable   no answer, or its breaker is open: try again later
 │   ├── LiveApiMalformed     a document or an answer that cannot be used
-│   └── LiveApiRefused       a call that this project will not make: unknown, not allowed, or unsafe
+│   └── LiveApiRefused       a call that this project will not make: not allowed, or unsafe
+│       └── LiveToolUnknown  there is no such tool
 ├── JudgeUnavailable         the judge cannot be reached for now
 ├── EndpointUnavailable      a chat endpoint cannot be reached for now
 ├── AdapterNotSetUp          a setting of an adapter is wrong, or its key is not there
@@ -106,6 +107,10 @@ class LiveApiMalformed(LiveApiError):
 
 class LiveApiRefused(LiveApiError):
     """A call that is not made: no such tool, not on the operator's list, or to an address that is off limits."""
+
+
+class LiveToolUnknown(LiveApiRefused):
+    """A call of a tool that there is not."""
 
 
 class EndpointUnavailable(AdapterError):

@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 from starlette.requests import Request
 
-from daemon.admin import WHO
+from daemon.admin import holder
 from daemon.errors import OrderRefused
 
 T = TypeVar("T")
@@ -14,8 +14,15 @@ MAX_BODY = 1 << 20
 
 
 def who(request: Request) -> str:
-    """Id of the admin key that it came with; empty without keys."""
-    return getattr(request.state, WHO, "")
+    """Id of the operator's key that it came with; empty without keys."""
+    key = holder(request.state)
+    return key.id if key is not None else ""
+
+
+def bound_to(request: Request) -> str:
+    """The tenant that a key of scope `teach` is confined to; empty: any."""
+    key = holder(request.state)
+    return key.tenant if key is not None and key.scope == "teach" else ""
 
 
 async def read_body(request: Request, kind: type[T], most: int = MAX_BODY) -> T:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from daemon.curriculum_cli import add_curriculum
 from daemon.db_cli import add_db
@@ -25,6 +25,7 @@ from daemon.orders_cli import add_orders
 from daemon.provenance_cli import add_provenance
 from daemon.replay_cli import add_replay
 from daemon.tap.errors import TapError
+from daemon.tap.keys import Scope
 from daemon.tasks_cli import add_tasks
 from daemon.tools_cli import add_tools
 from daemon.transfer_cli import add_commands
@@ -56,11 +57,22 @@ examples:
 """
 
 KEYS_HELP = """\
-Agents' keys say whose a call is; admin keys guard the control API and the tap's admin port. Neither opens the other's.
+Agents' keys say whose a call is; operators' keys guard the control API, the dashboard and the tap's admin port. Neither
+opens the other's.
+
+scopes:
+  agent        the agents' port: whose a call is
+  environment  what `evolved environments serve` serves
+  read         figures: status, metrics, success; what Prometheus needs
+  content      that, and what agents and users wrote: trajectories, lessons, parked messages
+  operate      that, and orders: freeze, thaw, rollback, promote, retry, approve a lesson
+  admin        everything: also promote --force, forget, import, adding and removing live APIs
+  teach        for an agents' framework (MCP): search, rate and draft lessons of its own tenant, nothing else
 
 examples:
   evolved keys add --tenant acme --note "billing agent" --expires 90d
   evolved keys add --tenant ops --scope admin
+  evolved keys add --tenant prometheus --scope read
   evolved keys list
   evolved keys revoke 4f9c02d1a7be
 
@@ -187,9 +199,9 @@ def _keys_arguments(command: argparse.ArgumentParser) -> None:
     add.add_argument("--tenant", required=True, help="whose calls come with it")
     add.add_argument(
         "--scope",
-        choices=("agent", "admin", "environment"),
+        choices=get_args(Scope),
         default="agent",
-        help="what it opens: the agents' port, the admin's, or what `evolved environments serve` serves",
+        help="what it opens, as above (agent)",
     )
     add.add_argument("--expires", metavar="SPAN", help="in 12h, 90d or 26w (never)")
     add.add_argument("--note", default="", help="for the list: who has it, what for")

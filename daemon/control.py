@@ -19,13 +19,11 @@ GET  /metrics               Prometheus
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-import anyio
-import hypercorn.config
 import msgspec
-import sniffio
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -40,11 +38,14 @@ from actors.gate_statistics import wilson
 from actors.messages import Attributed
 from actors.store import Store
 from actors.system.life import ActorState
-from daemon.admin import WHO, AdminOnly
+from daemon.admin import AdminOnly, RefusalCollector, holder
+from daemon.bodies import who
 from daemon.dashboard import STATIC
 from daemon.errors import OrderRefused
+from daemon.headers import SecurityHeaders
 from daemon.openapi import document
 from daemon.orders import Order, Orders
+from daemon.scopes import allowed, how_to
 from daemon.tap.keys import KeyRing
 
 _MOST = 100_000
@@ -55,15 +56,30 @@ class ControlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Where the control API listens."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Other than loopback only with an admin key (`evolved keys add --scope admin`), and behind
-    something that speaks TLS: the key travels with every request."""
+    """Address to listen on. Other than loopback only with an admin key (`evolved keys add --scope admin`), and with
+    TLS: the key travels with every request."""
     port: int = 8090
     """Port; 0 takes a free one."""
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     """Host headers that are answered: a page elsewhere cannot reach the API through the reader's browser."""
+    tls_cert: str = ""
+    """PEM file with the certificate chain; empty: plain HTTP. Read again when it changes."""
+    tls_key: str = ""
+    """PEM file with its key, for its owner alone."""
+    tls_client_ca: str = ""
+    """PEM file of authorities: only clients with a certificate of one of them get in, with their key as well."""
+    behind_tls_proxy: bool = False
+    """Something in front of it speaks TLS, and nobody else reaches it: plain HTTP on an address other than loopback."""
+    url: str = ""
+    """Where `evolved status` and the other commands find it: "https://evolved.example"; empty: host and port."""
+    ca_file: str = ""
+    """PEM file of authorities that those commands check its certificate against; empty: the system's."""
+    client_cert: str = ""
+    """PEM file with the certificate that they show, where it asks for one."""
+    client_key: str = ""
+    """PEM file with its key."""
     admin_key_file: str = ""
-    """File that holds an admin key, for `evolved status`, `freeze`, `thaw`, `promote` and `rollback` to
-    show."""
+    """File that holds an operator's key, for those commands to show."""
 
 
 class Control:
@@ -100,30 +116,34 @@ class Control:
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
         self._curator, self._sentinel, self._judge, self._routes = curator, sentinel, judge, tuple(routes)
         self._started = clock()
+        self._refused = Counter[str]()
+        registry.register(RefusalCollector(self._refused))
 
     def app(self, allowed_hosts: Sequence[str], keys: KeyRing | None = None) -> Starlette:
-        """The ASGI application; all of it takes an admin key if there is one among `keys`."""
+        """The ASGI application; all of it takes an operator's key if there is one among `keys`."""
+        routes = [
+            Route("/api/openapi.json", self.openapi),
+            Route("/api/status", self.status),
+            Route("/api/success", self.success),
+            Route("/api/trajectories", self.trajectories),
+            Route("/api/trajectories/{id}", self.trajectory),
+            Route("/api/lessons", self.lessons),
+            Route("/api/judge", self.judge),
+            Route("/api/dead", self.dead),
+            Route("/api/dead/{id}/retry", self.dead_retry, methods=["POST"]),
+            Route("/api/freeze", self.order, methods=["POST"]),
+            Route("/api/thaw", self.order, methods=["POST"]),
+            Route("/api/promote", self.order, methods=["POST"]),
+            Route("/api/rollback", self.order, methods=["POST"]),
+            *self._routes,
+            Route("/metrics", self.metrics),
+        ]
         app = Starlette(
-            routes=[
-                Route("/api/openapi.json", self.openapi),
-                Route("/api/status", self.status),
-                Route("/api/success", self.success),
-                Route("/api/trajectories", self.trajectories),
-                Route("/api/trajectories/{id}", self.trajectory),
-                Route("/api/lessons", self.lessons),
-                Route("/api/judge", self.judge),
-                Route("/api/dead", self.dead),
-                Route("/api/dead/{id}/retry", self.dead_retry, methods=["POST"]),
-                Route("/api/freeze", self.order, methods=["POST"]),
-                Route("/api/thaw", self.order, methods=["POST"]),
-                Route("/api/promote", self.order, methods=["POST"]),
-                Route("/api/rollback", self.order, methods=["POST"]),
-                *self._routes,
-                Route("/metrics", self.metrics),
-            ],
+            routes=routes,
             middleware=[
+                Middleware(SecurityHeaders),
                 Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts)),
-                Middleware(AdminOnly, keys=keys),
+                Middleware(AdminOnly, keys=keys, routes=routes, refused=self._refused),
             ],
             exception_handlers={OrderRefused: _refused},
         )
@@ -235,6 +255,7 @@ class Control:
         key = request.path_params["id"]
         if not await self._retry(key):
             return _error(404, f"no parked message {key}")
+        await self._orders.note("retry", {"message": key}, who(request))
         return _json({"retried": key})
 
     async def order(self, request: Request) -> Response:
@@ -247,40 +268,19 @@ class Control:
             return _error(422, f'the body must be a JSON object such as {{"reason": "incident 4711"}}: {error}')
         kind = request.url.path.rpartition("/")[2]
         try:
-            directive = await self._orders.give(kind, order, getattr(request.state, WHO, ""))
+            key = holder(request.state)
+            if kind == "promote" and order.force and key is not None and not allowed(key.scope, ("admin",)):
+                raise OrderRefused(
+                    403, f"force takes a key of scope admin, and {key.id} has {key.scope}; make one with "
+                    f"`{how_to('admin')}`",
+                )  # fmt: skip
+            directive = await self._orders.give(kind, order, who(request))
         except OrderRefused as error:
             return _error(error.status, str(error))
         return _json({"sent": kind, "reason": directive.reason, "details": directive.details, "id": directive.id})
 
     async def metrics(self, request: Request) -> Response:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
-
-
-class Address(Protocol):
-    """Where a server listens."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-
-
-async def serve(
-    app: Starlette, settings: Address, *, ready: Callable[[], None] = lambda: None, stop: anyio.Event | None = None
-) -> None:
-    """Serve `app` until `stop` or a cancellation, on whichever loop this task runs."""
-    config = hypercorn.config.Config()
-    config.bind = [f"{settings.host}:{settings.port}"]
-    config.accesslog = None
-    config.errorlog = None
-    config.graceful_timeout = 1.0
-    if sniffio.current_async_library() == "trio":
-        from hypercorn.trio import serve as run
-    else:
-        from hypercorn.asyncio import serve as run  # type: ignore[assignment]  # same signature, other loop
-    stop = stop or anyio.Event()
-    ready()
-    await run(app, config, shutdown_trigger=stop.wait)  # type: ignore[arg-type]  # hypercorn's ASGI types are narrower
 
 
 def _summary(item: Attributed) -> dict[str, Any]:

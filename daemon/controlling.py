@@ -1,20 +1,37 @@
 """The task that serves the control API, and meanwhile looks at the actors and the bus for `/metrics`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
 import anyio
 import structlog
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from actors.system.errors import ActorSystemError
 from actors.system.life import Life
 from actors.system.supervisor import Supervisor
 from daemon.admin import admin_keys
 from daemon.config import Config
-from daemon.control import Control, serve
+from daemon.control import Control
 from daemon.parts import Parts
+from daemon.serving import serve
+from daemon.tls import ServerTls, server_tls
 
 log = structlog.get_logger(__name__)
+
+
+class _CertificateCollector(Collector):
+    """When the certificate in service expires, for an alert."""
+
+    def __init__(self, tls: ServerTls) -> None:
+        self._tls = tls
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "evolved_control_certificate_expiry_timestamp_seconds", "When the control API's certificate expires.",
+            self._tls.expires,
+        )  # fmt: skip
 
 
 def control_task(
@@ -22,7 +39,11 @@ def control_task(
 ) -> Callable[[Life], Awaitable[None]]:
     """The control API's task; `make` lacks what depends on the bus."""
     store, bus = parts.store, parts.bus
-    keys = admin_keys(config.keys, config.control.host)
+    where = config.control
+    tls = server_tls(where.tls_cert, where.tls_key, where.tls_client_ca, section="control")
+    keys = admin_keys(config.keys, where.host, protected=tls is not None or where.behind_tls_proxy)
+    if tls is not None:
+        parts.registry.register(_CertificateCollector(tls))
 
     async def retry(dead_id: str) -> bool:
         item = await store.revive(dead_id)
@@ -55,9 +76,7 @@ def control_task(
     async def run(life: Life) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(observe, life)
-            group.start_soon(
-                partial(serve, control.app(config.control.allowed_hosts, keys), config.control, ready=life.ready)
-            )
+            group.start_soon(partial(serve, control.app(where.allowed_hosts, keys), where, tls=tls, ready=life.ready))
             await life.draining.wait()
             group.cancel_scope.cancel()
 

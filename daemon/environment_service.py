@@ -22,11 +22,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from adapters.environments import Environment
 from adapters.environments.http.service import EnvironmentService
 from adapters.environments.workers import WorkerEnvironment
-from daemon.control import serve
 from daemon.environments import EnvironmentCollector
 from daemon.errors import ConfigError
+from daemon.serving import serve
 from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import KeyRing, is_loopback, presented
+from daemon.tls import server_tls
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -37,6 +38,9 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8100
     require_key: bool = False
+    tls_cert: str = ""
+    """PEM file; empty: plain HTTP."""
+    tls_key: str = ""
     max_instances: int = 256
     idle_seconds: float = 900.0
     call_seconds: float = 60.0
@@ -107,6 +111,7 @@ async def serve_environment(
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     app = service.app(middleware=door(settings, keys_file, clock=time.time), routes=(Route("/metrics", metrics),))
+    tls = server_tls(settings.tls_cert, settings.tls_key, "", section="environments serve")
     stop = anyio.Event()
 
     async def until_told() -> None:
@@ -117,7 +122,7 @@ async def serve_environment(
 
     async with anyio.create_task_group() as group:
         group.start_soon(until_told)
-        await serve(app, settings, ready=ready, stop=stop)
+        await serve(app, settings, tls=tls, ready=ready, stop=stop)
         group.cancel_scope.cancel()
     if isinstance(environment, WorkerEnvironment):
         await environment.aclose()

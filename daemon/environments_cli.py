@@ -18,7 +18,8 @@ your own, as module:Class. Its options are [sandbox.options], if sandbox.environ
   list    what is installed
   check   a quick play: tasks, tools, a bad call, the end, the verdict; says what is wrong
   serve   over HTTP, with AgentEvolver's routes (docs/environments-http.md). On loopback without a key; on any other
-          address with one (`evolved keys add --scope environment --tenant NAME`), and behind something that speaks TLS
+          address with one (`evolved keys add --scope environment --tenant NAME`), and with --tls-cert and --tls-key, or
+          behind something that speaks TLS
 
 examples:
   evolved environments list
@@ -47,6 +48,8 @@ def add_environments(add: Any) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     serve.add_argument("--port", type=int, default=8100)
     serve.add_argument("--require-key", action="store_true", help="a key is needed on loopback too")
+    serve.add_argument("--tls-cert", default="", metavar="FILE", help="speak TLS: the certificate chain, PEM")
+    serve.add_argument("--tls-key", default="", metavar="FILE", help="its key, PEM")
     serve.add_argument("--max-instances", type=int, default=256, metavar="N", help="open at once (256)")
     serve.add_argument("--idle-seconds", type=float, default=900.0, help="until an instance counts as left (900)")
     serve.add_argument("--call-seconds", type=float, default=60.0, help="for each call of the environment (60)")
@@ -124,13 +127,18 @@ def _serve(arguments: argparse.Namespace, config: "Config") -> int:
         raise ConfigError("--max-instances, --idle-seconds and --call-seconds must be above 0")
     settings = ServeSettings(
         host=arguments.host, port=arguments.port, require_key=arguments.require_key,
+        tls_cert=arguments.tls_cert, tls_key=arguments.tls_key,
         max_instances=arguments.max_instances, idle_seconds=arguments.idle_seconds, call_seconds=arguments.call_seconds,
     )  # fmt: skip
     door(settings, config.keys, clock=float)  # before anything is built
     environment = _built(arguments, config)
 
     def ready() -> None:
-        print(f"{environment.name} at http://{settings.host}:{settings.port}", file=sys.stderr, flush=True)
+        print(
+            f"{environment.name} at http{'s' if settings.tls_cert else ''}://{settings.host}:{settings.port}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     anyio.run(partial(serve_environment, environment, settings, config.keys, ready=ready))
     return 0

@@ -156,7 +156,7 @@ class ExperiencePool:
         """
         revisions = await self._store.revisions_of(experience_id)
         if not revisions:
-            raise _unknown(experience_id)
+            raise unknown(experience_id)
         sources = [await self._origin(key) for key in revisions[0].sources[:_SOURCES]]
         voices = await self._store.voices([experience_id])
         return Detail(
@@ -212,7 +212,7 @@ class ExperiencePool:
         """
         revisions = await self._store.revisions_of(experience_id)
         if not revisions:
-            raise _unknown(experience_id)
+            raise unknown(experience_id)
         _require(key, "key: who says so? a name or id of a person, an agent or a run", _MAX_KEY)
         reason = self._clean(reason, "reason", _MAX_REASON)
         opinion = Opinion(
@@ -265,7 +265,7 @@ class ExperiencePool:
 
         revised = await self._store.revise(experience_id, revise)
         if revised is None:
-            raise _unknown(experience_id)
+            raise unknown(experience_id)
         await self._told(change, reason, by, {"experience": revised.id, "state": after, "tenant": revised.tenant})
         await self._changed([revised])
         return revised
@@ -347,7 +347,8 @@ class ExperiencePool:
             _log.warning("lessons_not_published", lessons=len(lessons), reason=str(error))
 
 
-def _unknown(experience_id: str) -> OrderRefused:
+def unknown(experience_id: str) -> OrderRefused:
+    """The refusal where there is no such lesson."""
     return OrderRefused(404, f"no lesson {experience_id}; `evolved experience list` shows those that there are")
 
 

@@ -23,9 +23,9 @@ from starlette.routing import Route
 from actors.messages import Experience, ExperienceKind, ExperienceState
 from actors.store import StoreUnavailable
 from actors.store.erasing import Selector
-from daemon.bodies import read_body, who
+from daemon.bodies import bound_to, read_body, who
 from daemon.errors import OrderRefused
-from daemon.experience import Change, ExperiencePool
+from daemon.experience import Change, Detail, ExperiencePool, unknown
 from daemon.forgetting import Forgetter
 
 _MAX_IMPORT = 64 << 20
@@ -126,17 +126,34 @@ class ExperienceApi:
         limit = given.get("limit", "100")
         if not limit.isdecimal() or len(limit) > 18 or int(limit) < 1:
             raise OrderRefused(422, f"limit is {limit[:40]!r}; give a number from 1 on")
-        return await self._pool.listed(**_filters(request), q=given.get("q", ""), limit=int(limit))
+        filters = _filters(request)
+        filters["tenant"] = _tenant(request, filters["tenant"] or bound_to(request))
+        return await self._pool.listed(**filters, q=given.get("q", ""), limit=int(limit))
 
     async def _one(self, request: Request) -> Any:
-        return await self._pool.one(request.path_params["id"])
+        return await self._own(request)
+
+    async def _own(self, request: Request) -> Detail:
+        """The lesson that is asked for.
+
+        Raises:
+            OrderRefused: 404 there is none, or it is another tenant's than the key is confined to: the same answer.
+        """
+        key, bound = request.path_params["id"], bound_to(request)
+        found = await self._pool.one(key)
+        if bound and found.lesson.tenant != bound:
+            raise unknown(key)
+        return found
 
     async def _search(self, request: Request) -> Any:
         body = await read_body(request, SearchBody)
-        return await self._pool.search(body.text, tenant=body.tenant, k=body.k, kinds=body.kinds, states=body.states)
+        tenant = _tenant(request, body.tenant)
+        return await self._pool.search(body.text, tenant=tenant, k=body.k, kinds=body.kinds, states=body.states)
 
     async def _feedback(self, request: Request) -> Any:
         body = await read_body(request, FeedbackBody)
+        if bound_to(request):
+            await self._own(request)
         voices, counted = await self._pool.feedback(
             request.path_params["id"], useful=body.useful, reason=body.reason, key=body.key, by=who(request)
         )
@@ -145,8 +162,8 @@ class ExperienceApi:
     async def _add(self, request: Request) -> Any:
         body = await read_body(request, LessonBody)
         lesson = Experience(
-            id="", tenant=body.tenant, when_to_use=body.when_to_use, content=body.content, kind=body.kind,
-            detail=body.detail,
+            id="", tenant=_tenant(request, body.tenant), when_to_use=body.when_to_use, content=body.content,
+            kind=body.kind, detail=body.detail,
         )  # fmt: skip
         made, new = await self._pool.add(lesson, body.reason, who(request))
         return {"lesson": made, "added": new}
@@ -171,6 +188,18 @@ class ExperienceApi:
         if body.dry_run:
             return await self._forgetter.plan(selector)
         return await self._forgetter.forget(selector, body.reason, who(request))
+
+
+def _tenant(request: Request, asked: str) -> str:
+    """The tenant that is `asked` for.
+
+    Raises:
+        OrderRefused: 403 the key is confined to another.
+    """
+    bound = bound_to(request)
+    if bound and asked != bound:
+        raise OrderRefused(403, f"this key teaches for the tenant {bound}, not for {asked}")
+    return asked
 
 
 def _filters(request: Request) -> dict[str, str]:

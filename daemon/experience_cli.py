@@ -154,13 +154,12 @@ def connected(arguments: argparse.Namespace, timeout: float = 60.0) -> "Experien
     Raises:
         ConfigError: settings, or a key file, that cannot be used.
     """
-    from daemon.admin import key_headers
     from daemon.config import load
     from daemon.experience_client import ExperienceClient
+    from daemon.reach import address, control_client
 
     control = load(arguments.config, arguments.set).control
-    key = key_headers(control.admin_key_file).get("x-evolved-key", "")
-    return ExperienceClient(f"http://{control.host}:{control.port}", key, timeout)
+    return ExperienceClient(address(control), timeout=timeout, client=control_client(control, timeout))
 
 
 def _list(client: "ExperienceClient", given: argparse.Namespace) -> Any:

@@ -17,9 +17,7 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-import hypercorn.config
 import msgspec
-import sniffio
 import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -47,8 +45,10 @@ from adapters.intake.otlp import (
 )
 from adapters.intake.otlp.wire import MEDIA, Encoding, Signal, answer, complaint, decode, encoding_of, inflated
 from daemon.errors import ConfigError
+from daemon.serving import serve_bound
 from daemon.tap.errors import KeysUnusable
-from daemon.tap.keys import KeyRing, presented
+from daemon.tap.keys import KeyRing, is_loopback, presented
+from daemon.tls import server_tls
 
 log = structlog.get_logger(__name__)
 
@@ -76,6 +76,12 @@ class IntakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Port; 0 takes a free one. An OpenTelemetry collector on this machine has the same default."""
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     """Host headers that are answered; ("*",) for all, when `host` is not loopback."""
+    tls_cert: str = ""
+    """PEM file with the certificate chain; empty: plain HTTP. Read again when it changes."""
+    tls_key: str = ""
+    """PEM file with its key, for its owner alone."""
+    tls_client_ca: str = ""
+    """PEM file of authorities: only exporters with a certificate of one of them get in."""
     max_body_bytes: int = 16 << 20
     """Of an export, compressed and inflated; larger ones are refused (413)."""
     max_requests: int = 16
@@ -107,9 +113,13 @@ class OtlpIntake:
             keys: agents' keys; whose key it is, the calls belong to.
             require_key: refuse exports without one.
             listening: told the port.
+
+        Raises:
+            ConfigError: a certificate that cannot be used.
         """
         self._settings, self._bus, self._redact, self._rng = settings, bus, redact, rng
         self._keys, self._require_key, self._listening = keys, require_key, listening
+        self._tls = server_tls(settings.tls_cert, settings.tls_key, settings.tls_client_ca, section="intake")
         self._joiner = Joiner(settings.spans)
         self._working, self._held_back = 0, False
         self._one = anyio.CapacityLimiter(1)
@@ -136,6 +146,11 @@ class OtlpIntake:
         sock = socket.create_server((self._settings.host, self._settings.port), reuse_port=False)
         self._listening(sock.getsockname()[1])
         log.info("otlp_listening", host=self._settings.host, port=sock.getsockname()[1])
+        if self._tls is None and not is_loopback(self._settings.host):
+            log.warning(
+                "otlp_in_plain_text", host=self._settings.host,
+                remedy="what agents say and their keys cross the network readable: set intake.tls_cert and tls_key",
+            )  # fmt: skip
         stop = anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(self._serve, sock, stop)
@@ -292,6 +307,8 @@ class OtlpIntake:
             life.beat()
             if self._keys is not None:
                 self._keys.refresh()
+            if self._tls is not None:
+                self._tls.refresh()
             if await self._pass_on(self._joiner.take_due(anyio.current_time())):
                 delay = _TICK_SECONDS
                 life.ready()
@@ -300,16 +317,7 @@ class OtlpIntake:
                 life.waiting("the bus does not take calls from OTLP")
 
     async def _serve(self, sock: socket.socket, stop: anyio.Event) -> None:
-        config = hypercorn.config.Config()
-        config.bind = [f"fd://{sock.detach()}"]
-        config.accesslog = None
-        config.errorlog = None
-        config.graceful_timeout = _GRACE_SECONDS
-        if sniffio.current_async_library() == "trio":
-            from hypercorn.trio import serve
-        else:
-            from hypercorn.asyncio import serve  # type: ignore[assignment]  # same signature, other loop
-        await serve(self.app(), config, shutdown_trigger=stop.wait)  # type: ignore[arg-type]
+        await serve_bound(self.app(), f"fd://{sock.detach()}", tls=self._tls, stop=stop, grace=_GRACE_SECONDS)
 
 
 def agent_keys(path: Path | None) -> KeyRing | None:

@@ -20,10 +20,10 @@ from actors.system.notify import Notify
 from actors.system.supervisor import Supervisor
 from daemon.config import Config
 from daemon.connect import open_bus
-from daemon.control import serve
 from daemon.errors import StartFailed
 from daemon.host import HostCollector
 from daemon.provenance import Provenance
+from daemon.serving import serve
 from daemon.weights import server
 from learner.errors import TrainerUnavailable
 from learner.service import run

@@ -20,6 +20,7 @@ import anyio.abc
 import anyio.to_thread
 import structlog
 
+from actors.store import StoreUnavailable
 from actors.system.life import Life
 from adapters.errors import AdapterError, AdapterNotSetUp, LiveApiError, LiveApiRefused, LiveApiUnavailable
 from adapters.live import CallResult, LiveApi, Operation
@@ -132,17 +133,19 @@ class Live:
         state: Path,
         *,
         clock: Callable[[], float] = time.time,
+        note: Callable[[str, dict[str, str], str], Awaitable[None]] | None = None,
     ) -> None:
         """
         Args:
             configured: the tables [adapters.NAME].
             state: directory of this daemon's state.
+            note: puts on record in the audit trail what was done, to what, and by which key; none: nobody does.
 
         Raises:
             ConfigError: a table that cannot be used.
             StartFailed: what was added at run time cannot be read.
         """
-        self._settings, self._clock = settings, clock
+        self._settings, self._clock, self._note = settings, clock, note
         self._file, self._secrets = state / "live" / "adapters.json", state / settings.secrets_dir
         try:
             self._guard = AddressGuard(allow_private=settings.allow_private, allow_http=settings.allow_http)
@@ -232,6 +235,7 @@ class Live:
             try:
                 found = await self._tried(one)
                 self._apis[new.name] = one
+                await self._noted("adapter_added", new, by)
                 await self._write()
             except BaseException:
                 self._apis.pop(new.name, None)
@@ -251,6 +255,7 @@ class Live:
             one = self._one(name)
             if one.entry.origin != "control":
                 raise OrderRefused(409, f"{name!r} comes by {one.entry.origin}; take it out there and start again")
+            await self._noted("adapter_removed", one.entry, by)
             del self._apis[name]
             try:
                 await self._write()
@@ -289,6 +294,15 @@ class Live:
             raise OrderRefused(502, f"{one.name}: {error}") from error
         except TimeoutError as error:
             raise OrderRefused(502, f"{one.name}: no tools within {self._settings.start_seconds:g} s") from error
+
+    async def _noted(self, what: str, entry: Entry, by: str) -> None:
+        """On record before it is done: what the audit trail does not know must not be in use."""
+        if self._note is None:
+            return
+        try:
+            await self._note(what, {"api": entry.name, "kind": entry.kind, "where": _where(entry)}, by)
+        except StoreUnavailable as error:
+            raise OrderRefused(503, f"the audit trail cannot be written ({error}); nothing was changed") from error
 
     def _one(self, name: str) -> Registered:
         if name not in self._apis:

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from adapters.errors import LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
+from adapters.errors import LiveApiMalformed, LiveApiRefused, LiveApiUnavailable, LiveToolUnknown
 from adapters.live import LiveApi
 from daemon.bodies import read_body, who
 from daemon.errors import OrderRefused
@@ -56,8 +56,10 @@ class LiveRoutes:
                 found = await handler(request)
             except OrderRefused as error:
                 return _error(error.status, str(error))
-            except LiveApiRefused as error:
+            except LiveToolUnknown as error:
                 return _error(404, str(error))
+            except LiveApiRefused as error:
+                return _error(403, str(error))
             except LiveApiMalformed as error:
                 return _error(502, str(error))
             except LiveApiUnavailable as error:

@@ -154,26 +154,23 @@ def _pair(option: str, text: str) -> tuple[str, str]:
 def _ask(arguments: argparse.Namespace, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     import httpx
 
-    from daemon.admin import key_headers
     from daemon.config import load
+    from daemon.reach import control_client, unreachable
     from daemon.status import refusal
 
     config = load(arguments.config, arguments.set)
-    url = f"http://{config.control.host}:{config.control.port}{path}"
     # The daemon waits for the API; this waits for the daemon.
-    patience = config.live.start_seconds + 30.0
-    try:
-        answer = httpx.request(
-            method, url, json=body, headers=key_headers(config.control.admin_key_file), timeout=patience
-        )
-        answer.raise_for_status()
-        return dict(answer.json())
-    except httpx.HTTPStatusError as error:
-        if error.response.status_code == 401:
-            raise ControlUnreachable(refusal(error)) from error
+    with control_client(config.control, config.live.start_seconds + 30.0) as http:
         try:
-            raise ControlUnreachable(str(error.response.json()["error"]["message"])) from error
-        except (ValueError, KeyError, TypeError):
-            raise ControlUnreachable(refusal(error)) from error
-    except (httpx.HTTPError, ValueError) as error:
-        raise ControlUnreachable(f"no daemon at {url} ({error}); start it with `evolved run`") from error
+            answer = http.request(method, path, json=body)
+            answer.raise_for_status()
+            return dict(answer.json())
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code == 401:
+                raise ControlUnreachable(refusal(error)) from error
+            try:
+                raise ControlUnreachable(str(error.response.json()["error"]["message"])) from error
+            except (ValueError, KeyError, TypeError):
+                raise ControlUnreachable(refusal(error)) from error
+        except (httpx.HTTPError, ValueError) as error:
+            raise unreachable(config.control, error) from error

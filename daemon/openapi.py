@@ -157,7 +157,7 @@ def document(routes: Sequence[BaseRoute], described: Sequence[Described] = DESCR
 
 
 def _operation(one: Described) -> dict[str, Any]:
-    refusals = {401, 403, *one.refuses} | ({413, 415, 422, 503} if one.body is not None else set())
+    refusals = {401, 403, 429, *one.refuses} | ({413, 415, 422, 503} if one.body is not None else set())
     if one.path.startswith(_E):
         refusals.add(503)
     kind = _TEXT.get(one.path, "application/json")

@@ -106,6 +106,11 @@ class Orders:
         log.info("order_given", kind=kind, reason=reason, origin=origin, **directive.details)
         return directive
 
+    async def note(self, what: str, details: dict[str, str], by: str = "") -> None:
+        """Put on record in the audit trail what an operator did that orders nothing of the actors."""
+        await self._store.save([notice(what, details, by=by, now=self._clock())])
+        log.info("operator", what=what, by=by, **details)
+
     async def _promote(self, order: Order, by: str) -> Directive:
         version = order.version
         if version is None:
@@ -178,6 +183,14 @@ class Orders:
         if to != fleet.stable and fleet.stable is not None:
             bad = fleet.stable  # further back than the end of a trial: what was stable goes, the trial with it
         return await self.issue("rollback", order.reason, {"version": str(bad), "to": str(to)}, by=by)
+
+
+def notice(what: str, details: dict[str, str], *, by: str, now: float) -> Directive:
+    """A directive that orders nothing: that the key `by` did `what`. Ids and names, nothing that was said."""
+    return Directive(
+        id=derived_id("directive", what, new_id()), kind="notice", reason=what, origin="control", created=now,
+        details={**details, **({"by": by} if by else {})},
+    )  # fmt: skip
 
 
 def _listed(versions: Sequence[int]) -> str:

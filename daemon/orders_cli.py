@@ -64,19 +64,19 @@ def _run(arguments: argparse.Namespace) -> int:
 def _post(arguments: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
     import httpx
 
-    from daemon.admin import key_headers
     from daemon.config import load
+    from daemon.reach import control_client, unreachable
 
     control = load(arguments.config, arguments.set).control
-    url = f"http://{control.host}:{control.port}/api/{arguments.command}"
-    try:
-        answer = httpx.post(url, json=body, headers=key_headers(control.admin_key_file), timeout=10.0)
-        answer.raise_for_status()
-        return dict(answer.json())
-    except httpx.HTTPStatusError as error:
-        raise ControlUnreachable(_told(error)) from error
-    except (httpx.HTTPError, ValueError) as error:
-        raise ControlUnreachable(f"{url}: {error}; is the daemon running, and [control] the same?") from error
+    with control_client(control, 10.0) as http:
+        try:
+            answer = http.post(f"/api/{arguments.command}", json=body)
+            answer.raise_for_status()
+            return dict(answer.json())
+        except httpx.HTTPStatusError as error:
+            raise ControlUnreachable(_told(error)) from error
+        except (httpx.HTTPError, ValueError) as error:
+            raise unreachable(control, error) from error
 
 
 def _told(error: "httpx.HTTPStatusError") -> str:

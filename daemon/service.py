@@ -112,7 +112,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
     provenance, versions = Provenance(config.provenance, config.state), config.state / "versions"
     key = provenance.key("gate")
-    live, grader = live_apis(config, parts.registry, supervisor), parts.adapter("grader", config.grader)
+    live, grader = live_apis(config, parts.registry, supervisor, store), parts.adapter("grader", config.grader)
     sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry, live.sandbox_tools, grader))
     judge, embedder = parts.adapter("judge", config.judge), parts.adapter("embedder", config.embedder)
     environment = searching(sandbox, config.sandbox, embedder)

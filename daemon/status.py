@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from daemon.admin import key_headers
 from daemon.control import ControlSettings
 from daemon.errors import ControlUnreachable
+from daemon.reach import control_client, unreachable
 
 _TOLD = 3
 """Findings of the sentinel that are shown, the newest."""
@@ -22,18 +22,15 @@ def fetch(settings: ControlSettings, path: str = "/api/status") -> dict[str, Any
     Raises:
         ControlUnreachable: nobody answers there, or not without an admin key.
     """
-    url = f"http://{settings.host}:{settings.port}{path}"
-    try:
-        answer = httpx.get(url, headers=key_headers(settings.admin_key_file), timeout=5.0)
-        answer.raise_for_status()
-        return dict(answer.json())
-    except httpx.HTTPStatusError as error:
-        raise ControlUnreachable(refusal(error)) from error
-    except (httpx.HTTPError, ValueError) as error:
-        raise ControlUnreachable(
-            f"no daemon at {url} ({error}); start it with `evolved run`, or name its address with "
-            "--set control.port=PORT"
-        ) from error
+    with control_client(settings, 5.0) as http:
+        try:
+            answer = http.get(path)
+            answer.raise_for_status()
+            return dict(answer.json())
+        except httpx.HTTPStatusError as error:
+            raise ControlUnreachable(refusal(error)) from error
+        except (httpx.HTTPError, ValueError) as error:
+            raise unreachable(settings, error) from error
 
 
 def refusal(error: httpx.HTTPStatusError) -> str:

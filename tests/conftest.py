@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.postgres import Cluster, running_cluster
 
+pytest_plugins = ["tests.support.secrets"]
 ON_POSTGRES = os.environ.get("EVOLVED_TEST_DATABASE", "sqlite") == "postgresql"
 
 

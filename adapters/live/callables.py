@@ -28,7 +28,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from adapters.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
+from adapters.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiUnavailable, LiveToolUnknown
 from adapters.live import CallResult, Operation
 from adapters.live.names import tool_names
 from adapters.live.schemas import parameters, without_references
@@ -127,7 +127,7 @@ class CallablesApi:
         """
         function = self._functions.get(tool)
         if function is None:
-            raise LiveApiRefused(f"{self.name}: no function {tool!r}; there are {', '.join(self._functions)}")
+            raise LiveToolUnknown(f"{self.name}: no function {tool!r}; there are {', '.join(self._functions)}")
         try:
             given = msgspec.convert(dict(arguments), function.arguments)
         except msgspec.ValidationError as error:

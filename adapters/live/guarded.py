@@ -18,7 +18,7 @@ import anyio
 import msgspec
 import structlog
 
-from adapters.errors import LiveApiError, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
+from adapters.errors import LiveApiError, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable, LiveToolUnknown
 from adapters.live import CallResult, HoldsSecrets, LiveApi, Operation
 from adapters.live.audit import AuditLine, AuditLog
 from adapters.live.limits import Breaker, TokenBucket
@@ -199,7 +199,7 @@ class Guarded:
             self._looked = now  # not before: who could not look has not looked
         found = self._operations.get(tool)
         if found is None:
-            raise LiveApiRefused(f"{self.name} has no operation {self._scrubber.text(tool[:100])!r}")
+            raise LiveToolUnknown(f"{self.name} has no operation {self._scrubber.text(tool[:100])!r}")
         return found
 
     async def _executed(self, operation: Operation, arguments: Mapping[str, Any]) -> CallResult:
@@ -288,7 +288,7 @@ class Guarded:
         text = self._scrubber.text(str(error))
         if isinstance(error, LiveApiUnavailable):
             return LiveApiUnavailable(text, error.retry_after)
-        return LiveApiRefused(text) if isinstance(error, LiveApiRefused) else LiveApiMalformed(text)
+        return type(error)(text) if isinstance(error, LiveApiRefused) else LiveApiMalformed(text)
 
     def _cleaned(self, result: CallResult) -> CallResult:
         """`result` without secrets and of bounded size."""

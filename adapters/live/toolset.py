@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from adapters.errors import AdapterError, LiveApiRefused
+from adapters.errors import AdapterError, LiveToolUnknown
 from adapters.live import CallResult, LiveApi, Operation
 from adapters.live.names import tool_names
 
@@ -75,7 +75,7 @@ class LiveTools:
         name, own = self._routes.get(tool, ("", ""))
         api = self._apis().get(name)
         if api is None:
-            raise LiveApiRefused(
+            raise LiveToolUnknown(
                 f"no tool {tool!r}" + "".join(f"; {n} is missing: {w}" for n, w in self.missing.items())
             )
         return await api.call(own, arguments)

@@ -5,7 +5,7 @@ GET  /healthz              200 while it serves (the engine's health is at /healt
 GET  /upstreams            engines, health, weights
 PUT  /upstreams/NAME       {"weight": 0.1}: its share of new trajectories, until the tap ends
 
-All but /healthz take an admin key once there is one.
+All but /healthz take an operator's key once there is one: of scope `read` to look, of `operate` to change.
 """
 
 import msgspec
@@ -40,7 +40,7 @@ class AdminRoute:
     def answer(self, request: Request, agent: Agent) -> Call | None:
         path = request.path
         if path != b"/healthz":
-            self._door.admit_admin(request)
+            self._door.admit_admin(request, "operate" if request.method == b"PUT" else "read")
         if path == b"/healthz":
             data = response_bytes(200, b'{"status":"ok"}', close=agent.closing)
         elif path == b"/metrics":

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from daemon.tap.errors import InvalidTapSettings, KeysUnusable, Refused
-from daemon.tap.keys import PREFIX, Key, KeyRing, is_loopback, presented
+from daemon.tap.keys import OPERATORS, PREFIX, Key, KeyRing, Scope, is_loopback, opens, presented
 from daemon.tap.request import Request
 from daemon.tap.sampling import opted_out, sampled
 
@@ -139,21 +139,29 @@ class Door:
             return Visitor(tenant, caller, False, why_not, strip)
         return Visitor(tenant, caller, True, "", strip)
 
-    def admit_admin(self, request: Request) -> None:
-        """Let an operator's request pass; anybody's, while there is no admin key.
+    def admit_admin(self, request: Request, needed: Scope = "admin") -> None:
+        """Let an operator's request pass; anybody's, while there is no operator's key.
+
+        Args:
+            needed: scope that the key must have, or one above it.
 
         Raises:
-            Refused: 401 without an admin key.
+            Refused: 401 without an operator's key, 403 with one of too small a scope.
         """
         ring = self._ring
         if ring is None or not ring.guarded:
             return
         shown = presented(request.header(_KEY), request.header(_AUTHORIZATION))
         key = ring.find(shown) if shown else None
-        if key is None or key.scope != "admin":
+        if key is None or key.scope not in OPERATORS:
             raise self._refused(
-                401, "invalid_key", "an admin key is needed, in x-evolved-key or as a bearer's token; make one with "
-                "`evolved keys add --scope admin`", param="x-evolved-key",
+                401, "invalid_key", "an operator's key is needed, in x-evolved-key or as a bearer's token; make one "
+                f"with `evolved keys add --scope {needed} --tenant NAME`", param="x-evolved-key",
+            )  # fmt: skip
+        if not opens(key.scope, needed):
+            raise self._refused(
+                403, "wrong_scope", f"the key {key.id} has the scope {key.scope}, and this takes {needed}; make one "
+                f"with `evolved keys add --scope {needed} --tenant NAME`", param="x-evolved-key",
             )  # fmt: skip
 
     def check_admin_host(self, setting: str, host: str) -> None:

@@ -31,13 +31,18 @@ PREFIX = b"evk_"
 _ID_BYTES, _SECRET_BYTES = 6, 32
 _ID_END = len(PREFIX) + 2 * _ID_BYTES
 _MAX_KEYS = 10_000
-_SCHEMA = 1
+_SCHEMA = 2
+"""1 knew the scopes agent, admin and environment."""
 _NOBODY = bytes(32)
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
-Scope = Literal["agent", "admin", "environment"]
-"""`agent` opens the agents' port, `admin` the control API and the tap's admin port, `environment` what `evolved
-environments serve` serves; none opens another's."""
+Scope = Literal["agent", "environment", "read", "content", "operate", "teach", "admin"]
+"""`agent` opens the agents' port, `environment` what `evolved environments serve` serves, the others the operators'
+side: the control API and the tap's admin port. `daemon.scopes` says which route takes which."""
+LADDER: tuple[Scope, ...] = ("read", "content", "operate", "admin")
+"""A key of one of these opens what those before it open."""
+OPERATORS = frozenset[Scope]({*LADDER, "teach"})
+"""Scopes of the operators' side."""
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +93,8 @@ class KeyRing:
         self._seen: tuple[int, int, int] | None = None
         self._by_id: dict[bytes, tuple[bytes, Key]] = {}
         self.guarded = False
-        """An admin key is, or was, in the file, be it revoked or expired: losing the last must not open the doors."""
+        """An operator's key is, or was, in the file, be it revoked or expired: losing the last must not open the
+        doors."""
         self.unreadable = 0
         """Changes of the file that could not be taken over; the keys before them stay in force."""
         self._take(*_read(path))
@@ -117,7 +123,7 @@ class KeyRing:
 
     def _take(self, keys: tuple[Key, ...], seen: tuple[int, int, int]) -> None:
         self._by_id = {key.id.encode(): (bytes.fromhex(key.digest), key) for key in keys}
-        self.guarded = self.guarded or any(key.scope == "admin" for key in keys)
+        self.guarded = self.guarded or any(key.scope in OPERATORS for key in keys)
         self._seen = seen
 
 
@@ -187,6 +193,15 @@ def presented(own: bytes, authorization: bytes) -> bytes:
     elif scheme != b"bearer":
         return b""
     return rest if rest.startswith(PREFIX) else b""
+
+
+def opens(held: Scope, needed: Scope) -> bool:
+    """Whether a key of the scope `held` opens what takes one of `needed`."""
+    if held == needed:
+        return True
+    if needed == "teach":
+        return held == "admin"
+    return held in LADDER and needed in LADDER and LADDER.index(held) > LADDER.index(needed)
 
 
 def is_loopback(host: str) -> bool:

@@ -29,7 +29,7 @@ from adapters.engines.swap import SwapJob, perform
 from adapters.engines.vllm import VllmEngine
 from adapters.errors import WeightsUnavailable
 from adapters.weights.http import HttpPull, PullSettings
-from daemon.control import serve
+from daemon.serving import serve
 from daemon.weights import ServerSettings, server
 from learner.versions import WEIGHTS, Versions
 from tests.benchmarks import report

@@ -27,9 +27,9 @@ from adapters.errors import CheckpointRefused, WeightsCorrupt, WeightsDiskFull, 
 from adapters.weights import Weights, WeightSource
 from adapters.weights.http import HttpPull, PullSettings
 from adapters.weights.shared import SharedPath
-from daemon.control import serve
 from daemon.errors import ConfigError
 from daemon.provenance import Provenance, ProvenanceSettings
+from daemon.serving import serve
 from daemon.weights import ServerSettings, server, source
 from learner.versions import Versions
 from tests.support.full_disk import full_disk

@@ -21,10 +21,11 @@ from mcp import Client, ClientSession, StdioServerParameters, stdio_client
 from actors.messages import Experience
 from actors.store import Store
 from daemon.cli import main
-from daemon.control import ControlSettings, serve
+from daemon.control import ControlSettings
 from daemon.errors import ControlUnreachable, OrderRefused
 from daemon.experience_client import AsyncExperienceClient, ExperienceClient
 from daemon.experience_mcp import server
+from daemon.serving import serve
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.credited import attributed
 from tests.support.engines import free_port

@@ -11,13 +11,14 @@ from actors.fleet import Fleet
 from actors.messages import Directive
 from actors.store import Store
 from actors.system.life import Life, Restart, Unit
-from daemon.control import Control, ControlSettings, serve
+from daemon.control import Control, ControlSettings
 from daemon.experience_api import ExperienceApi
 from daemon.killswitch import KillSwitch
 from daemon.live import Live
 from daemon.live_api import LiveRoutes
 from daemon.live_settings import LiveSettings
 from daemon.orders import Orders
+from daemon.serving import serve
 from tests.support.credited import attributed
 from tests.support.experience import Desk, lesson
 from tests.support.keys import key_pair

@@ -10,7 +10,7 @@ import mcp_types as types
 import structlog
 from mcp.shared.exceptions import MCPError
 
-from adapters.errors import AdapterNotSetUp, LiveApiError, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
+from adapters.errors import AdapterNotSetUp, LiveApiError, LiveApiMalformed, LiveApiUnavailable, LiveToolUnknown
 from adapters.live import CallResult, Operation
 from adapters.live.addresses import AddressGuard
 from adapters.live.mcp.content import result
@@ -101,7 +101,7 @@ class McpApi:
         listing = await self._listed(connection)
         original = listing.originals.get(tool)
         if original is None:
-            raise LiveApiRefused(f"{self.name}: no tool {tool!r}; it has {len(listing.operations)}")
+            raise LiveToolUnknown(f"{self.name}: no tool {tool!r}; it has {len(listing.operations)}")
         try:
             with anyio.fail_after(self._settings.timeout):
                 answer = await connection.client.call_tool(original, dict(arguments))

@@ -19,7 +19,7 @@ import httpx
 import structlog
 
 from adapters.chat.keys import checked_url
-from adapters.errors import AdapterNotSetUp, LiveApiError, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
+from adapters.errors import AdapterNotSetUp, LiveApiError, LiveApiMalformed, LiveApiUnavailable, LiveToolUnknown
 from adapters.live import CallResult, Operation
 from adapters.live.openapi.answers import told
 from adapters.live.openapi.auth import Credentials, Proof, origin
@@ -118,7 +118,7 @@ class OpenApiApi:
         loaded = self._loaded or await self._load(None)
         plan = loaded.plans.get(tool)
         if plan is None:
-            raise LiveApiRefused(f"{self.name} has no operation {tool[:100]!r}")
+            raise LiveToolUnknown(f"{self.name} has no operation {tool[:100]!r}")
         checker = loaded.arguments.get(tool)
         if checker is None:
             checker = loaded.arguments[tool] = Checker(plan.operation.parameters)

@@ -81,7 +81,7 @@ def test_a_replay_asks_for_what_is_kept_and_says_when_nothing_is(
 
 def test_an_order_without_a_daemon_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rollback", "--reason", "x", "--set", "control.port=9"]) == 2
-    assert "is the daemon running" in capsys.readouterr().err
+    assert "start it with `evolved run`" in capsys.readouterr().err
 
 
 def test_a_rollback_without_a_reason_is_none(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,12 +14,15 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 
+from actors.store import Store
 from actors.system.life import Life, Restart, Unit
-from daemon.errors import ConfigError, StartFailed
+from daemon.errors import ConfigError, OrderRefused, StartFailed
 from daemon.live import Live
 from daemon.live_api import LiveRoutes
 from daemon.live_metrics import LiveCollector
+from daemon.live_orders import AddOrder
 from daemon.live_settings import LiveSettings
+from daemon.orders import notice
 from tests.support.http_api import HttpApi, Said
 
 pytestmark = pytest.mark.anyio
@@ -109,6 +112,32 @@ async def test_an_api_is_added_listed_called_tested_and_removed_while_the_daemon
         assert "there are none" in await refused(await client.delete("/api/adapters/docs"), 404)
 
 
+async def test_who_added_and_removed_an_api_is_in_the_audit_trail_or_nothing_is_done(tmp_path, address):
+    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1.0)
+    await store.open()
+
+    async def note(what: str, details: dict[str, str], by: str) -> None:
+        await store.save([notice(what, details, by=by, now=5.0)])
+
+    live = Live({}, HERE, tmp_path, note=note)
+    async with running(live):
+        await live.add(AddOrder(name="docs", kind="mcp", url=address), "4f9c02d1a7be")
+        await live.remove("docs", "0a0b0c0d0e0f")
+        told = sorted(await store.directives(), key=lambda one: one.reason)
+        common = {"api": "docs", "kind": "mcp", "where": address}
+        assert [(one.reason, one.details) for one in told] == [
+            ("adapter_added", {**common, "by": "4f9c02d1a7be"}),
+            ("adapter_removed", {**common, "by": "0a0b0c0d0e0f"}),
+        ]
+        assert store.audit_head.sequence == 2
+        await store.aclose()
+        (tmp_path / "s.db").unlink()
+        (tmp_path / "s.db").mkdir()
+        with pytest.raises(OrderRefused, match="audit trail cannot be written"):
+            await live.add(AddOrder(name="docs", kind="mcp", url=address), "4f9c02d1a7be")
+        assert live.health() == []
+
+
 async def test_an_openapi_document_is_added_by_its_address_and_its_server_is_guarded_too(tmp_path):
     with HttpApi() as shop:
         document = {
@@ -129,7 +158,7 @@ async def test_an_openapi_document_is_added_by_its_address_and_its_server_is_gua
                 if answered:
                     assert answer.json()["structured"] == {"things": 3}
                 else:
-                    assert "not public" in await refused(answer, 404)
+                    assert "not public" in await refused(answer, 403)
 
 
 async def test_what_was_added_is_there_after_a_restart_and_its_file_holds_no_secret(tmp_path, address):

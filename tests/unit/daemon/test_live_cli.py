@@ -14,10 +14,11 @@ from starlette.applications import Starlette
 
 from actors.system.life import Life, Restart, Unit
 from daemon.cli import main
-from daemon.control import ControlSettings, serve
+from daemon.control import ControlSettings
 from daemon.live import Live
 from daemon.live_api import LiveRoutes
 from daemon.live_settings import LiveSettings
+from daemon.serving import serve
 from tests.benchmarks.report import await_port
 from tests.support.engines import free_port
 

@@ -114,7 +114,7 @@ def test_a_file_that_breaks_leaves_the_keys_before_it_in_force(path: Path) -> No
         (b"{", "not a key file"),
         (b'{"keys": [{"id": "a", "digest": "00", "tenant": "t", "created": 1}]}', "32 bytes"),
         (b'{"keys": [{"id": "a", "digest": "zz", "tenant": "t", "created": 1}]}', "not a key file"),
-        (b'{"schema": 2, "keys": []}', "newer evolved"),
+        (b'{"schema": 3, "keys": []}', "newer evolved"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_the_remedy(path: Path, content: bytes | None, says: str) -> None:

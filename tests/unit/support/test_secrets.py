@@ -1,0 +1,122 @@
+"""The scan for secrets: tests that leak on purpose fail, each by the place where it leaks."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.secrets import leaks, planted
+
+pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.prints_secrets  # those of the tests within
+HEAD = """
+import json, logging, pytest
+from prometheus_client import CollectorRegistry, Counter
+from tests.support.secrets import planted
+pytest_plugins = ["tests.support.secrets"]
+"""
+LEAKING = """
+def test_prints():
+    print(planted("printed"))
+
+def test_logs():
+    logging.getLogger("x").warning("Authorization: Bearer k-secret")
+
+def test_writes(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "tap.log").write_text(planted("written"))
+
+def test_counts():
+    global registry
+    registry = CollectorRegistry()
+    Counter("calls", "Calls.", ["key"], registry=registry).labels(planted("label")).inc()
+
+def test_tells_the_brokers_password(tmp_path):
+    (tmp_path / "credentials.json").write_text(json.dumps({"password": "0123456789abcdef"}))
+    print("nats 0123456789abcdef")
+
+@pytest.fixture
+def early():
+    print(planted("early"))
+
+def test_leaks_in_setup(early):
+    pass
+
+def test_quiet(tmp_path):
+    (tmp_path / "tap.log").write_text("key=4f9c02d1a7be status=401")
+
+@pytest.mark.prints_secrets
+def test_may_print():
+    print(planted("shown"))
+"""
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, request: pytest.FixtureRequest) -> pytest.Pytester:
+    pytester.syspathinsert(request.config.rootpath)
+    return pytester
+
+
+def test_tests_that_leak_fail_wherever_they_do_and_others_pass(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(HEAD)
+    pytester.makepyfile(HEAD.replace("pytest_plugins", "_") + LEAKING)
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-v")
+    assert result.parseoutcomes() == {"failed": 6, "passed": 2}
+    for name in ("prints", "logs", "writes", "counts", "tells_the_brokers_password", "leaks_in_setup"):
+        result.stdout.fnmatch_lines(f"*::test_{name} FAILED*")
+    for told in (
+        "Captured stdout call: planted secret*", "Captured log call: bearer's token*", "a/tap.log: planted secret*",
+        "metrics: planted secret*", "Captured stdout call: broker's password*", "Captured stdout setup: planted*",
+    ):  # fmt: skip
+        result.stdout.fnmatch_lines(f"*{told}")
+
+
+def test_a_log_of_a_fixture_that_lives_longer_is_found_at_the_end(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(HEAD)
+    pytester.makepyfile(
+        HEAD.replace("pytest_plugins", "_")
+        + "@pytest.fixture(scope='session')\n"
+        + "def rig(tmp_path_factory):\n    yield\n"
+        + "    (tmp_path_factory.mktemp('rig') / 'daemon.log').write_text(planted('late'))\n"
+        + "def test_it(rig):\n    pass"
+    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines("*a secret in a log: *daemon.log: planted secret*")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "evk_0123456789ab_" + "Zq3" * 14 + "x",
+        "Authorization: Bearer abcdefgh",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN EC PRIVATE KEY-----",
+        "connecting to nats://evolved:hunter22@127.0.0.1:4222",
+        "postgresql+psycopg://me:password@db/evolved",
+        "sk-" + "a1" * 12,
+        planted("password"),
+    ],
+)
+def test_secrets_are_known_by_their_form_and_told_without_it(text: str) -> None:
+    (leak,) = leaks(f"event=x {text} y=1")
+    assert "event=x" in leak
+    assert text not in leak
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Authorization: Bearer evk_...", "evk_4f9c02d1a7be", "http://127.0.0.1:8090/a:b@c", "-----BEGIN PUBLIC KEY-----"],
+)
+def test_what_is_no_secret_is_none(text: str) -> None:
+    assert leaks(text) == []
+
+
+def test_our_own_sources_and_documents_hold_none_but_made_up_ones(request: pytest.FixtureRequest) -> None:
+    """A key that somebody pasted into a page or a configuration would be found by everybody else."""
+    root: Path = request.config.rootpath
+    for folder, endings in (("docs", ("*.md",)), ("ops", ("*",)), ("daemon", ("*.py", "*.toml")), (".", ("*.toml",))):
+        for ending in endings:
+            for path in (root / folder).glob(ending if folder == "." else f"**/{ending}"):
+                if path.is_file():
+                    text = path.read_text(encoding="utf-8", errors="replace")
+                    assert [leak for leak in leaks(text) if "key of ours" in leak or "vendor's" in leak] == [], path
