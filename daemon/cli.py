@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon.curriculum_cli import add_curriculum
+from daemon.doctor_cli import add_doctor
 from daemon.environments_cli import add_environments
 from daemon.errors import DaemonError
 from daemon.eval_cli import add_eval
@@ -38,6 +39,7 @@ examples:
   evolved keys add --tenant acme        a key for an agent, shown once
   evolved engine --vllm MODEL           your vLLM, started as evolved needs it
   evolved status                        what runs, what serves, how it fares
+  evolved doctor                        what is wrong with this installation, and the remedy
   evolved rollback --reason "..."       go back to the version before
   evolved eval --env travel --n 8       held-out success of an engine: avg@8 and best@8
   evolved environments check travel     does an environment keep its promises?
@@ -87,6 +89,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; nothing more may be written, not even at the interpreter's end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         return 130
 
@@ -146,6 +152,7 @@ def parser() -> argparse.ArgumentParser:
     status = add("status", _status, "What runs, what serves, what was counted.")
     status.add_argument("--json", action="store_true", help="as JSON")
     add_orders(add)
+    add_doctor(add)
 
     _keys_arguments(add("keys", _keys, "Make, list and revoke keys for agents and operators."))
 
