@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from daemon.doctor import Examined
+    from daemon.doctor import Examined, Finding
 
 DOCTOR_HELP = """\
 Looks for what is most likely wrong with an installation and names the remedy: engines, broker, ports, disk, store,
@@ -67,7 +67,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
 
     config, unknown = readable(arguments.config, arguments.set)
 
-    async def settings(scene: Scene):  # noqa: ANN202 - what a check says
+    async def settings(scene: Scene) -> "list[Finding]":
         del scene
         return unknown
 

@@ -158,5 +158,5 @@ async def _one(scene: Scene, check: Check, seconds: float) -> Examined:
 
 
 async def aside(work: Callable[..., T], *arguments: object) -> T:
-    """`work(*arguments)` in a thread, which is left to itself if it takes too long: a network disk may hang for ever."""
+    """`work(*arguments)` in a thread, left to itself if it takes too long: a network disk may hang for ever."""
     return await anyio.to_thread.run_sync(lambda: work(*arguments), abandon_on_cancel=True)

@@ -3,14 +3,15 @@
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
 import httpx
 import msgspec
-import nats
 import nats.errors
+from nats.aio.client import Client
 
 from actors.system.broker import read_credentials
 from actors.system.errors import BrokerFailed
@@ -32,8 +33,6 @@ def _address(scene: Scene) -> tuple[str, str, str]:
     """
     bus = scene.config.bus
     if bus.url:
-        from pathlib import Path
-
         return bus.url, bus.user, Path(bus.password_file).read_text().strip() if bus.password_file else ""
     own = read_credentials(scene.config.state / "broker" / "credentials.json")
     return own.url, own.user, own.password
@@ -91,7 +90,7 @@ async def _reach(scene: Scene) -> Sequence[Finding]:
 
 
 async def _enter(url: str, user: str, password: str) -> list[Finding]:
-    client = nats.aio.client.Client()
+    client = Client()
 
     async def quiet(error: Exception) -> None:
         del error
@@ -129,7 +128,7 @@ async def _power(scene: Scene) -> Sequence[Finding]:
         return []
     return [
         warning(
-            f"the broker writes to its disk every {interval:g} s, and the spool keeps what is published for {keep:g} s: "
+            f"the broker writes to its disk every {interval:g} s, the spool keeps what is published for {keep:g} s: "
             f"a power cut loses up to {interval - keep:g} s of calls",
             f'set sync_interval in {where} below it ("1m", or always), or shipper.keep_seconds to {2 * interval:g}',
         )

@@ -90,7 +90,7 @@ def _refused(config: Config, name: str, error: EngineRejected) -> Finding:
     if "VLLM_SERVER_DEV_MODE" in text:
         return fault(
             f"{text.partition(';')[0]}: its development endpoints are closed",
-            "start vLLM with VLLM_SERVER_DEV_MODE=1 in its environment, on loopback or a private network (docs/vllm.md)",
+            "start vLLM with VLLM_SERVER_DEV_MODE=1 in its environment, where only we can reach it (docs/vllm.md)",
         )
     if "scale-out" in text:
         return fault(

@@ -81,7 +81,7 @@ async def _room(scene: Scene) -> Sequence[Finding]:
         if usage.free < _MUST_BYTES or files < 0.001:
             found.append(
                 fault(
-                    f"{path}: the disk is nearly full ({usage.free >> 20} MiB and {100 * files:.1f} % of its files free)",
+                    f"{path}: the disk is nearly full (free: {usage.free >> 20} MiB, {100 * files:.1f} % of files)",
                     "make room, or lower tap.spool_disk_bytes, broker.store_bytes and what learner and swapper keep",
                 )
             )
@@ -136,7 +136,7 @@ async def _store(scene: Scene) -> Sequence[Finding]:
     if ahead is not None and ahead > scene.now + _OLD_SECONDS:
         return [
             warning(
-                f"the store has records from the future ({(ahead - scene.now) / 3600:.1f} h ahead): the clock was set back",
+                f"the store has records {(ahead - scene.now) / 3600:.1f} h ahead of the clock: it was set back",
                 "see that the clock is kept by NTP: timedatectl",
             )
         ]
@@ -177,7 +177,7 @@ async def _spool(scene: Scene) -> Sequence[Finding]:
         found.append(
             fault(
                 f"{spool}: a call has waited for {age / 60:.0f} min to be published: nobody reads the spool",
-                "start the daemon, which ships it (systemctl start evolved-daemon), and see that the broker takes records",
+                "start the daemon, which ships it: systemctl start evolved-daemon; see that the broker takes records",
             )
         )
     if held > 0.8 * quota:

@@ -31,7 +31,7 @@ def _wanted(config: Config) -> list[tuple[str, str, AdapterSettings]]:
     """(kind, setting, settings) of every adapter that the settings name."""
     sandbox = AdapterSettings(name=config.sandbox.environment, options=config.sandbox.options)
     named = [
-        ("judge", "judge", config.judge), ("judge", "gate.judge", config.gate.judge),
+        ("judge", "judge", config.judge), ("preference", "gate.judge", config.gate.judge),
         ("embedder", "embedder", config.embedder), ("embedder", "embedder_before", config.embedder_before),
         ("extractor", "extractor", config.extractor), ("rewriter", "rewriter", config.rewriter),
         ("wording", "wording", config.wording), ("grader", "grader", config.grader),
