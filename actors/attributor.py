@@ -125,6 +125,11 @@ class Attributor:
         """Trajectories that the judge labelled, that it had labelled before, and that people did; steps with feedback;
         and what abstained, by reason (`abstained_...`)."""
 
+    def reconfigure(self, settings: AttributorSettings) -> None:
+        """Take over batch, patience and budget; what the judge is asked with stays."""
+        self._settings = settings
+        self._budget.settings = settings.budget
+
     @property
     def batch(self) -> int:
         return self._settings.batch

@@ -215,10 +215,14 @@ def _tap(arguments: argparse.Namespace) -> None:
     from daemon.config import tap_redaction, tap_settings
     from daemon.logs import as_service
     from daemon.tap.server import main as serve
+    from daemon.tapreload import TapReloads
 
     as_service()
     config = _settings(arguments)
-    serve(tap_settings(config), tap_redaction(config), manager=Notify.from_environment(os.environ))
+    reloads = TapReloads(config, lambda: _settings(arguments))
+    serve(
+        tap_settings(config), tap_redaction(config), manager=Notify.from_environment(os.environ), reloads=reloads
+    )  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -226,7 +230,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from daemon.service import main as serve
 
     as_service()
-    return serve(_settings(arguments))
+    return serve(_settings(arguments), lambda: _settings(arguments))
 
 
 def _broker(arguments: argparse.Namespace) -> int:
@@ -275,9 +279,14 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
+    from daemon.doctor.settings import readable
     from daemon.status import fetch, show
 
-    status = fetch(_settings(arguments).control)
+    # The daemon may well run with the settings from before a change that nobody can read.
+    config, unknown = readable(arguments.config, arguments.set)
+    for one in unknown:
+        print(f"evolved status: {one.what}; {one.remedy}", file=sys.stderr)
+    status = fetch(config.control)
     if arguments.json:
         print(json.dumps(status, indent=2))
     else:

@@ -134,7 +134,7 @@ def _certificate(name: str, path: Path, now: float) -> list[Finding]:
         if one.not_valid_before_utc > at:
             return [
                 fault(
-                    f"{name} {path}: the certificate {who} is valid only from {one.not_valid_before_utc:%Y-%m-%d %H:%M}Z on",
+                    f"{name} {path}: the certificate {who} is valid from {one.not_valid_before_utc:%Y-%m-%d %H:%M}Z on",
                     "check the clock (timedatectl), or wait",
                 )
             ]
