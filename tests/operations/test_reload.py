@@ -56,13 +56,11 @@ async def test_the_tap_takes_over_what_it_can_and_names_what_needs_a_restart(eng
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{here.ports['tap']}") as http:
                 assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 413
             seen = metrics(here.ports["admin"])
-        told = []
-        manager.settimeout(0.2)
-        with pytest.raises(TimeoutError):
-            while True:
-                told.append(manager.recv(4096).decode())
+        told = [manager.recv(4096).decode()]
+        while told[-1] != "STOPPING=1":
+            told.append(manager.recv(4096).decode())
     assert (seen["evolved_config_reload_success"], seen["evolved_config_pending"]) == (1, 1)
-    assert told[0].startswith("READY=1") and told[-1] == "STOPPING=1"
+    assert told[0].startswith("READY=1")
     reload = next(number for number, text in enumerate(told) if text.startswith("RELOADING=1\nMONOTONIC_USEC="))
     assert told[reload + 1] == "READY=1\nSTATUS=settings reloaded: 2 applied, 1 need a restart"
 
