@@ -14,6 +14,7 @@ from daemon.doctor_cli import add_doctor
 from daemon.environments_cli import add_environments
 from daemon.errors import DaemonError
 from daemon.eval_cli import add_eval
+from daemon.examples import teach
 from daemon.experience_cli import add_experience
 from daemon.forget_cli import add_forget
 from daemon.history_cli import add_history
@@ -81,6 +82,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (DaemonError, TapError, LearnerError) as error:
         print(f"evolved {arguments.command}: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        # What no part of ours has a better word for: a full disk, a file that is not ours to write.
+        if isinstance(error, BrokenPipeError):
+            # Whoever read our output has seen enough; nothing more may be written, not even at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 141
+        where = f"{error.filename}: " if error.filename else ""
+        print(
+            f"evolved {arguments.command}: {where}{error.strerror or error}; whoever runs evolved "
+            "must be able to use it: see `evolved doctor`",
+            file=sys.stderr,
+        )
+        return 2
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "transformers"):
             raise
@@ -89,10 +103,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing more may be written, not even at the interpreter's end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
     except KeyboardInterrupt:
         return 130
 
@@ -178,6 +188,7 @@ def parser() -> argparse.ArgumentParser:
     warm = add("warmstart", _warmstart, "Make the demo's warm-start checkpoint from its seed.", config=False)
     warm.add_argument("--out", type=Path, required=True, help="directory to write")
     warm.add_argument("--seed", type=int, default=0)
+    teach(top)
     return top
 
 
@@ -215,10 +226,11 @@ def _tap(arguments: argparse.Namespace) -> None:
     from daemon.config import tap_redaction, tap_settings
     from daemon.logs import as_service
     from daemon.tap.server import main as serve
-    from daemon.tapreload import TapReloads
+    from daemon.tapreload import TapReloads, complaints
 
     as_service()
     config = _settings(arguments)
+    complaints(config)
     reloads = TapReloads(config, lambda: _settings(arguments))
     serve(
         tap_settings(config), tap_redaction(config), manager=Notify.from_environment(os.environ), reloads=reloads

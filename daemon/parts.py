@@ -8,6 +8,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from actors.store import Store
+from actors.store.errors import StoreError
 from actors.system import runtime
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
@@ -18,6 +19,7 @@ from daemon import registry as adapters
 from daemon.config import AdapterSettings, Config
 from daemon.connect import open_bus
 from daemon.engines import engine_clients
+from daemon.errors import StartFailed
 from daemon.provenance import Provenance
 from daemon.weights import WeightsCollector, source
 
@@ -61,10 +63,14 @@ class Parts:
         """Open what must be open before the first actor starts.
 
         Raises:
-            StartFailed: the broker did not answer in time.
+            StartFailed: the broker did not answer in time, or the database cannot be used.
         """
         store = Store(config.store_url, clock=time.time)
-        await store.open()
+        try:
+            await store.open()
+        except StoreError as error:
+            remedy = "or set store.url to another" if config.store.url else f"it is in state_dir {config.state}"
+            raise StartFailed(f"store.url: {error}; {remedy}") from error
         log.info("audit_head", sequence=store.audit_head.sequence, hash=store.audit_head.hash)
         stack.push_async_callback(store.aclose)
         bus = await open_bus(config, host, "daemon")

@@ -4,8 +4,8 @@
                                                            -> the rest: named, until there is a restart
 
 A file that cannot be used changes nothing: the settings from before go on, and log, `evolved status` and metrics say
-why. What is pending is told for as long as it is: the file says one thing and the process does another. Values are never
-logged, keys are.
+why. What is pending is told for as long as it is: the file says one thing and the process does another. Keys are
+logged, values never.
 """
 
 import time

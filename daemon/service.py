@@ -42,6 +42,7 @@ from actors.system.runner import run_actor, run_producer
 from actors.system.streams import EXPERIENCE_LESSON, POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
 from adapters.redaction import Redactor
+from daemon import preflight
 from daemon.attributing import AttributorCollector
 from daemon.config import SHADOW, Config, serving_engines, tap_settings
 from daemon.control import Control
@@ -102,7 +103,7 @@ def main(config: Config, read: Callable[[], Config] | None = None) -> int:
 
 
 async def _serve(config: Config, read: Callable[[], Config], host: runtime.Host) -> int:
-    config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    preflight.daemon(config)
     async with AsyncExitStack() as stack:
         parts = await Parts.open(config, host, stack)
         supervisor = build(config, parts, read)

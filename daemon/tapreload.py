@@ -4,9 +4,14 @@ No connection is closed for it: deadlines and limits hold for what begins next, 
 and redaction for the next record, which goes to another scribe once the present one has written what it has.
 """
 
+import os
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
+import structlog
+from cryptography import x509
 from prometheus_client import CollectorRegistry
 
 from daemon.config import Config, tap_redaction, tap_settings
@@ -15,6 +20,7 @@ from daemon.reloading import Reload, Reloading
 from daemon.tap.errors import TapError
 from daemon.tap.settings import TapSettings, check
 
+_log = structlog.get_logger(__name__)
 FIXED = (
     "host", "port", "unix_socket", "tls_cert", "tls_key", "mirror_port", "upstream", "engine", "upstreams",
     "upstream_ca", "health_seconds", "routes_file", "routes_seconds", "remembered_routes", "spool_dir", "admin_host",
@@ -30,6 +36,33 @@ _OTHERS = (
     "grader", "gate", "swapper", "sentinel", "learner", "provenance", "weights", "engines.shadow", "engines.serving",
 )  # fmt: skip
 """Settings that are not the tap's affair."""
+
+
+def complaints(config: Config) -> None:
+    """Log what keeps the tap from keeping calls, or agents from trusting it. It serves all the same: it is in their
+    way, and refusing to start would cost more than what is wrong."""
+    try:
+        config.spool.mkdir(parents=True, exist_ok=True, mode=0o700)
+        probe = config.spool / f".probe.{os.getpid()}"
+        try:
+            probe.write_bytes(b"0")
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        _log.error(
+            "spool_unusable", path=str(config.spool), error=error.strerror, kept="nothing: calls pass uncopied",
+            remedy="make it writable for who runs the tap, or set state_dir (tap.spool_dir) to another directory",
+        )  # fmt: skip
+    if config.tap.tls_cert:
+        try:
+            one = x509.load_pem_x509_certificates(Path(config.tap.tls_cert).read_bytes())[0]
+        except (OSError, ValueError):
+            return  # the tap says it, and ends
+        if one.not_valid_after_utc < datetime.now(UTC):
+            _log.error(
+                "certificate_expired", setting="tap.tls_cert", path=config.tap.tls_cert,
+                since=one.not_valid_after_utc.isoformat(), remedy="renew it there; SIGHUP takes it over",
+            )  # fmt: skip
 
 
 class Reconfigured(Protocol):

@@ -119,8 +119,9 @@ async def _flow(scene: Scene) -> Sequence[Finding]:
     last = await aside(spooled)
     if not last:
         raise NotLooked("the tap has kept no call yet")
-    call, run, parked = await scene.ask(
+    first, call, run, parked = await scene.ask(
         lambda connection: (
+            connection.scalar(select(func.min(t.ExchangeRow.started))) or 0.0,
             connection.scalar(select(func.max(t.ExchangeRow.started))) or 0.0,
             connection.scalar(select(func.max(t.TrajectoryRow.ended))) or 0.0,
             connection.scalar(select(func.count()).select_from(t.DeadLetterRow)) or 0,
@@ -136,10 +137,10 @@ async def _flow(scene: Scene) -> Sequence[Finding]:
                 "see that the daemon runs (`evolved status`: shipper, assembler) and what its log says",
             )
         )
-    elif call - run > 6 * hour:
+    elif call - (run or first) > 6 * hour:
         found.append(
             warning(
-                f"calls reach the store, and no trajectory has been closed for {(call - run) / hour:.0f} h",
+                f"calls reach the store, and no trajectory has been closed for {(call - (run or first)) / hour:.0f} h",
                 "`evolved status`: is the assembler at work? assembler.idle_seconds closes what nobody goes on with",
             )
         )

@@ -102,7 +102,8 @@ async def _doors(scene: Scene) -> Sequence[Finding]:
             await aside(admin_keys, config.keys, host)
         except ConfigError as error:
             if not is_loopback(host):
-                found.append(fault(str(error).replace("control.host", name, 1), f'or set {name} = "127.0.0.1"'))
+                what, _, remedy = str(error).replace("control.host", name, 1).partition("; ")
+                found.append(fault(what, remedy))
     return found
 
 

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from sqlalchemy import create_engine, insert
 
-from actors.messages import Feedback
+from actors.messages import Feedback, new_id
 from actors.messages.codec import encode
 from actors.store import Store
 from actors.store import tables as t
@@ -279,7 +279,7 @@ def test_certificates_that_have_expired_or_will(ask, tmp_path: Path) -> None:
 def test_a_spool_that_nobody_reads_and_calls_that_do_not_arrive(ask, tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path, SpoolLimits(tick_seconds=0.001))
     writer.start()
-    writer.offer(bytes(16), encode(Feedback(received=time.time() - 7200, response_id="r", outcome=1.0)))
+    writer.offer(bytes(16), encode(Feedback(id=new_id(), received=time.time() - 7200, response_id="r", outcome=1.0)))
     writer.close()
     segment = next(tmp_path.glob("*.seg"))
     os.utime(segment, (time.time() + 7200, time.time() + 7200))
@@ -292,7 +292,8 @@ def test_an_adapter_that_is_not_installed_and_one_without_its_key(ask) -> None:
     told.has("adapters", "fault", "judge: no judge adapter 'lml'; did you mean llm?", "[judge]")
     told = ask(
         "--only", "adapters", judge__name="llm",
-        judge__options={"model": "m", "url": "http://127.0.0.1:9/v1", "key_env": "EVOLVED_NO_SUCH_KEY"},
+        judge__options__model="m", judge__options__url="http://127.0.0.1:9/v1",
+        judge__options__key_env="EVOLVED_NO_SUCH_KEY",
     )  # fmt: skip
     told.has("adapters", "fault", "EVOLVED_NO_SUCH_KEY", "[judge]")
 
