@@ -3,6 +3,7 @@
 #   make demo     the closed loop on this machine: agents work, the model learns, weights are swapped under load
 #                 (ENGINE=vllm: on two real vLLMs on the CPU, in .venv-vllm)
 #   make test     unit, contract and integration tests (real nats-server, real HTTP, real engine)
+#   make test-operations the doctor, SIGHUP and bad input, with real processes (root: it mounts small disks)
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo
 #   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
 #   make test-mcp  five real MCP servers through our adapter, in .venv-mcp and tests/mcp/node_modules (nodejs, npm, git)
@@ -41,7 +42,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup lock clean
+.PHONY: setup demo test test-operations chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup lock clean
 
 setup: .venv/ready
 
@@ -63,6 +64,9 @@ demo: setup $(if $(filter vllm,$(ENGINE)),.venv-vllm/plugin)
 
 test: setup
 	$(BIN)/python -m pytest tests/unit tests/contract tests/integration tests/hostile
+
+test-operations: setup
+	$(BIN)/python -m pytest tests/operations
 
 chaos: setup
 	$(BIN)/python -m pytest tests/chaos

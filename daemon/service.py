@@ -179,10 +179,14 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
 
         supervisor.add(producer.name, task, LONG)
 
-    assembler = Assembler(config.assembler, store=store, clock=clock, serving=times.version)
+    assembler = Assembler(
+        config.assembler, store=store, clock=clock, serving=times.version, ticks=time.monotonic
+    )  # fmt: skip
     AssemblerCollector(assembler).register(parts.registry)
     act(assembler, leads=True, renews=True)
-    attributor = Attributor(config.attributor, judge=judge, evidence=store, store=store, clock=clock)
+    attributor = Attributor(
+        config.attributor, judge=judge, evidence=store, store=store, clock=clock, ticks=time.monotonic
+    )  # fmt: skip
     AttributorCollector(attributor).register(parts.registry)
     # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them busy.
     act(attributor, LONG, renews=True)
