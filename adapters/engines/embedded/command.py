@@ -58,8 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             pass
     except OSError as error:
         print(
-            f"evolved engine: --port {arguments.port} on {arguments.host}: {error.strerror}; `ss -ltnp` shows who listens "
-            "there, --port takes another",
+            f"evolved engine: --port {arguments.port} on {arguments.host}: {error.strerror}; `ss -ltnp` shows who "
+            "listens there, --port takes another",
             file=sys.stderr,
         )
         return 2
