@@ -64,6 +64,10 @@ async def _clock(scene: Scene) -> Sequence[Finding]:
     heard = 0
     for who, url in others.items():
         skew = await _skew(scene, url)
+        if skew is not None and abs(skew) > _SKEW_SECONDS:
+            # A busy server sends a Date that it made a while ago: the nearer of two answers counts.
+            again = await _skew(scene, url)
+            skew = skew if again is None else min(skew, again, key=abs)
         if skew is None:
             continue
         heard += 1
