@@ -4,6 +4,7 @@
 #                 (ENGINE=vllm: on two real vLLMs on the CPU, in .venv-vllm)
 #   make test     unit, contract and integration tests (real nats-server, real HTTP, real engine)
 #   make test-postgres all tests that keep a store, on a real PostgreSQL of their own (apt install postgresql)
+#   make test-operations the doctor, SIGHUP and bad input, with real processes (root: it mounts small disks)
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo
 #   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
 #   make test-mcp  five real MCP servers through our adapter, in .venv-mcp and tests/mcp/node_modules (nodejs, npm, git)
@@ -44,7 +45,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test test-postgres chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup sbom licences lock clean
+.PHONY: setup demo test test-operations test-postgres chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup sbom licences lock clean
 
 setup: .venv/ready
 
@@ -73,6 +74,8 @@ test-postgres: setup
 		{ echo "PostgreSQL's server is needed (Debian: apt install postgresql)"; exit 1; }
 	EVOLVED_TEST_DATABASE=postgresql $(BIN)/python -m pytest tests/unit/actors tests/unit/adapters/rewriters tests/unit/daemon \
 		tests/integration tests/postgres
+test-operations: setup
+	$(BIN)/python -m pytest tests/operations
 
 chaos: setup
 	$(BIN)/python -m pytest tests/chaos

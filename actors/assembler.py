@@ -75,6 +75,7 @@ class Assembler:
         store: Store,
         clock: Callable[[], float],
         serving: Callable[[str, float, float], int] = lambda engine, started, ended: -1,
+        ticks: Callable[[], float] | None = None,
     ) -> None:
         """
         Args:
@@ -82,14 +83,22 @@ class Assembler:
             clock: unix seconds.
             serving: which weights an engine served from then to then, -1 if unknown (`ServingTimes.version`); asked
                 where the engine's own answer does not say.
+            ticks: seconds that no setting of the clock moves, for how long a trajectory has been idle: an hour that is
+                skipped must not close all of them, nor one that comes twice keep them open. None: `clock`.
         """
         self._settings, self._store, self._clock, self._serving = settings, store, clock, serving
+        self._ticks = ticks or clock
         self._stitcher = Stitcher(self._limits())
         self.counts: Counter[str] = Counter()
         """Since this object was made: closed_<why>, untrainable_<why>, side_calls, failed, other_endpoint, duplicate,
         opted_out, late, late_feedback, feedback_evicted."""
         self.links: Counter[tuple[Signal, float]] = Counter()
         """Links of closed trajectories by what told of them and how sure it is; ("none", 0.5): a missing beginning."""
+
+    def reconfigure(self, settings: AssemblerSettings) -> None:
+        """Take over new settings; they hold for what is open, too."""
+        self._settings = settings
+        self._stitcher.limit(self._limits())
 
     @property
     def batch(self) -> int:
@@ -106,7 +115,7 @@ class Assembler:
 
     async def start(self) -> None:
         """Take up what is open in the store."""
-        now = self._clock()
+        now = self._ticks()
         self._stitcher = Stitcher(self._limits())
         for run in reversed(await self._store.recent_closed(_REMEMBERED_TRAJECTORIES)):
             keys: list[Key] = [("x", run.tenant, step.exchange_id) for step in run.steps]
@@ -115,7 +124,7 @@ class Assembler:
             self._stitcher.remember_keys(keys, run.id, run.ended)
         for exchange in await self._store.open_exchanges(self._settings.max_open_calls):
             self._stitcher.add(self._read(exchange), now)
-        since = now - self._settings.feedback_wait_seconds
+        since = self._clock() - self._settings.feedback_wait_seconds
         for feedback in reversed(await self._store.unjoined_feedback(since, self._settings.max_waiting_feedback)):
             self._stitcher.hear(feedback, now)
         _log.info("assembler_started", open_calls=len(self._stitcher), waiting_feedback=self._stitcher.waiting)
@@ -132,11 +141,11 @@ class Assembler:
             if isinstance(message, Feedback):
                 records.append(message)
                 await self._hear(message, records)
-        return self._result(records, [*closings, *self._stitcher.close_due(self._clock())])
+        return self._result(records, [*closings, *self._stitcher.close_due(self._ticks())])
 
     async def tick(self) -> Result:
         """Close what is due."""
-        return self._result([], self._stitcher.close_due(self._clock()))
+        return self._result([], self._stitcher.close_due(self._ticks()))
 
     def _take(self, exchange: Exchange, records: list[Message]) -> list[Closing]:
         if exchange.hints.opt_out:
@@ -149,7 +158,7 @@ class Assembler:
             return []
         turn = self._read(exchange)
         late = self._stitcher.late_for(turn)
-        if not self._stitcher.add(turn, self._clock()):
+        if not self._stitcher.add(turn, self._ticks()):
             self.counts["duplicate"] += 1
             return []
         if late:
@@ -166,7 +175,7 @@ class Assembler:
         return read_turn(exchange, self._settings.processed_logprobs, version)
 
     async def _hear(self, feedback: Feedback, records: list[Message]) -> None:
-        if self._stitcher.hear(feedback, self._clock()):
+        if self._stitcher.hear(feedback, self._ticks()):
             return
         trajectory_id = self._stitcher.closed_for(feedback) or await self._store.find_trajectory(feedback)
         if trajectory_id:

@@ -101,6 +101,7 @@ class Attributor:
         evidence: goes before the judge; none: there is none.
         store: keeps what must outlive the process; none: nothing is kept.
         clock: unix seconds.
+        ticks: seconds that no setting of the clock moves, for how long a judge that is away is left alone; none: clock.
     """
 
     name = "attributor"
@@ -110,11 +111,12 @@ class Attributor:
     def __init__(
         self, settings: AttributorSettings, *, judge: Judge, evidence: Evidence | None = None,
         store: Memory | None = None, clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] | None = None,
     ) -> None:  # fmt: skip
         self._settings, self._judge, self._evidence, self._store = settings, judge, evidence, store
         self._clock = clock
         self._budget = Budget(settings.budget, clock)
-        self._breaker = Breaker(settings.breaker, clock)
+        self._breaker = Breaker(settings.breaker, ticks or clock)
         self._sampler = Sampler(settings.sampling)
         self._journal = Journal(settings.cache, settings.calibration, self._budget, store, clock)
         self._asking = Asking(
@@ -129,6 +131,11 @@ class Attributor:
         and what abstained, by reason (`abstained_...`)."""
         self.lag = Histogram(_LAG_SECONDS)
         """Seconds from the end of a trajectory to its labels."""
+
+    def reconfigure(self, settings: AttributorSettings) -> None:
+        """Take over batch, patience and budget; what the judge is asked with stays."""
+        self._settings = settings
+        self._budget.settings = settings.budget
 
     @property
     def batch(self) -> int:

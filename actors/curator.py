@@ -70,6 +70,11 @@ class Curator:
         equal outcomes, and drawn_elsewhere, not of the batch's leading cluster; order_repeated, order_given_up,
         given_up_trajectories, skipped_trajectories."""
 
+    def reconfigure(self, settings: CuratorSettings) -> None:
+        """Take over new settings, but for those that made the curriculum."""
+        self._settings = settings
+        self._pool.reconfigure(settings)
+
     @property
     def batch(self) -> int:
         return self._settings.batch

@@ -91,6 +91,10 @@ class Gatekeeper:
         self.skipped = 0
         """Candidates that were never loaded because a newer one had come."""
 
+    def reconfigure(self, settings: GatekeeperSettings) -> None:
+        """Take over new settings."""
+        self._settings = settings
+
     @property
     def tick_seconds(self) -> float | None:
         return self._settings.tick_seconds

@@ -171,6 +171,10 @@ class Pool:
         """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, replay_missing,
         guided_baseline (guided rollouts that were drawn and not trained on)."""
 
+    def reconfigure(self, settings: CuratorSettings) -> None:
+        """Take over new settings; the curriculum keeps those that it was made with."""
+        self._settings = settings
+
     @property
     def whole_groups(self) -> int:
         """Groups that could be ordered now."""

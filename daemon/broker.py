@@ -10,6 +10,7 @@ from actors.system.errors import Escalated
 from actors.system.life import Restart
 from actors.system.notify import Notify
 from actors.system.supervisor import Supervisor
+from daemon import preflight
 from daemon.config import Config
 from daemon.errors import StartFailed
 
@@ -20,6 +21,9 @@ def main(config: Config) -> int:
     Raises:
         StartFailed: nats-server does not stay up.
     """
+
+    preflight.state_directory(config)
+    preflight.port_free(config.broker.host, config.broker.port, "broker.port")
 
     async def serve() -> int:
         broker = Broker(config.state / "broker", config.broker)

@@ -11,9 +11,11 @@ from typing import Any, get_args
 
 from daemon.curriculum_cli import add_curriculum
 from daemon.db_cli import add_db
+from daemon.doctor_cli import add_doctor
 from daemon.environments_cli import add_environments
 from daemon.errors import DaemonError
 from daemon.eval_cli import add_eval
+from daemon.examples import teach
 from daemon.experience_cli import add_experience
 from daemon.forget_cli import add_forget
 from daemon.history_cli import add_history
@@ -40,6 +42,7 @@ examples:
   evolved keys add --tenant acme        a key for an agent, shown once
   evolved engine --vllm MODEL           your vLLM, started as evolved needs it
   evolved status                        what runs, what serves, how it fares
+  evolved doctor                        what is wrong with this installation, and the remedy
   evolved rollback --reason "..."       go back to the version before
   evolved eval --env travel --n 8       held-out success of an engine: avg@8 and best@8
   evolved environments check travel     does an environment keep its promises?
@@ -92,6 +95,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.run(arguments) or 0)
     except (DaemonError, TapError, LearnerError) as error:
         print(f"evolved {arguments.command}: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        # What no part of ours has a better word for: a full disk, a file that is not ours to write.
+        if isinstance(error, BrokenPipeError):
+            # Whoever read our output has seen enough; nothing more may be written, not even at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 141
+        where = f"{error.filename}: " if error.filename else ""
+        print(
+            f"evolved {arguments.command}: {where}{error.strerror or error}; whoever runs evolved "
+            "must be able to use it: see `evolved doctor`",
+            file=sys.stderr,
+        )
         return 2
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "transformers"):
@@ -160,6 +176,7 @@ def parser() -> argparse.ArgumentParser:
     status = add("status", _status, "What runs, what serves, what was counted.")
     status.add_argument("--json", action="store_true", help="as JSON")
     add_orders(add)
+    add_doctor(add)
 
     _keys_arguments(add("keys", _keys, "Make, list and revoke keys for agents and operators."))
 
@@ -186,6 +203,7 @@ def parser() -> argparse.ArgumentParser:
     warm = add("warmstart", _warmstart, "Make the demo's warm-start checkpoint from its seed.", config=False)
     warm.add_argument("--out", type=Path, required=True, help="directory to write")
     warm.add_argument("--seed", type=int, default=0)
+    teach(top)
     return top
 
 
@@ -223,10 +241,15 @@ def _tap(arguments: argparse.Namespace) -> None:
     from daemon.config import tap_redaction, tap_settings
     from daemon.logs import as_service
     from daemon.tap.server import main as serve
+    from daemon.tapreload import TapReloads, complaints
 
     as_service()
     config = _settings(arguments)
-    serve(tap_settings(config), tap_redaction(config), manager=Notify.from_environment(os.environ))
+    complaints(config)
+    reloads = TapReloads(config, lambda: _settings(arguments))
+    serve(
+        tap_settings(config), tap_redaction(config), manager=Notify.from_environment(os.environ), reloads=reloads
+    )  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -234,7 +257,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from daemon.service import main as serve
 
     as_service()
-    return serve(_settings(arguments))
+    return serve(_settings(arguments), lambda: _settings(arguments))
 
 
 def _broker(arguments: argparse.Namespace) -> int:
@@ -283,9 +306,14 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
+    from daemon.doctor.settings import readable
     from daemon.status import fetch, show
 
-    status = fetch(_settings(arguments).control)
+    # The daemon may well run with the settings from before a change that nobody can read.
+    config, unknown = readable(arguments.config, arguments.set)
+    for one in unknown:
+        print(f"evolved status: {one.what}; {one.remedy}", file=sys.stderr)
+    status = fetch(config.control)
     if arguments.json:
         print(json.dumps(status, indent=2))
     else:

@@ -10,7 +10,7 @@ from actors.system.broker import read_credentials
 from actors.system.errors import BrokerFailed, BusUnavailable
 from actors.system.nats_bus import NatsBus
 from daemon.config import Config
-from daemon.errors import StartFailed
+from daemon.errors import ConfigError, StartFailed
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +38,21 @@ async def open_bus(config: Config, host: runtime.Host, name: str, seconds: float
 def _bus(config: Config, host: runtime.Host, name: str) -> NatsBus:
     claims = config.state / "claims"
     if config.bus.url:
-        password = Path(config.bus.password_file).read_text().strip() if config.bus.password_file else ""
+        password = _password(config.bus.password_file)
         return NatsBus(host, config.bus.url, claims=claims, user=config.bus.user, password=password, name=name)
     own = read_credentials(config.state / "broker" / "credentials.json")
     return NatsBus(host, own.url, claims=claims, user=own.user, password=own.password, name=name)
+
+
+def _password(file: str) -> str:
+    """
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        return Path(file).read_text(encoding="utf-8").strip() if file else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"bus.password_file {file}: {getattr(error, 'strerror', None) or 'no text'}; give a file that the "
+            "service's user can read and that holds the password alone"
+        ) from error

@@ -45,6 +45,7 @@ from daemon.errors import OrderRefused
 from daemon.headers import SecurityHeaders
 from daemon.openapi import document
 from daemon.orders import Order, Orders
+from daemon.reloading import Reload
 from daemon.scopes import allowed, how_to
 from daemon.tap.keys import KeyRing
 
@@ -101,6 +102,7 @@ class Control:
         serving: Sequence[str] = ("serving",),
         routes: Sequence[Route] = (),
         judge: Callable[[], Mapping[str, Any]] = dict,
+        settings: Callable[[], Reload] = Reload,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """
@@ -110,11 +112,13 @@ class Control:
             serving: names of the engines that serve users.
             routes: of other parts, behind the same door.
             judge: the attributor's report.
+            settings: how the last reading of the settings went.
         """
         self._store, self._registry, self._actors = store, registry, actors
         self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
         self._curator, self._sentinel, self._judge, self._routes = curator, sentinel, judge, tuple(routes)
+        self._settings = settings
         self._started = clock()
         self._refused = Counter[str]()
         registry.register(RefusalCollector(self._refused))
@@ -183,6 +187,7 @@ class Control:
                 },
                 "curator": dict(self._curator()),
                 "sentinel": dict(self._sentinel()),
+                "settings": self._settings(),
                 "last_directive": directives[0] if directives else None,
                 "actors": [msgspec.to_builtins(state) for state in self._actors()],
             }

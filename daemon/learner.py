@@ -18,6 +18,7 @@ from actors.system.errors import Escalated
 from actors.system.life import Life, Restart
 from actors.system.notify import Notify
 from actors.system.supervisor import Supervisor
+from daemon import preflight
 from daemon.config import Config
 from daemon.connect import open_bus
 from daemon.errors import StartFailed
@@ -38,6 +39,7 @@ def main(config: Config) -> int:
     Raises:
         StartFailed: no broker, no warm start, no verl where the settings name it, or an error that keeps coming back.
     """
+    preflight.state_directory(config)
     if config.learner.trainer != "verl":
         return runtime.run(partial(_serve, config, None), backend=config.runtime)
     from learner.trainers.verl import ranks

@@ -65,13 +65,14 @@ class Parts:
         """Open what must be open before the first actor starts.
 
         Raises:
-            StartFailed: the store cannot be opened, or the broker did not answer in time.
+            StartFailed: the broker did not answer in time, or the database cannot be used.
         """
         try:
             store = Store(config.store_url, clock=time.time, settings=config.store)
             await store.open()
         except StoreError as error:
-            raise StartFailed(f"the store cannot be opened: {error}") from error
+            remedy = "or set store.url to another" if config.store.url else f"it is in state_dir {config.state}"
+            raise StartFailed(f"store.url: {error}; {remedy}") from error
         log.info("audit_head", sequence=store.audit_head.sequence, hash=store.audit_head.hash)
         stack.push_async_callback(store.aclose)
         bus = await open_bus(config, host, "daemon")

@@ -18,12 +18,11 @@ def installed(kind: str) -> dict[str, EntryPoint]:
     }
 
 
-def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
-    """The adapter `name` of `kind` ("environment", "judge", "embedder", "extractor"), made with `options` as keyword
-    arguments.
+def find(kind: str, name: str) -> Any:
+    """The class or function that makes the adapter `name` of `kind`.
 
     Raises:
-        ConfigError: no such adapter, or it does not take these options, or lacks one.
+        ConfigError: no such adapter, or what it needs is not installed.
     """
     found = installed(kind)
     if name not in found:
@@ -31,7 +30,20 @@ def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
         hint = f"did you mean {near[0]}?" if near else f"installed: {', '.join(sorted(found)) or 'none'}"
         raise ConfigError(f"no {kind} adapter {name!r}; {hint}")
     try:
-        return found[name].load()(**options)
+        return found[name].load()
+    except ImportError as error:
+        raise ConfigError(f"{kind} adapter {name!r}: {error}; install what it needs (an extra: docs)") from error
+
+
+def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
+    """The adapter `name` of `kind` ("environment", "judge", "embedder", "extractor"), made with `options` as keyword
+    arguments.
+
+    Raises:
+        ConfigError: no such adapter, or it does not take these options, or lacks one.
+    """
+    try:
+        return find(kind, name)(**options)
     except ImportError as error:
         raise ConfigError(f"{kind} adapter {name!r}: {error}; install what it needs (an extra: docs)") from error
     except (TypeError, ValueError) as error:

@@ -7,7 +7,7 @@ are supervised tasks of one process. It holds no weights and no torch.
 import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -42,13 +42,14 @@ from actors.system.runner import run_actor, run_producer
 from actors.system.streams import EXPERIENCE_LESSON, POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
 from adapters.redaction import Redactor
+from daemon import preflight
 from daemon.attributing import AttributorCollector
 from daemon.config import SHADOW, Config, serving_engines, tap_settings
 from daemon.control import Control
 from daemon.controlling import control_task
 from daemon.curating import CuratorCollector
 from daemon.environments import sandbox_environment
-from daemon.errors import StartFailed
+from daemon.errors import DaemonError, StartFailed
 from daemon.experience import ExperiencePool
 from daemon.experience_api import ExperienceApi
 from daemon.experiencing import ExperienceCollector
@@ -65,10 +66,12 @@ from daemon.parts import Parts
 from daemon.playing import manner
 from daemon.provenance import Provenance
 from daemon.questioning import QuestionerCollector, questioner
+from daemon.reloading import Reloading
 from daemon.retention import Retention, RetentionCollector, database_file
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.state_lock import state_lock
 from daemon.swaps import Swaps
+from daemon.tap.errors import TapError
 from daemon.tasking import Tasks
 from daemon.toolsearch import searching
 from daemon.watching import SentinelCollector
@@ -80,36 +83,51 @@ REMEMBERED_SECONDS = 31 * 86_400.0
 """Marks of handled records are kept for longer than any stream keeps a record (30 days): it could still come again."""
 HOUSEKEEPING_SECONDS = 3600.0
 
+CURRICULUM = (
+    "group_size", "replay_share", "production_share", "mix_share", "explore", "clusters", "history", "holdout_share",
+)  # fmt: skip
+"""Settings of the curator that others were made with."""
+
 LONG = Restart(stall_seconds=900.0)
 """For those whose handlers play dozens of episodes or wait for a swap."""
 
 
-def main(config: Config) -> int:
+def main(config: Config, read: Callable[[], Config] | None = None) -> int:
     """Run until SIGTERM; the exit status (1: cut off at the drain deadline).
+
+    Args:
+        read: the settings anew from where `config` came from, for SIGHUP; none: there is nowhere to read them from.
 
     Raises:
         StartFailed: the broker, the store or an actor does not come up.
     """
-    return runtime.run(partial(_serve, config), backend=config.runtime)
+    return runtime.run(partial(_serve, config, read or (lambda: config)), backend=config.runtime)
 
 
-async def _serve(config: Config, host: runtime.Host) -> int:
-    config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+async def _serve(config: Config, read: Callable[[], Config], host: runtime.Host) -> int:
+    preflight.daemon(config)
     async with AsyncExitStack() as stack:
         stack.enter_context(state_lock(config.state))
         parts = await Parts.open(config, host, stack)
-        supervisor = build(config, parts)
+        supervisor = build(config, parts, read)
         try:
             return 0 if await supervisor.run() else 1
         except Escalated as error:
             raise StartFailed(f"{error.name} keeps failing: {error.__cause__ or error}") from error
 
 
-def build(config: Config, parts: Parts) -> Supervisor:
-    """The supervisor with every task of the daemon."""
+def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Supervisor:
+    """The supervisor with every task of the daemon; `read` gives the settings anew, for SIGHUP."""
     store, bus, engines, clock = parts.store, parts.bus, parts.engines, time.time
     serving, shadow = {name: engines[name] for name in serving_engines(config)}, engines[SHADOW]
-    supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
+    reloading = Reloading(
+        config, read, errors=(DaemonError, TapError), ignores=("tap", "learner", "broker"),
+        minds=("tap.door.keys_file", "tap.door.require_key", "tap.spool_dir", "tap.routes_file"),
+    )  # fmt: skip
+    reloading.register(parts.registry)
+    supervisor = Supervisor(
+        rng=random.Random(), notify=Notify.from_environment(os.environ), reload=reloading.reload
+    )  # fmt: skip
     provenance, versions = Provenance(config.provenance, config.state), config.state / "versions"
     key = provenance.key("gate")
     live, grader = live_apis(config, parts.registry, supervisor, store), parts.adapter("grader", config.grader)
@@ -164,10 +182,14 @@ def build(config: Config, parts: Parts) -> Supervisor:
 
         supervisor.add(producer.name, task, LONG)
 
-    assembler = Assembler(config.assembler, store=store, clock=clock, serving=times.version)
+    assembler = Assembler(
+        config.assembler, store=store, clock=clock, serving=times.version, ticks=time.monotonic
+    )  # fmt: skip
     AssemblerCollector(assembler).register(parts.registry)
     act(assembler, leads=True, renews=True)
-    attributor = Attributor(config.attributor, judge=judge, evidence=store, store=store, clock=clock)
+    attributor = Attributor(
+        config.attributor, judge=judge, evidence=store, store=store, clock=clock, ticks=time.monotonic
+    )  # fmt: skip
     AttributorCollector(attributor).register(parts.registry)
     # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them busy.
     act(attributor, LONG, renews=True)
@@ -187,14 +209,12 @@ def build(config: Config, parts: Parts) -> Supervisor:
     act(experiencer, LONG, renews=True)
     if tasks is not None:
         act(tasks.failures, LONG, renews=True)
-    act(
-        Gatekeeper(
-            config.gate.keeper, store=store, shadow=shadow, shadow_name=SHADOW, runner=swaps, trial=trial,
-            versions=versions, key=key, clock=clock, times=times,
-            loaded=rollout.loaded if rollout else lambda version: None,
-        ),
-        LONG,
+    gatekeeper = Gatekeeper(
+        config.gate.keeper, store=store, shadow=shadow, shadow_name=SHADOW, runner=swaps, trial=trial,
+        versions=versions, key=key, clock=clock, times=times,
+        loaded=rollout.loaded if rollout else lambda version: None,
     )  # fmt: skip
+    act(gatekeeper, LONG)
     kill = KillSwitch(config.state)
     swapper = Swapper(
         config.swapper, store=store, engines=serving, runner=swaps, versions=versions, key=key,
@@ -243,6 +263,13 @@ def build(config: Config, parts: Parts) -> Supervisor:
         keys=provenance.trusted("gate"), clock=clock,
     )  # fmt: skip
     supervisor.add("kill_switch", lambda life: kill.watch(life, store, partial(orders.issue, origin=ORIGIN)))
+    reloading.part("assembler", assembler.reconfigure)
+    reloading.part("attributor", attributor.reconfigure, only=("batch", "patience", "budget"))
+    # The curriculum was made from some of them, and the rollout plays groups of that size.
+    reloading.part("curator", curator.reconfigure, but=CURRICULUM)
+    reloading.part("gate.keeper", gatekeeper.reconfigure)
+    reloading.part("swapper", swapper.reconfigure, but=("canary",))
+    reloading.part("sentinel", sentinel.reconfigure, but=("monitors",))
     pool = ExperiencePool(
         store=store, search=navigator, redact=Redactor(config.redaction).text, send=partial(_teach, parts),
         renew=renewal.ask, clock=clock,
@@ -250,7 +277,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     control = partial(
         Control, store=store, registry=parts.registry, actors=lambda: supervisor.state().actors, orders=orders,
         curator=lambda: curator.figures, sentinel=sentinel.status, fleet=lambda: swapper.fleet, halted=kill.reason,
-        serving=tuple(serving), judge=attributor.report,
+        serving=tuple(serving), judge=attributor.report, settings=lambda: reloading.last,
         routes=[
             *ExperienceApi(pool, forgetter).routes(), *live.routes(), *(tasks.routes() if tasks is not None else ()),
         ],

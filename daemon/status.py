@@ -69,6 +69,11 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
         )
     for told in status.get("sentinel", {}).get("told", [])[-_TOLD:]:
         figures.add_row("sentinel", f"{told['action']}: {told['reason']}")
+    settings = status.get("settings", {})
+    if settings.get("error"):
+        figures.add_row("settings", f"[red]the file was not taken[/red]: {escape(settings['error'])}")
+    if settings.get("pending"):
+        figures.add_row("needs a restart", escape(", ".join(settings["pending"])))
     for name, value in sorted(status["counts"].items()):
         figures.add_row(name.replace("_", " "), str(value))
     console.print(figures)

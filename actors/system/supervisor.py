@@ -42,7 +42,7 @@ class Supervisor:
         notify: Notify | None = None,
         drain_seconds: float = 10.0,
         watch_seconds: float = 1.0,
-        reload: Callable[[], Awaitable[None]] | None = None,
+        reload: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         """
         Args:
@@ -50,7 +50,8 @@ class Supervisor:
             notify: service manager to talk to; None for nobody.
             drain_seconds: after a drain began, what is still running then is cancelled.
             watch_seconds: how often heartbeats are looked at; half the watchdog's time if that is less.
-            reload: what SIGHUP asks for. An error in it is logged, and the old state goes on.
+            reload: what SIGHUP asks for; gives a line on how it went. An error in it is logged, and the old state
+                goes on.
         """
         self._rng = rng
         self._notify = notify or Notify()
@@ -227,19 +228,18 @@ class Supervisor:
             if number != signal.SIGHUP:
                 self.drain()
                 continue
-            started = self._told_ready
+            started, told = self._told_ready, ""
             if started:
                 self._notify.reloading()
             try:
-                if self._reload is not None:
-                    await self._reload()
-                _log.info("reloaded")
+                told = "nothing to reload" if self._reload is None else await self._reload()
             except Exception as error:
+                told = f"reload failed: {error}"
                 _log.error("reload_failed", error=str(error), exc_info=error)
             finally:
                 # Before the first READY a reload must not announce what is not so.
                 if started:
-                    self._notify.ready()
+                    self._notify.ready(told)
 
 
 @contextlib.contextmanager

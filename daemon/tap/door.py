@@ -85,16 +85,9 @@ class Door:
         Raises:
             InvalidTapSettings: a share or a quota that is none, or a key file that cannot be used.
         """
-        _check(settings)
+        check_door(settings)
         self._clock = clock
-        self._require = settings.require_key
-        self._tenants = settings.tenants
-        self._others = TenantSettings(
-            sampling=settings.sampling,
-            exchanges_per_hour=settings.exchanges_per_hour,
-            bytes_per_hour=settings.bytes_per_hour,
-        )
-        self._keeps_all = not settings.tenants and self._others == TenantSettings()
+        self.reconfigure(settings)
         self._ring: KeyRing | None = None
         if settings.keys_file:
             try:
@@ -106,6 +99,17 @@ class Door:
         self._plain = Visitor("default")
         self.counts: Counter[str] = Counter()
         """Calls not kept by why_not, and refused ones by code: missing_key, invalid_key, wrong_scope, wrong_tenant."""
+
+    def reconfigure(self, settings: DoorSettings) -> None:
+        """Other rules for the next request, checked (`check_door`); the key file stays the one it was."""
+        self._require = settings.require_key
+        self._tenants = settings.tenants
+        self._others = TenantSettings(
+            sampling=settings.sampling,
+            exchanges_per_hour=settings.exchanges_per_hour,
+            bytes_per_hour=settings.bytes_per_hour,
+        )
+        self._keeps_all = not settings.tenants and self._others == TenantSettings()
 
     def admit(self, request: Request) -> Visitor:
         """Who makes the call.
@@ -239,7 +243,12 @@ class Door:
         return Refused(status, code, message, param=param)
 
 
-def _check(settings: DoorSettings) -> None:
+def check_door(settings: DoorSettings) -> None:
+    """Refuse rules that cannot be meant.
+
+    Raises:
+        InvalidTapSettings: a share or a quota that is none, or keys required without a key file.
+    """
     if settings.require_key and not settings.keys_file:
         raise InvalidTapSettings(
             "tap.door.require_key is on and tap.door.keys_file is empty: nobody could come in; make a key with "

@@ -61,6 +61,13 @@ class Bound(msgspec.Struct, frozen=True):
     mirror_port: int | None = None
 
 
+class Reloads(Protocol):
+    """What SIGHUP asks for; `daemon.tapreload.TapReloads` is one."""
+
+    def serve(self, tap: "Tap") -> None: ...
+    def now(self) -> str: ...
+
+
 class ServiceManager(Protocol):
     """Who is told how the process does; `actors.system.notify.Notify` is one."""
 
@@ -68,6 +75,7 @@ class ServiceManager(Protocol):
 
     def ready(self, status: str = "") -> None: ...
     def alive(self) -> None: ...
+    def reloading(self) -> None: ...
     def stopping(self) -> None: ...
 
 
@@ -87,17 +95,8 @@ class Tap:
         """
         self._settings, self._sockets = settings, sockets or {}
         self.counts = Counts()
-        order = Order(
-            directory=str(Path(settings.spool_dir).absolute()),
-            segment_bytes=settings.spool_segment_bytes,
-            memory_bytes=max(1, settings.spool_memory_bytes // _SCRIBE_SHARE),
-            disk_bytes=settings.spool_disk_bytes,
-            sync_seconds=settings.spool_sync_seconds,
-            tick_seconds=settings.spool_tick_seconds,
-            redaction=redaction or {},
-        )
         self.spool = Scribe(
-            order,
+            _order(settings, redaction or {}),
             memory_bytes=settings.spool_memory_bytes,
             tick_seconds=settings.spool_tick_seconds,
             silence_seconds=settings.scribe_seconds,
@@ -118,18 +117,17 @@ class Tap:
         self._router = Router(upstreams, remembered=settings.remembered_routes, rng=random.Random())
         self._routing = Routing(Path(settings.routes_file), self._router, clock=time.time)
         door = Door(settings.door, clock=time.time)
-        capture = Capture(
-            tokens=settings.capture_tokens, minting=settings.mint_tool_call_ids, headers=captured_headers(settings)
-        )
+        capture = _capture(settings)
         mint = Mint(lambda: os.urandom(12).hex()) if settings.mint_tool_call_ids else None
         plant = Plant(settings, self._router, capture, self.spool, self.counts, mint)
         desk = FeedbackDesk(self.spool, self.counts, max_bytes=settings.max_feedback_bytes, clock=time.time)
-        self._capture, self._door = capture, door
+        self._capture, self._door, self._plant = capture, door, plant
         self._public = EngineRoute(plant, door, desk)
         self._mirror = MirrorRoute(plant, door)
         self._agents: set[Agent] = set()
         self._admins: set[Agent] = set()
-        registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
+        """Of the metrics on the admin port."""
         ProcessCollector(registry=registry)
         spool = Path(settings.spool_dir)
         TapCollector(
@@ -146,6 +144,16 @@ class Tap:
     def router(self) -> Router:
         """Which of them a call goes to."""
         return self._router
+
+    def reconfigure(self, settings: TapSettings, redaction: dict[str, Any]) -> None:
+        """Serve on with other settings, which were checked: see `daemon.tapreload` for those that count at once."""
+        self._settings = self._plant.settings = settings
+        self._capture = self._plant.capture = _capture(settings)
+        self._door.reconfigure(settings.door)
+        if self._tls is not None:
+            # New connections are shown what is in the files now: they may have been renewed.
+            self._tls.load_cert_chain(settings.tls_cert, settings.tls_key)
+        self.spool.renew(_order(settings, redaction))
 
     async def run(self, stop: anyio.Event, task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`, then drain.
@@ -217,12 +225,12 @@ class Tap:
         return await asyncio.get_running_loop().create_unix_server(agents, path, backlog=_BACKLOG)
 
     def _maker(self, route: Route, agents: set[Agent], counts: Counts) -> Callable[[], Agent]:
-        settings, capture = self._settings, self._capture
-
         def hold(target: bytes) -> int:
-            return settings.hold_chat_bytes if capture.holds(target) else settings.hold_bytes
+            settings = self._settings
+            return settings.hold_chat_bytes if self._capture.holds(target) else settings.hold_bytes
 
         def make() -> Agent:
+            settings = self._settings
             parser = RequestParser(
                 max_header_bytes=settings.max_header_bytes,
                 max_body_bytes=settings.max_body_bytes,
@@ -240,9 +248,9 @@ class Tap:
 
     async def _watch(self) -> None:
         """Deadlines of all connections with one task: a timer for every piece of a stream would cost most of all."""
-        settings = self._settings
-        shortest = min(settings.connect_seconds, settings.idle_seconds, settings.first_byte_seconds, 2.0)
         while True:
+            settings = self._settings
+            shortest = min(settings.connect_seconds, settings.idle_seconds, settings.first_byte_seconds, 2.0)
             await asyncio.sleep(shortest / 4)
             now = time.monotonic()
             for agent in [one for one in (*self._agents, *self._admins) if one.due <= now]:
@@ -268,6 +276,24 @@ class Tap:
 
     def _names(self) -> list[str]:
         return [f"{one.name}={one.authority.decode()}" for one in self._router.upstreams]
+
+
+def _order(settings: TapSettings, redaction: dict[str, Any]) -> Order:
+    return Order(
+        directory=str(Path(settings.spool_dir).absolute()),
+        segment_bytes=settings.spool_segment_bytes,
+        memory_bytes=max(1, settings.spool_memory_bytes // _SCRIBE_SHARE),
+        disk_bytes=settings.spool_disk_bytes,
+        sync_seconds=settings.spool_sync_seconds,
+        tick_seconds=settings.spool_tick_seconds,
+        redaction=redaction,
+    )
+
+
+def _capture(settings: TapSettings) -> Capture:
+    return Capture(
+        tokens=settings.capture_tokens, minting=settings.mint_tool_call_ids, headers=captured_headers(settings)
+    )
 
 
 async def serve(
@@ -298,7 +324,10 @@ class _Ready(TaskStatus[Bound]):
 
 
 async def _until_signal(
-    settings: TapSettings, redaction: dict[str, Any] | None, manager: ServiceManager | None
+    settings: TapSettings,
+    redaction: dict[str, Any] | None,
+    manager: ServiceManager | None,
+    reloads: Reloads | None,
 ) -> None:
     stop, loop = anyio.Event(), asyncio.get_running_loop()
 
@@ -312,11 +341,28 @@ async def _until_signal(
     told = _Ready(manager) if manager is not None else anyio.TASK_STATUS_IGNORED
     fed = loop.create_task(_feed(manager, stop)) if manager is not None and manager.watchdog_seconds else None
     try:
-        sockets = inherited(os.environ, os.getpid())
-        await serve(settings, redaction, stop=stop, sockets=sockets, task_status=told)
+        tap = Tap(settings, redaction, inherited(os.environ, os.getpid()))
+        if reloads is not None:
+            reloads.serve(tap)
+        loop.add_signal_handler(signal.SIGHUP, _reload, manager, reloads)
+        await tap.run(stop, told)
     finally:
         if fed is not None:
             fed.cancel()
+
+
+def _reload(manager: ServiceManager | None, reloads: Reloads | None) -> None:
+    """SIGHUP. systemd waits for the `ready` after it, also where the settings were not taken: it goes on serving."""
+    if manager is not None:
+        manager.reloading()
+    told = "nothing to reload"
+    try:
+        told = reloads.now() if reloads is not None else told
+    except Exception:
+        told = "reload failed"
+        log.exception("reload_failed")
+    if manager is not None:
+        manager.ready(told)
 
 
 async def _feed(manager: ServiceManager, stop: anyio.Event) -> None:
@@ -328,11 +374,18 @@ async def _feed(manager: ServiceManager, stop: anyio.Event) -> None:
 
 
 def main(
-    settings: TapSettings, redaction: dict[str, Any] | None = None, *, manager: ServiceManager | None = None
+    settings: TapSettings,
+    redaction: dict[str, Any] | None = None,
+    *,
+    manager: ServiceManager | None = None,
+    reloads: Reloads | None = None,
 ) -> None:
-    """Run until SIGTERM or SIGINT, on the sockets that systemd passes if it does; `manager` hears how it goes."""
+    """Run until SIGTERM or SIGINT, on the sockets that systemd passes if it does; `manager` hears how it goes.
+
+    `reloads` is what SIGHUP asks for.
+    """
     # What is there now stays: looking through it over and over is what makes the slowest calls slow.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE)
-    uvloop.run(_until_signal(settings, redaction, manager))
+    uvloop.run(_until_signal(settings, redaction, manager, reloads))

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from daemon.tap.door import DoorSettings
+from daemon.tap.door import DoorSettings, check_door
 from daemon.tap.errors import InvalidTapSettings
 
 NEVER_CAPTURED = frozenset(
@@ -213,3 +213,16 @@ def captured_headers(settings: TapSettings) -> frozenset[bytes]:
     if secret := sorted(names & NEVER_CAPTURED):
         raise InvalidTapSettings(f"tap.capture_headers: {secret[0]} carries keys and is never captured; leave it out")
     return frozenset(name.encode("latin-1", "replace") for name in names)
+
+
+def check(settings: TapSettings) -> None:
+    """Refuse what a tap would not start with, as far as that can be seen without starting one.
+
+    Raises:
+        InvalidTapSettings: a setting that cannot work.
+    """
+    check_door(settings.door)
+    agents_tls(settings)
+    captured_headers(settings)
+    if any(address.tls for _, address in upstreams_of(settings)):
+        engines_tls(settings)

@@ -131,6 +131,7 @@ def test_sighup_reloads_and_sigterm_drains(backend, tmp_path):
 
     async def reload():
         reloads.append(1)
+        return "3 applied"
 
     async def main(host):
         notify = Notify(path, watchdog_seconds=0.3)

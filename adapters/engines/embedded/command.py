@@ -3,6 +3,7 @@
 import argparse
 import os
 import random
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,6 +53,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     An address that cannot be had ends the process with 1, from within uvicorn.
     """
     arguments = parser().parse_args(argv)
+    try:
+        with socket.create_server((arguments.host, arguments.port)):
+            pass
+    except OSError as error:
+        print(
+            f"evolved engine: --port {arguments.port} on {arguments.host}: {error.strerror}; `ss -ltnp` shows who "
+            "listens there, --port takes another",
+            file=sys.stderr,
+        )
+        return 2
     torch.set_num_threads(arguments.threads)
     try:
         service = EngineService(

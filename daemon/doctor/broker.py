@@ -1,0 +1,160 @@
+"""The broker: is it there, does it let us in, has it JetStream, and how much does it lose with the power?"""
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import httpx
+import msgspec
+import nats.errors
+from nats.aio.client import Client
+
+from actors.system.broker import read_credentials
+from actors.system.errors import BrokerFailed
+from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
+
+_SYNC_SECONDS = 120.0
+"""nats-server's `sync_interval` where nothing says otherwise."""
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_MONITOR = 8222
+"""nats-server's usual monitoring port."""
+
+
+def _address(scene: Scene) -> tuple[str, str, str]:
+    """(URL, user, password).
+
+    Raises:
+        BrokerFailed: our own broker has never been started.
+        OSError: a password file cannot be read.
+    """
+    bus = scene.config.bus
+    if bus.url:
+        return bus.url, bus.user, Path(bus.password_file).read_text().strip() if bus.password_file else ""
+    own = read_credentials(scene.config.state / "broker" / "credentials.json")
+    return own.url, own.user, own.password
+
+
+async def _greeting(host: str, port: int) -> dict[str, Any]:
+    """INFO, which nats-server sends to whoever connects, before anybody logs in.
+
+    Raises:
+        OSError: nobody listens.
+        ValueError: no nats-server.
+    """
+    data = b""
+    with anyio.fail_after(CALL_SECONDS):
+        async with await anyio.connect_tcp(host, port) as stream:
+            while b"\r\n" not in data and len(data) < 1 << 16:
+                data += await stream.receive()
+    if not data.startswith(b"INFO "):
+        raise ValueError("no nats-server")
+    return dict(msgspec.json.decode(data[5 : data.index(b"\r\n")]))
+
+
+async def _reach(scene: Scene) -> Sequence[Finding]:
+    own = not scene.config.bus.url
+    start = "start it: systemctl start evolved-broker, or evolved broker" if own else "start it, or set bus.url"
+    try:
+        url, user, password = await aside(_address, scene)
+    except BrokerFailed:
+        return [
+            fault(f"no broker has ever run with {scene.config.state / 'broker'}", start + "; or name yours: bus.url")
+        ]
+    except OSError as error:
+        return [
+            fault(f"bus.password_file {error.filename}: {error.strerror}", "make it readable for the daemon's user")
+        ]
+    parts = [urlsplit(one.strip()) for one in url.split(",")]
+    found: list[Finding] = []
+    for one in parts:
+        where = f"{one.hostname}:{one.port or 4222}"
+        try:
+            info = await _greeting(str(one.hostname), one.port or 4222)
+        except (OSError, TimeoutError, anyio.EndOfStream, anyio.BrokenResourceError):
+            found.append(fault(f"the broker does not answer at {where}", start))
+            continue
+        except (ValueError, msgspec.DecodeError):
+            found.append(fault(f"{where} is no nats-server", "set bus.url (broker.port) to where yours is"))
+            continue
+        if not info.get("jetstream"):
+            found.append(
+                fault(f"nats-server at {where} has JetStream off", "start it with -js, or jetstream {} in its file")
+            )
+    if not found and not any(one.scheme in ("tls", "wss") for one in parts):
+        found += await _enter(url, user, password)
+    return found
+
+
+async def _enter(url: str, user: str, password: str) -> list[Finding]:
+    client = Client()
+
+    async def quiet(error: Exception) -> None:
+        del error
+
+    try:
+        with anyio.fail_after(CALL_SECONDS):
+            await client.connect(
+                url, user=user or None, password=password or None, allow_reconnect=False, connect_timeout=2,
+                max_reconnect_attempts=0, error_cb=quiet, name="evolved-doctor",
+            )  # fmt: skip
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        return [
+            fault(
+                f"the broker at {url} does not let us in: {error or type(error).__name__}",
+                "check bus.user and bus.password_file (own broker: its credentials.json)",
+            )
+        ]
+    finally:
+        with suppress(Exception):
+            await client.close()
+    return []
+
+
+async def _power(scene: Scene) -> Sequence[Finding]:
+    keep = scene.config.shipper.keep_seconds
+    if scene.config.bus.url:
+        interval, where = await _monitored(scene), "its configuration: sync_interval"
+    else:
+        path = scene.config.state / "broker" / "nats.conf"
+        if not path.exists():
+            raise NotLooked("no broker has run yet")
+        interval, where = _interval(await aside(path.read_text)), str(path)
+    # What the spool keeps after publishing is published again when the broker comes back without it.
+    if interval <= keep:
+        return []
+    return [
+        warning(
+            f"the broker writes to its disk every {interval:g} s, the spool keeps what is published for {keep:g} s: "
+            f"a power cut loses up to {interval - keep:g} s of calls",
+            f'set sync_interval in {where} below it ("1m", or always), or shipper.keep_seconds to {2 * interval:g}',
+        )
+    ]
+
+
+def _interval(text: str) -> float:
+    """`sync_interval` of a configuration of nats-server, seconds; its default if there is none."""
+    found = re.search(r"^\s*sync_interval\s*[:=]?\s*\"?(always|\d+(?:\.\d+)?)(ms|s|m|h)?", text, re.MULTILINE)
+    if found is None:
+        return _SYNC_SECONDS
+    return 0.0 if found[1] == "always" else float(found[1]) * _UNITS[found[2] or "s"]
+
+
+async def _monitored(scene: Scene) -> float:
+    host = urlsplit(scene.config.bus.url.split(",")[0].strip()).hostname
+    base = scene.monitor or f"http://{host}:{_MONITOR}"
+    try:
+        async with scene.http() as http:
+            settings = (await http.get(f"{base.rstrip('/')}/varz")).json()["jetstream"]["config"]
+        return 0.0 if settings.get("sync_always") else float(settings["sync_interval"]) / 1e9
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        raise NotLooked(f"no monitoring of nats-server at {base}; name it with --broker-monitor URL") from error
+
+
+BROKER = (
+    Check("broker", "nats-server is there, lets us in, and has JetStream", _reach),
+    Check("broker and power", "how much a power cut loses: sync_interval against what the spool keeps", _power),
+)

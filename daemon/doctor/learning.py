@@ -1,0 +1,175 @@
+"""What learning needs: adapters, a learner that answers, versions that may be loaded, and nobody who has stopped it."""
+
+import importlib.util
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlalchemy import func, select
+
+from actors.messages import MANIFEST
+from actors.signing import BadKey
+from actors.store import tables as t
+from adapters.errors import CheckpointRefused, WeightsUnavailable
+from adapters.weights import check_directory
+from daemon import registry
+from daemon.config import AdapterSettings, Config
+from daemon.doctor.base import Check, Finding, NotLooked, Scene, aside, fault, warning
+from daemon.errors import ConfigError
+from daemon.install import SYSTEM
+from daemon.killswitch import FREEZE_FILE, KillSwitch
+from daemon.provenance import Provenance
+
+_DAY = 86_400.0
+_QUIET_SECONDS = 3600.0
+"""Without a version after an order."""
+_NEWEST = 20
+"""Versions that are looked at."""
+
+
+def _wanted(config: Config) -> list[tuple[str, str, AdapterSettings]]:
+    """(kind, setting, settings) of every adapter that the settings name."""
+    sandbox = AdapterSettings(name=config.sandbox.environment, options=config.sandbox.options)
+    named = [
+        ("judge", "judge", config.judge), ("preference", "gate.judge", config.gate.judge),
+        ("embedder", "embedder", config.embedder), ("embedder", "embedder_before", config.embedder_before),
+        ("extractor", "extractor", config.extractor), ("rewriter", "rewriter", config.rewriter),
+        ("wording", "wording", config.wording), ("grader", "grader", config.grader),
+        ("environment", "sandbox.environment", sandbox),
+    ]  # fmt: skip
+    return [(kind, setting, one) for kind, setting, one in named if one.name]
+
+
+async def _adapters(scene: Scene) -> Sequence[Finding]:
+    found: list[Finding] = []
+    for kind, setting, one in _wanted(scene.config):
+        try:
+            if kind == "environment":
+                # Not made: some start worker processes.
+                await aside(registry.find, kind, one.name)
+                continue
+            made = await aside(registry.build, kind, one.name, one.options)
+        except ConfigError as error:
+            found.append(
+                fault(f"{setting}: {error}", f"change [{setting}] (name, options), or put its key where it says")
+            )
+            continue
+        close = getattr(made, "aclose", None)
+        if close is not None:
+            await close()
+    return found
+
+
+async def _learner(scene: Scene) -> Sequence[Finding]:
+    ordered, made, known = await scene.ask(
+        lambda connection: (
+            connection.scalar(select(func.max(t.BatchRow.created))) or 0.0,
+            connection.scalar(select(func.max(t.CandidateRow.created))) or 0.0,
+            connection.scalar(select(func.count()).select_from(t.CandidateRow)) or 0,
+        )
+    )
+    found: list[Finding] = []
+    waiting = scene.now - ordered
+    if ordered and made < ordered and waiting > _QUIET_SECONDS:
+        last = (
+            f"the last version is {(scene.now - made) / 3600:.1f} h old" if known else "there has never been a version"
+        )
+        found.append(
+            fault(
+                f"a batch was ordered {waiting / 3600:.1f} h ago and nothing was trained from it; {last}",
+                "see that the learner runs: systemctl status evolved-learner, or evolved learner --config FILE",
+            )
+        )
+    return found
+
+
+async def _trainer(scene: Scene) -> Sequence[Finding]:
+    """Only where the learner is to run on this machine."""
+    if not (scene.root / SYSTEM / "evolved-learner.service").exists() and not scene.config.learner.warm_start:
+        raise NotLooked("no learner on this machine")
+    settings, found = scene.config.learner, list[Finding]()
+    if settings.warm_start and not Path(settings.warm_start).is_dir():
+        found.append(
+            fault(f"learner.warm_start {settings.warm_start}: no such directory", "set it to a Hugging Face checkpoint")
+        )
+    if await aside(importlib.util.find_spec, "torch") is None:
+        return [*found, fault("the learner has no torch here", "pip install 'evolved[learner]' in this environment")]
+    gpu = any(Path("/dev").glob("nvidia[0-9]*"))
+    if settings.device == "cuda" and not gpu:
+        found.append(
+            fault('learner.device = "cuda", and this machine shows no GPU', "see nvidia-smi, or set learner.device")
+        )
+    if settings.trainer == "verl" and await aside(importlib.util.find_spec, "verl") is None:
+        found.append(fault('learner.trainer = "verl", and verl is not here', 'see docs/verl.md, or set "native"'))
+    return found
+
+
+async def _versions(scene: Scene) -> Sequence[Finding]:
+    versions = scene.config.state / "versions"
+    check = Provenance(scene.config.provenance, scene.config.state).manifest_check()
+
+    def look() -> tuple[int, list[str]]:
+        numbers = sorted(int(path.name[1:]) for path in versions.glob("v[0-9]*") if path.name[1:].isdigit())
+        bad: list[str] = []
+        for number in numbers[-_NEWEST:]:
+            try:
+                check_directory(versions / f"v{number:06d}", version=number, wanted="", check=check)
+            except CheckpointRefused as error:
+                bad.append(str(error))
+        return len(numbers[-_NEWEST:]), bad
+
+    if not versions.is_dir():
+        raise NotLooked("there is no version yet")
+    try:
+        total, bad = await aside(look)
+    except (WeightsUnavailable, BadKey) as error:
+        return [fault(str(error), "bring the learner's public key: evolved provenance trust learner FILE")]
+    if not bad:
+        return []
+    return [
+        fault(
+            f"{len(bad)} of the {total} newest versions in {versions} will not be loaded: {bad[-1]}",
+            f"see that each has its {MANIFEST} and signature; evolved provenance show; evolved provenance sign",
+        )
+    ]
+
+
+async def _stopped(scene: Scene) -> Sequence[Finding]:
+    found: list[Finding] = []
+    kill = KillSwitch(scene.config.state)
+    reason = await aside(kill.reason)
+    if reason:
+        found.append(
+            warning(
+                f"the kill switch is on ({_since(kill.path, scene.now)}): {reason}",
+                f"remove {scene.config.state / FREEZE_FILE} to go on learning",
+            )
+        )
+    row = t.DirectiveRow
+    last = await scene.ask(
+        lambda connection: connection.execute(
+            select(row.kind, row.created).where(row.kind.in_(("freeze", "thaw"))).order_by(row.created.desc()).limit(1)
+        ).first()
+    )
+    if last is not None and last[0] == "freeze" and not reason:
+        days = (scene.now - last[1]) / _DAY
+        found.append(
+            warning(f"learning has been frozen for {days:.1f} days", "`evolved history` says why; evolved thaw goes on")
+        )
+    return found
+
+
+def _since(path: Path, now: float) -> str:
+    try:
+        return f"since {time.strftime('%Y-%m-%d %H:%M', time.localtime(path.stat().st_mtime))}"
+    except OSError:
+        return "since nobody knows when"
+
+
+LEARNING = (
+    Check("adapters", "judge, embedder, sandbox and the rest are installed and have their keys", _adapters),
+    Check("learner", "orders are answered with versions", _learner),
+    Check("trainer", "torch, a GPU and a warm start, where the learner is to run here", _trainer),
+    Check("versions", "the newest versions can be read and are signed", _versions),
+    Check("stopped", "kill switch and freezes that somebody forgot", _stopped),
+)

@@ -1,0 +1,160 @@
+"""Who listens on our ports: we, nobody, or somebody else."""
+
+from collections.abc import Sequence
+
+import anyio
+import httpx
+
+from daemon.admin import key_headers
+from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
+from daemon.errors import ConfigError
+
+
+async def listens(host: str, port: int) -> bool:
+    """Whether somebody takes a connection there."""
+    where = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not bound
+    try:
+        with anyio.fail_after(CALL_SECONDS):
+            async with await anyio.connect_tcp(where, port):
+                return True
+    except (OSError, TimeoutError):
+        return False
+
+
+async def daemon_answers(scene: Scene) -> bool:
+    """Whether our daemon answers at the control address, with or without a key.
+
+    Raises:
+        ForeignServer: somebody else does.
+    """
+    control = scene.config.control
+    if not await listens(control.host, control.port):
+        return False
+    try:
+        headers = await aside(key_headers, control.admin_key_file)
+    except ConfigError:
+        headers = {}
+    url = f"http://{control.host}:{control.port}/api/status"
+    try:
+        async with scene.http(headers) as http:
+            answer = await http.get(url)
+        ours = "admin key" in answer.text if answer.status_code == 401 else "actors" in answer.json()
+    except (httpx.HTTPError, ValueError, TypeError):
+        ours = False
+    if not ours:
+        raise ForeignServer(url)
+    return True
+
+
+class ForeignServer(Exception):
+    """Somebody else listens where we should; the text is the address."""
+
+
+async def tap_answers(scene: Scene) -> bool:
+    """Whether our tap answers at its admin address.
+
+    Raises:
+        ForeignServer: somebody else does.
+    """
+    tap = scene.config.tap
+    if not await listens(tap.admin_host, tap.admin_port):
+        return False
+    url = f"http://{tap.admin_host}:{tap.admin_port}/healthz"
+    try:
+        async with scene.http() as http:
+            ours = (await http.get(url)).json() == {"status": "ok"}
+    except (httpx.HTTPError, ValueError):
+        ours = False
+    if not ours:
+        raise ForeignServer(url)
+    return True
+
+
+async def _ports(scene: Scene) -> Sequence[Finding]:
+    config, found = scene.config, list[Finding]()
+    running = {"tap": False, "run": False}
+    for command, answers, key in (("tap", tap_answers, "tap.admin_port"), ("run", daemon_answers, "control.port")):
+        try:
+            running[command] = await answers(scene)
+        except ForeignServer as error:
+            found.append(_taken(str(error), key))
+            running[command] = True  # what runs there is told already
+        if not running[command]:
+            unit = "evolved-tap" if command == "tap" else "evolved-daemon"
+            found.append(
+                warning(f"`evolved {command}` does not run", f"start it: systemctl start {unit}, or evolved {command}")
+            )
+    others = [("tap", config.tap.host, config.tap.port, "tap.port")]
+    if config.intake.otlp:
+        others.append(("run", config.intake.host, config.intake.port, "intake.port"))
+    for command, host, port, key in others:
+        there = await listens(host, port)
+        # A socket unit listens for a tap that does not run: agents wait there, and that is as it should be.
+        held = key == "tap.port" and (scene.root / "etc/systemd/system/evolved-tap.socket").exists()
+        if there and not running[command] and not held:
+            found.append(_taken(f"{host}:{port}", key))
+        if not there and running[command]:
+            found.append(fault(f"`evolved {command}` runs, and nobody listens on {host}:{port}", f"check {key}"))
+    return found
+
+
+def _taken(where: str, key: str) -> Finding:
+    return fault(
+        f"somebody else listens at {where}", f"`ss -ltnp` shows who it is; end it, or set {key} to another port"
+    )
+
+
+async def _flow(scene: Scene) -> Sequence[Finding]:
+    """Calls pass the tap; do they become trajectories?"""
+    from sqlalchemy import func, select
+
+    from actors.store import tables as t
+    from daemon.tap.segments import segment_numbers, segment_path
+
+    def spooled() -> float:
+        spool = scene.config.spool
+        files = [segment_path(spool, number) for number in segment_numbers(spool)]
+        return max((path.stat().st_mtime for path in files if path.stat().st_size), default=0.0)
+
+    last = await aside(spooled)
+    if not last:
+        raise NotLooked("the tap has kept no call yet")
+    first, call, run, parked = await scene.ask(
+        lambda connection: (
+            connection.scalar(select(func.min(t.ExchangeRow.started))) or 0.0,
+            connection.scalar(select(func.max(t.ExchangeRow.started))) or 0.0,
+            connection.scalar(select(func.max(t.TrajectoryRow.ended))) or 0.0,
+            connection.scalar(select(func.count()).select_from(t.DeadLetterRow)) or 0,
+        )
+    )
+    found: list[Finding] = []
+    hour = 3600.0
+    if last - call > hour and scene.now - last > _SETTLING:
+        when = "none" if not call else f"the last one {(last - call) / hour:.1f} h before"
+        found.append(
+            fault(
+                f"the tap keeps calls ({scene.config.spool}), and they do not reach the store: {when}",
+                "see that the daemon runs (`evolved status`: shipper, assembler) and what its log says",
+            )
+        )
+    elif call - (run or first) > 6 * hour:
+        found.append(
+            warning(
+                f"calls reach the store, and no trajectory has been closed for {(call - (run or first)) / hour:.0f} h",
+                "`evolved status`: is the assembler at work? assembler.idle_seconds closes what nobody goes on with",
+            )
+        )
+    if parked:
+        found.append(
+            warning(f"{parked} records are parked: an actor failed on them", "see the dashboard's dead letters; retry")
+        )
+    return found
+
+
+_SETTLING = 60.0
+"""Seconds that a call may be on its way."""
+
+NETWORK = (
+    Check("ports", "our ports: tap, tap admin, control API, OTLP; who listens there", _ports),
+    Check("flow", "calls that passed the tap reach the store and become trajectories", _flow),
+)

@@ -1,0 +1,192 @@
+"""What is wrong from the start: one line that names file, key and remedy, an exit code, no traceback, no change."""
+
+import hashlib
+import os
+import socket
+import sqlite3
+import subprocess
+import time
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+
+from actors.store import Store
+from tests.support import troubled
+from tests.support.installation import Installation
+
+UNUSABLE = 2
+
+
+def fails(here: Installation, command: str, *words: str, arguments: tuple[str, ...] = ()) -> None:
+    """`evolved COMMAND` ends with a line that has all of `words`."""
+    done = here.run(command, *arguments)
+    assert done.returncode == UNUSABLE, done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"evolved {command}: ")
+    for word in words:
+        assert word in last
+
+
+def seen(directory: Path) -> dict[str, str]:
+    """Every file below `directory` by its digest."""
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Installation:
+    return Installation(tmp_path / "here")
+
+
+@pytest.mark.parametrize("command", ["run", "tap", "broker", "learner", "config"])
+def test_settings_that_are_not_there(here: Installation, command: str) -> None:
+    here.file.unlink()
+    fails(here, command, str(here.file), "No such file", "--config")
+
+
+@pytest.mark.parametrize("command", ["run", "tap", "broker"])
+def test_settings_that_are_wrong(here: Installation, command: str) -> None:
+    here.configure(assembler={"idle_second": 3})
+    fails(here, command, str(here.file), "assembler.idle_second", "did you mean assembler.idle_seconds?")
+
+
+def test_settings_of_the_wrong_type_and_a_file_that_is_no_toml(here: Installation) -> None:
+    here.configure(control={"port": "many"})
+    fails(here, "run", str(here.file), "control.port", "expected `int`")
+    here.file.write_text("[tap\n")
+    fails(here, "tap", str(here.file), "is no TOML", "line 1")
+    here.file.write_bytes(b"\xff\xfe")
+    fails(here, "tap", str(here.file), "is no TOML")
+
+
+@pytest.mark.parametrize(
+    ("command", "key", "settings"),
+    [
+        ("run", "control.port", {}),
+        ("run", "intake.port", {"intake": {"otlp": True}}),
+        ("tap", "tap.port", {}),
+        ("tap", "tap.admin_port", {}),
+        ("broker", "broker.port", {}),
+    ],
+)
+def test_a_port_that_somebody_else_has(here: Installation, command: str, key: str, settings: dict) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        section, _, name = key.partition(".")
+        port = other.getsockname()[1]
+        here.configure(**settings)
+        here.configure(**{section: {name: port}})
+        fails(here, command, f"{key} = {port}", "in use", "ss -ltnp")
+
+
+@pytest.mark.torch
+def test_a_port_of_the_engine_that_somebody_else_has(here: Installation) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        command = [*here.command("engine")[:4], "--model", str(here.directory), "--port", str(port)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == UNUSABLE, done.stderr
+    assert f"--port {port}" in done.stderr
+    assert "ss -ltnp" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "broker"])
+def test_a_state_directory_on_a_disk_that_is_read_only_or_full(here: Installation, command: str) -> None:
+    state = here.config.state
+    state.mkdir()
+    for mount, words in (
+        ("-o ro,size=1m", ("Read-only file system", "mount its file system for writing")),
+        ("-o size=4k", ("No space left on device", "make room on its disk")),
+    ):
+        script = f'mount -t tmpfs {mount} none {state} && (head -c 4096 /dev/zero > {state}/x 2>/dev/null; exec "$@")'
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", script, "sh", *here.command(command)],
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == UNUSABLE, f"it takes root and a mount namespace of its own: {done.stderr}"
+        assert "Traceback" not in done.stderr
+        assert f"state_dir {state}" in done.stderr
+        for word in words:
+            assert word in done.stderr
+    assert seen(state) == {}
+
+
+def test_a_state_directory_that_is_a_file(here: Installation) -> None:
+    here.config.state.write_text("mine")
+    fails(here, "run", f"state_dir {here.config.state}", "set state_dir to a directory")
+    assert here.config.state.read_text() == "mine"
+
+
+def test_a_database_from_the_future_is_left_as_it_is(here: Installation) -> None:
+    state = here.config.state
+    state.mkdir()
+    anyio.run(Store(here.config.store_url, clock=time.time).open)
+    with closing(sqlite3.connect(state / "evolved.db")) as database:
+        database.execute("UPDATE state SET value = ? WHERE key = 'store.schema'", (b"999",))
+        database.commit()
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    before = seen(state)["evolved.db"]
+    fails(here, "run", "store.url", "schema 999", "upgrade it first", str(state))
+    assert seen(state)["evolved.db"] == before
+
+
+def test_an_address_of_a_database_that_is_none_is_not_shown_with_its_password(here: Installation) -> None:
+    here.configure(store={"url": "oracul://me:hunter2@host/name"})
+    fails(here, "run", "store.url", "postgresql+psycopg://")
+    assert "hunter2" not in here.run("run").stderr
+
+
+def test_secrets_that_cannot_be_read(here: Installation) -> None:
+    missing = here.directory / "missing"
+    here.configure(bus={"url": "nats://127.0.0.1:9", "password_file": str(missing)})
+    fails(here, "run", f"bus.password_file {missing}", "No such file", "give a file")
+    here.configure(tap={"door": {"keys_file": str(missing)}})
+    fails(here, "tap", "tap.door.keys_file", str(missing), "evolved keys add")
+
+
+def test_keys_that_everybody_may_change(here: Installation) -> None:
+    keys = here.directory / "keys.json"
+    keys.write_text('{"schema": 1, "keys": []}')
+    keys.chmod(0o666)
+    here.configure(tap={"door": {"keys_file": str(keys)}})
+    fails(here, "tap", "tap.door.keys_file", str(keys), "chmod 600")
+
+
+def test_certificates_that_are_none(here: Installation) -> None:
+    chain = troubled.certificate(here.directory / "chain.pem", until=datetime.now(UTC) + timedelta(days=3))
+    other = troubled.certificate(here.directory / "other.pem", until=datetime.now(UTC) + timedelta(days=3))
+    here.configure(tap={"tls_cert": str(chain), "tls_key": str(other.with_suffix(".key"))})
+    fails(here, "tap", "tap.tls_cert", str(chain), "give PEM files that match")
+
+
+def test_a_certificate_that_has_expired_is_said_and_still_served(here: Installation) -> None:
+    # Refusing to start would take the agents that do not check it down as well.
+    chain = troubled.certificate(here.directory / "chain.pem", until=datetime.now(UTC) - timedelta(days=3))
+    here.configure(tap={"tls_cert": str(chain), "tls_key": str(chain.with_suffix(".key"))})
+    with here.running("tap") as tap:
+        tap.until_said("certificate_expired", str(chain), "tap.tls_cert")
+        tap.until_said("tap_listening")
+
+
+def test_a_tap_without_a_disk_serves_and_says_so(here: Installation) -> None:
+    here.config.state.write_text("no directory")
+    with here.running("tap") as tap:
+        tap.until_said("tap_listening")
+        tap.until_said("spool_unusable", str(here.config.spool), "state_dir")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(here: Installation) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        here.command("config"), stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")

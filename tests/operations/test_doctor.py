@@ -1,0 +1,372 @@
+"""`evolved doctor`: silent about an installation that is well, and for each planted fault its name and its remedy."""
+
+import json
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from sqlalchemy import create_engine, insert
+
+from actors.messages import Feedback, new_id
+from actors.messages.codec import encode
+from actors.store import Store
+from actors.store import tables as t
+from actors.system.broker import server_binary
+from daemon import install
+from daemon.cli import main
+from daemon.doctor.files import network_file_system
+from daemon.tap.spool import SpoolLimits, SpoolWriter
+from tests.support import checkpoints, troubled
+from tests.support.engines import embedded_engine, free_port
+from tests.support.installation import Installation, listens
+from tests.support.served import served
+from tests.support.tapping import BODY
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def well(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """An installation that runs, with a real engine, broker, tap and daemon, and has seen a call."""
+    directory = tmp_path_factory.mktemp("doctor")
+    checkpoints.write_all(directory / "models")
+    with ExitStack() as stack:
+        url = stack.enter_context(embedded_engine(directory / "models" / "a", "--dev-mode", name="desk"))
+        here = Installation(
+            directory, engines={"serving": {"url": url}, "shadow": {"url": url}}, tap={"upstream": url}
+        )  # fmt: skip
+        here.config.state.mkdir(mode=0o700)
+        broker, tap = stack.enter_context(here.running("broker")), stack.enter_context(here.running("tap"))
+        broker.until(lambda: (here.config.state / "broker" / "credentials.json").exists())
+        daemon = stack.enter_context(here.running("run"))
+        tap.until(lambda: listens(here.ports["tap"]))
+        daemon.until_said("system_ready")
+        called = httpx.post(
+            f"http://127.0.0.1:{here.ports['tap']}/v1/chat/completions", json={**BODY, "max_tokens": 4}, timeout=60
+        )
+        assert called.status_code == 200, called.text
+        daemon.until(lambda: listens(here.ports["control"]))
+        yield here
+
+
+class Told:
+    """What the doctor said."""
+
+    def __init__(self, status: int, told: dict[str, Any]) -> None:
+        self.status, self.checks = status, {one["check"]: one for one in told["checks"]}
+        self.findings = told["findings"]
+
+    def has(self, check: str, severity: str, what: str, remedy: str) -> None:
+        assert any(
+            one["check"] == check and one["severity"] == severity and what in one["what"] and remedy in one["remedy"]
+            for one in self.findings
+        ), (check, self.findings, self.checks.get(check))
+        assert self.status == (1 if any(one["severity"] == "fault" for one in self.findings) else 0)
+
+
+@pytest.fixture
+def ask(well: Installation, capsys: pytest.CaptureFixture[str]):
+    """The doctor about that installation, with `settings` over its own."""
+
+    def asked(*arguments: str, **settings: object) -> Told:
+        given = [f"{key.replace('__', '.')}={json.dumps(value)}" for key, value in settings.items()]
+        sets = [part for one in given for part in ("--set", one)]
+        capsys.readouterr()
+        status = main(["doctor", "--config", str(well.file), "--json", "--seconds", "30", *sets, *arguments])
+        return Told(status, json.loads(capsys.readouterr().out))
+
+    return asked
+
+
+def test_an_installation_that_is_well_has_no_finding(ask, well: Installation, capsys) -> None:
+    told = ask("--root", str(well.directory))
+    assert (told.status, told.findings) == (0, [])
+    looked = {name for name, one in told.checks.items() if one["state"] == "well"}
+    assert len(looked) >= 16, told.checks
+    assert main(["doctor", "--config", str(well.file), "--seconds", "30", "--root", str(well.directory)]) == 0
+    assert "nothing found" in capsys.readouterr().out
+
+
+def test_an_engine_that_is_away(ask) -> None:
+    told = ask(engines__serving__url="http://127.0.0.1:9")
+    told.has("engines", "fault", "does not answer at http://127.0.0.1:9", "engines.serving.url")
+
+
+def test_development_endpoints_that_are_closed(ask, well: Installation) -> None:
+    # A common mistake: the daemon is pointed at the tap, which passes no development endpoint.
+    told = ask(engines__serving__url=f"http://127.0.0.1:{well.ports['tap']}")
+    told.has("engine endpoints", "fault", "development endpoints are closed", "VLLM_SERVER_DEV_MODE=1")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "check", "severity", "what", "remedy"),
+    [
+        ("key", "engine endpoints", "fault", "401", "engines.serving.api_key_file"),
+        ("tokens", "engine answers", "fault", "without token ids", "vLLM 0.32 or newer"),
+        ("tools", "engine answers", "fault", "agents' tools are refused", "--tool-call-parser"),
+        ("paused", "engine endpoints", "warning", "is paused", "/resume"),
+    ],
+)
+def test_an_engine_with_one_thing_wrong(ask, trouble, check, severity, what, remedy) -> None:
+    with served(troubled.engine(trouble)) as url:
+        ask("--only", check, engines__serving__url=url).has(check, severity, what, remedy)
+
+
+def test_a_clock_that_differs(ask) -> None:
+    with served_with_its_own_clock(7200.0) as url:
+        told = ask("--only", "clock", engines__serving__url=url)
+    told.has("clock", "fault", "s ahead of this machine's", "timedatectl")
+
+
+@contextmanager
+def served_with_its_own_clock(ahead: float) -> Iterator[str]:
+    """A plain socket: a server would add its own Date."""
+    import email.utils
+    import threading
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            while True:
+                try:
+                    stream, _ = server.accept()
+                except OSError:
+                    return
+                with stream:
+                    stream.recv(4096)
+                    date = email.utils.formatdate(time.time() + ahead, usegmt=True)
+                    stream.sendall(f"HTTP/1.1 200 OK\r\nDate: {date}\r\nContent-Length: 0\r\n\r\n".encode())
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+def test_a_broker_that_is_away(ask) -> None:
+    ask("--only", "broker", bus__url="nats://127.0.0.1:9").has("broker", "fault", "127.0.0.1:9", "set bus.url")
+
+
+@contextmanager
+def nats_server(directory: Path, text: str) -> Iterator[tuple[int, int]]:
+    """One of the user's own: its port and that of its monitoring."""
+    port, monitor = free_port(), free_port()
+    path = directory / "own.conf"
+    path.write_text(f"listen: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\n{text}\n")
+    process = subprocess.Popen([str(server_binary()), "-c", str(path)], stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 30
+        while not (listens(port) and listens(monitor)):
+            assert time.monotonic() < end, "nats-server is not there"
+            time.sleep(0.05)
+        yield port, monitor
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_a_broker_without_jetstream_and_one_that_wants_a_password(ask, tmp_path: Path) -> None:
+    with nats_server(tmp_path, "authorization { user: a, password: b }") as (port, _):
+        told = ask("--only", "broker", bus__url=f"nats://127.0.0.1:{port}")
+    told.has("broker", "fault", "JetStream off", "-js")
+    store = json.dumps(str(tmp_path / "js"))
+    with nats_server(tmp_path, f"authorization {{ user: a, password: b }}\njetstream {{ store_dir: {store} }}") as (
+        port,
+        _,
+    ):
+        told = ask("--only", "broker", bus__url=f"nats://127.0.0.1:{port}")
+    told.has("broker", "fault", "does not let us in", "bus.password_file")
+
+
+def test_a_broker_that_loses_minutes_with_the_power(ask, tmp_path: Path) -> None:
+    store = json.dumps(str(tmp_path / "js"))
+    with nats_server(tmp_path, f'jetstream {{ store_dir: {store}, sync_interval: "10m" }}') as (port, monitor):
+        told = ask(
+            "--only", "broker and power", "--broker-monitor", f"http://127.0.0.1:{monitor}",
+            bus__url=f"nats://127.0.0.1:{port}",
+        )  # fmt: skip
+    told.has("broker and power", "warning", "a power cut loses up to 300 s", "sync_interval")
+
+
+def test_a_database_from_the_future(ask, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'future.db'}"
+    anyio.run(Store(url, clock=time.time).open)
+    with closing(sqlite3.connect(tmp_path / "future.db")) as database:
+        database.execute("UPDATE state SET value = ? WHERE key = 'store.schema'", (b"999",))
+        database.commit()
+    told = ask("--only", "store", store__url=url)
+    told.has("store", "fault", "schema 999", "install the evolved that wrote it")
+
+
+def test_sqlite_on_a_network_disk(tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "22 1 254:0 / / rw - ext4 /dev/vda rw\n40 22 0:51 / /srv/with\\040space rw - nfs4 box:/vol rw\n"
+        "41 40 0:52 / /srv/with\\040space/fast rw - xfs /dev/vdb rw\n"
+    )
+    assert network_file_system(Path("/srv/with space/evolved.db"), mounts) == "nfs4"
+    assert network_file_system(Path("/srv/with space/fast/evolved.db"), mounts) == ""
+    assert network_file_system(Path("/srv/without/evolved.db"), mounts) == ""
+
+
+def test_a_state_directory_that_others_read_and_where_files_belong_to_somebody_else(ask, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    told = ask("--only", "state directory", state_dir=str(tmp_path))
+    told.has("state directory", "warning", "others can look into it", f"chmod 700 {tmp_path}")
+    assert os.geteuid() == 0, "to give a file away takes root"
+    (tmp_path / "evolved.db").touch()
+    os.chown(tmp_path / "evolved.db", 65534, 65534)
+    told = ask("--only", "state directory", state_dir=str(tmp_path))
+    told.has("state directory", "fault", "evolved.db belongs to nobody", "chown -R root")
+
+
+def test_a_disk_that_is_nearly_full(well: Installation, tmp_path: Path) -> None:
+    command = well.command("doctor", "--json", "--only", "disk", "--set", f"state_dir={tmp_path}")
+    script = f'mount -t tmpfs -o size=8m none {tmp_path} && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, f"it takes root and a mount namespace of its own: {done.stderr}"
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert "nearly full" in finding["what"]
+    assert "tap.spool_disk_bytes" in finding["remedy"]
+
+
+def test_a_port_that_somebody_else_has(ask) -> None:
+    with served(troubled.engine("")) as url:
+        told = ask("--only", "ports", control__port=int(url.rpartition(":")[2]))
+    told.has("ports", "fault", f"somebody else listens at {url}", "control.port")
+
+
+def test_keys_that_others_read_and_keys_that_are_not_there(ask, tmp_path: Path) -> None:
+    secret = tmp_path / "engine.key"
+    secret.write_text("sk-engine")
+    secret.chmod(0o644)
+    told = ask("--only", "keys", engines__serving__api_key_file=str(secret), tap__door__keys_file="keys/none.json")
+    told.has("keys", "warning", str(secret), f"chmod 600 {secret}")
+    told.has("keys", "fault", "none.json: no such file", "do not start")
+    assert "sk-engine" not in json.dumps(told.findings)
+
+
+def test_an_admin_port_that_is_open_to_others(ask) -> None:
+    ask("--only", "doors", control__host="0.0.0.0").has("doors", "fault", "control.host", "--scope admin")
+
+
+def test_certificates_that_have_expired_or_will(ask, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    gone = troubled.certificate(tmp_path / "gone.pem", until=now - timedelta(days=2))
+    soon = troubled.certificate(tmp_path / "soon.pem", until=now + timedelta(days=3, hours=1))
+    told = ask(
+        "--only", "certificates",
+        tap__tls_cert=str(gone), tap__tls_key=str(gone.with_suffix(".key")), tap__upstream_ca=str(soon),
+    )  # fmt: skip
+    told.has("certificates", "fault", f"tap.tls_cert {gone}", "renew it")
+    told.has("certificates", "warning", "expires in 3 days", "renew it")
+
+
+def test_a_spool_that_nobody_reads_and_calls_that_do_not_arrive(ask, tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, SpoolLimits(tick_seconds=0.001))
+    writer.start()
+    writer.offer(bytes(16), encode(Feedback(id=new_id(), received=time.time() - 7200, response_id="r", outcome=1.0)))
+    writer.close()
+    segment = next(tmp_path.glob("*.seg"))
+    os.utime(segment, (time.time() + 7200, time.time() + 7200))
+    told = ask("--only", "spool", "flow", tap__spool_dir=str(tmp_path))
+    told.has("spool", "fault", "a call has waited for 120 min", "start the daemon")
+
+
+def test_an_adapter_that_is_not_installed_and_one_without_its_key(ask) -> None:
+    told = ask("--only", "adapters", judge__name="lml")
+    told.has("adapters", "fault", "judge: no judge adapter 'lml'; did you mean llm?", "[judge]")
+    told = ask(
+        "--only", "adapters", judge__name="llm",
+        judge__options__model="m", judge__options__url="http://127.0.0.1:9/v1",
+        judge__options__key_env="EVOLVED_NO_SUCH_KEY",
+    )  # fmt: skip
+    told.has("adapters", "fault", "EVOLVED_NO_SUCH_KEY", "[judge]")
+
+
+def test_a_learner_that_does_not_answer(ask, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    anyio.run(Store(url, clock=time.time).open)
+    database = create_engine(url)
+    with database.begin() as connection:
+        row = {"id": "b1", "created": time.time() - 10_800, "complete_groups": 1, "production": 8, "body": b""}
+        connection.execute(insert(t.BatchRow.__table__), [row])
+    database.dispose()
+    told = ask("--only", "learner", store__url=url)
+    told.has("learner", "fault", "a batch was ordered 3.0 h ago", "evolved-learner")
+
+
+def test_a_warm_start_that_is_not_there(ask) -> None:
+    told = ask("--only", "trainer", learner__warm_start="/nowhere/model")
+    told.has("trainer", "fault", "/nowhere/model: no such directory", "Hugging Face")
+
+
+def test_versions_that_nobody_signed(ask, tmp_path: Path) -> None:
+    (tmp_path / "versions" / "v000001").mkdir(parents=True)
+    (tmp_path / "versions" / "v000001" / "manifest.json").write_text("{}")
+    (tmp_path / "keys").mkdir()
+    told = ask("--only", "versions", state_dir=str(tmp_path))
+    told.has("versions", "fault", "", "evolved provenance")
+
+
+def test_a_kill_switch_that_somebody_forgot(ask, tmp_path: Path, well: Installation) -> None:
+    shutil.copy(well.config.state / "evolved.db", tmp_path / "evolved.db")
+    (tmp_path / "FREEZE").write_text("incident 4711")
+    told = ask("--only", "stopped", state_dir=str(tmp_path), store__url=f"sqlite:///{well.config.state}/evolved.db")
+    told.has("stopped", "warning", "incident 4711", f"remove {tmp_path / 'FREEZE'}")
+
+
+def test_services_that_do_not_start_at_boot(ask, tmp_path: Path) -> None:
+    settings = install.example()
+    from daemon.config import load
+
+    install.install(install.plan(load(settings), settings.read_bytes(), program=Path("/usr/bin/env")), tmp_path)
+    told = ask("--only", "services", "--root", str(tmp_path))
+    told.has("services", "warning", "evolved-tap.service is installed and not enabled", "systemctl enable --now")
+    subprocess.run(["systemctl", f"--root={tmp_path}", "--quiet", "enable", "evolved-tap.service"], check=True)
+    told = ask("--only", "services", "--root", str(tmp_path))
+    assert not any("evolved-tap" in one["what"] for one in told.findings)
+
+
+def test_a_setting_that_nothing_reads_does_not_keep_the_rest_from_being_looked_at(ask, well: Installation) -> None:
+    told = ask(assembler__idle_second=5)
+    told.has("settings", "fault", "no setting assembler.idle_second", "write assembler.idle_seconds")
+    assert told.checks["ports"]["state"] == "well", "the file's other settings hold"
+
+
+def test_it_looks_while_nothing_runs(tmp_path: Path) -> None:
+    done = Installation(tmp_path).run("doctor", "--json", "--seconds", "30")
+    told = Told(done.returncode, json.loads(done.stdout))
+    assert done.stderr == ""
+    told.has("ports", "warning", "`evolved run` does not run", "systemctl start evolved-daemon")
+    assert told.status == 1
+
+
+def test_each_check_has_its_deadline(tmp_path: Path) -> None:
+    here = Installation(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
+        done = here.run(
+            "doctor", "--json", "--only", "engines", "--seconds", "0.5", "--set", f"engines.serving.url={url}"
+        )
+    told = Told(done.returncode, json.loads(done.stdout))
+    told.has("engines", "warning", "no answer within 0.5 s", "that hangs")
+    assert told.status == 0
+
+
+def test_a_check_that_is_not_there_is_named(ask) -> None:
+    assert main(["doctor", "--only", "broke"]) == 2

@@ -1,0 +1,77 @@
+"""An engine with one thing wrong, and certificates and clocks to match: what the doctor is to find."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+
+def engine(trouble: str, *, ahead_seconds: float = 0.0) -> Starlette:
+    """vLLM's surface as the doctor sees it.
+
+    Args:
+        trouble: "key" (it wants one), "tokens" (answers have no ids), "tools" (it has no tool parser), "paused".
+        ahead_seconds: of its clock.
+    """
+
+    def told(body: object, status: int = 200) -> Response:
+        date = format_datetime(datetime.now(UTC) + timedelta(seconds=ahead_seconds), usegmt=True)
+        return JSONResponse(body, status, {"date": date})
+
+    async def health(request: Request) -> Response:
+        return told({})
+
+    async def any_other(request: Request) -> Response:
+        path = request.url.path
+        if trouble == "key" and "authorization" not in request.headers:
+            return told({"error": "Unauthorized"}, 401)
+        if path == "/v1/chat/completions":
+            return chat(await request.json())
+        answers = {
+            "/weight_info": {"weight_version": "3"}, "/is_paused": {"is_paused": trouble == "paused"},
+            "/v1/models": {"data": [{"id": "desk"}]}, "/v1/chat/completions/render": {"token_ids": [1, 2]},
+        }  # fmt: skip
+        return told(answers[path])
+
+    def chat(asked: dict) -> Response:
+        if trouble == "tools" and "tools" in asked:
+            text = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+            return told({"error": {"message": text}}, 400)
+        choice: dict = {"message": {"role": "assistant", "content": "w"}, "finish_reason": "length"}
+        if trouble != "tokens":
+            choice |= {"token_ids": [5], "logprobs": {"content": [{"logprob": -0.5}]}}
+        return told({"choices": [choice]})
+
+    return Starlette(
+        routes=[Route("/health", health), Route("/{path:path}", any_other, methods=["GET", "POST"])],
+    )
+
+
+def certificate(path: Path, *, until: datetime) -> Path:
+    """A self-signed one in `path`, good until then, its key beside it (.key)."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tap")])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(until - timedelta(days=90))
+        .not_valid_after(until)
+        .sign(key, hashes.SHA256())
+    )
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    secret = path.with_suffix(".key")
+    secret.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    secret.chmod(0o600)
+    return path
