@@ -26,6 +26,7 @@ from actors.sentinel import SentinelSettings
 from actors.swapper import SwapperSettings
 from actors.system.broker import BrokerSettings
 from actors.system.line import RunnerSettings
+from actors.system.nats_settings import BusSettings
 from actors.trials import SandboxTrialSettings
 from adapters.redaction import InvalidRedaction, RedactionSettings, Redactor
 from daemon import toml
@@ -50,17 +51,6 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     url: str = ""
     """SQLAlchemy URL; empty for SQLite in `state_dir`."""
-
-
-class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The NATS that everything streams over."""
-
-    url: str = ""
-    """nats://host:port of your own; empty for the one that `evolved broker` runs on this machine."""
-    user: str = ""
-    """User at your own NATS."""
-    password_file: str = ""
-    """File that holds its password."""
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
