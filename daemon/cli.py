@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The engine's options are its own, named as vLLM's: they are not this parser's to know.
     ours = given[:1] if given[:1] == ["engine"] else given
     arguments = parser().parse_args(ours)
-    arguments.rest = given[len(ours) :]
+    arguments.rest, arguments.given = given[len(ours) :], given
     try:
         return int(arguments.run(arguments) or 0)
     except (DaemonError, TapError, LearnerError) as error:
@@ -208,10 +208,21 @@ def _tap(arguments: argparse.Namespace) -> None:
     from daemon.config import tap_redaction, tap_settings
     from daemon.logs import as_service
     from daemon.tap.server import main as serve
+    from daemon.tap.worker import ParentBound, role
+    from daemon.tap.workers import main as serve_several
 
     as_service()
-    config = _settings(arguments)
-    serve(tap_settings(config), tap_redaction(config), manager=Notify.from_environment(os.environ))
+    config, manager, part = _settings(arguments), Notify.from_environment(os.environ), role(os.environ)
+    if part is not None:
+        serve(
+            part.settings(tap_settings(config)), tap_redaction(config), manager=ParentBound(manager, part.parent),
+            siblings=part.siblings(),
+        )  # fmt: skip
+    elif config.tap.workers > 1:
+        tap_redaction(config)
+        serve_several(tap_settings(config), arguments.given, manager=manager)
+    else:
+        serve(tap_settings(config), tap_redaction(config), manager=manager)
 
 
 def _run(arguments: argparse.Namespace) -> int:

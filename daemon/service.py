@@ -67,6 +67,7 @@ from daemon.provenance import Provenance
 from daemon.questioning import QuestionerCollector, questioner
 from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
+from daemon.tap.spools import spools
 from daemon.tasking import Tasks
 from daemon.toolsearch import searching
 from daemon.watching import SentinelCollector
@@ -214,8 +215,8 @@ def build(config: Config, parts: Parts) -> Supervisor:
         QuestionerCollector(asking).register(parts.registry)
         produce(asking)
     shipper = Shipper(
-        [config.spool], bus, settings=config.shipper, metrics=ShipperMetrics(parts.registry), rng=rng("shipper"),
-        clock=clock,
+        spools(config.spool, config.tap.workers), bus, settings=config.shipper,
+        metrics=ShipperMetrics(parts.registry), rng=rng("shipper"), clock=clock,
     )  # fmt: skip
     supervisor.add("shipper", shipper.run)
     if config.intake.otlp:

@@ -17,7 +17,7 @@ import itertools
 import random
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -54,6 +54,8 @@ class Router:
         """Serves a version on trial."""
         self.share = 0.0
         """Of new trajectories, for the canary."""
+        self.tell: Callable[[str, Sequence[bytes]], None] | None = None
+        """Hears of every id whose engine is news, if there are other workers that should know."""
 
     def choose(self, request: Request) -> Upstream:
         """The engine for `request`."""
@@ -98,7 +100,18 @@ class Router:
             return self.canary
         return _by_weight(rest or able)
 
+    def learned(self, engine: str, keys: Sequence[bytes]) -> None:
+        """Remember what another worker has told."""
+        upstream = self.named(engine)
+        if upstream is not None:
+            self._keep(keys, upstream)
+
     def _remember(self, keys: Sequence[bytes] | dict[bytes, None], upstream: Upstream) -> None:
+        if self.tell is not None and (news := [key for key in keys if self._routes.get(key) is not upstream]):
+            self.tell(upstream.name, news)
+        self._keep(keys, upstream)
+
+    def _keep(self, keys: Sequence[bytes] | dict[bytes, None], upstream: Upstream) -> None:
         for key in keys:
             self._routes[key] = upstream
             self._routes.move_to_end(key)

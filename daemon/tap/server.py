@@ -31,7 +31,7 @@ from daemon.tap.door import Door
 from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import RequestParser
-from daemon.tap.metrics import Counts, TapCollector
+from daemon.tap.metrics import Counts, SiblingsCollector, TapCollector
 from daemon.tap.mint import Mint
 from daemon.tap.plant import Plant
 from daemon.tap.router import Router
@@ -40,7 +40,8 @@ from daemon.tap.routing import Routing
 from daemon.tap.scribe import Scribe
 from daemon.tap.scribe_wire import Order
 from daemon.tap.settings import TapSettings, agents_tls, captured_headers, engines_tls, upstreams_of
-from daemon.tap.sockets import ADMIN, AGENTS, MIRROR, Sockets, bind, inherited, port_of
+from daemon.tap.siblings import Siblings
+from daemon.tap.sockets import ADMIN, AGENTS, MIRROR, Sockets, bind, handed_down, inherited, port_of
 from daemon.tap.spool_reader import spool_age
 from daemon.tap.upstream import Upstream
 
@@ -75,17 +76,19 @@ class Tap:
     """Puts the parts together and keeps the connections. Runs on asyncio."""
 
     def __init__(
-        self, settings: TapSettings, redaction: dict[str, Any] | None = None, sockets: Sockets | None = None
-    ) -> None:
+        self, settings: TapSettings, redaction: dict[str, Any] | None = None, sockets: Sockets | None = None,
+        siblings: Siblings | None = None,
+    ) -> None:  # fmt: skip
         """
         Args:
             redaction: fields of `adapters.redaction.RedactionSettings`; its defaults if there are none.
             sockets: that listen already, instead of host and port of the settings.
+            siblings: the other workers of the same tap.
 
         Raises:
             InvalidTapSettings: a setting that cannot work.
         """
-        self._settings, self._sockets = settings, sockets or {}
+        self._settings, self._sockets, self._siblings = settings, sockets or {}, siblings
         self.counts = Counts()
         order = Order(
             directory=str(Path(settings.spool_dir).absolute()),
@@ -134,6 +137,8 @@ class Tap:
         TapCollector(
             self.counts, self.spool, self._router, self._routing, lambda: spool_age(spool, time.time())
         ).register(registry)
+        if siblings is not None:
+            SiblingsCollector(siblings).register(registry)
         self._admin = AdminRoute(registry, self._router, door, settings.admin_host)
 
     @property
@@ -158,6 +163,9 @@ class Tap:
             helpers = [group.create_task(self._watch()), group.create_task(self._sweep())]
             helpers.append(group.create_task(self._router.watch(self._settings.health_seconds)))
             helpers.append(group.create_task(self._routing.watch(self._settings.routes_seconds)))
+            if self._siblings is not None and self._router.many:
+                self._siblings.open(self._router.learned)
+                self._router.tell = self._siblings.tell
             try:
                 log.info("tap_listening", host=self._settings.host, port=bound.port, upstream=self._names())
                 task_status.started(bound)
@@ -172,6 +180,8 @@ class Tap:
                     agent.cut()
                 for upstream in self._router.upstreams:
                     upstream.close()
+                if self._siblings is not None:
+                    self._siblings.close()
                 written.set()
             await scribe
         log.info("tap_ended", written=self.spool.written, shed=self.spool.shed)
@@ -275,6 +285,7 @@ async def serve(
     *,
     stop: anyio.Event,
     sockets: Sockets | None = None,
+    siblings: Siblings | None = None,
     task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run a tap until `stop` is set, then drain; `task_status` gets where it listens.
@@ -283,7 +294,7 @@ async def serve(
         InvalidTapSettings: a setting that cannot work.
         PortTaken: it cannot listen where the settings say.
     """
-    await Tap(settings, redaction, sockets).run(stop, task_status)
+    await Tap(settings, redaction, sockets, siblings).run(stop, task_status)
 
 
 class _Ready(TaskStatus[Bound]):
@@ -297,8 +308,9 @@ class _Ready(TaskStatus[Bound]):
 
 
 async def _until_signal(
-    settings: TapSettings, redaction: dict[str, Any] | None, manager: ServiceManager | None
-) -> None:
+    settings: TapSettings, redaction: dict[str, Any] | None, manager: ServiceManager | None,
+    siblings: Siblings | None,
+) -> None:  # fmt: skip
     stop, loop = anyio.Event(), asyncio.get_running_loop()
 
     def end() -> None:
@@ -311,8 +323,8 @@ async def _until_signal(
     told = _Ready(manager) if manager is not None else anyio.TASK_STATUS_IGNORED
     fed = loop.create_task(_feed(manager, stop)) if manager is not None and manager.watchdog_seconds else None
     try:
-        sockets = inherited(os.environ, os.getpid())
-        await serve(settings, redaction, stop=stop, sockets=sockets, task_status=told)
+        sockets = handed_down(os.environ) or inherited(os.environ, os.getpid())
+        await serve(settings, redaction, stop=stop, sockets=sockets, siblings=siblings, task_status=told)
     finally:
         if fed is not None:
             fed.cancel()
@@ -327,11 +339,12 @@ async def _feed(manager: ServiceManager, stop: anyio.Event) -> None:
 
 
 def main(
-    settings: TapSettings, redaction: dict[str, Any] | None = None, *, manager: ServiceManager | None = None
-) -> None:
-    """Run until SIGTERM or SIGINT, on the sockets that systemd passes if it does; `manager` hears how it goes."""
+    settings: TapSettings, redaction: dict[str, Any] | None = None, *, manager: ServiceManager | None = None,
+    siblings: Siblings | None = None,
+) -> None:  # fmt: skip
+    """Run until SIGTERM or SIGINT, on the sockets that systemd or a parent passes; `manager` hears how it goes."""
     # What is there now stays: looking through it over and over is what makes the slowest calls slow.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE)
-    uvloop.run(_until_signal(settings, redaction, manager))
+    uvloop.run(_until_signal(settings, redaction, manager, siblings))
