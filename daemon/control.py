@@ -43,6 +43,7 @@ from actors.system.life import ActorState
 from daemon.admin import WHO, AdminOnly
 from daemon.dashboard import STATIC
 from daemon.errors import OrderRefused
+from daemon.health import Health
 from daemon.openapi import document
 from daemon.orders import Order, Orders
 from daemon.tap.keys import KeyRing
@@ -122,6 +123,7 @@ class Control:
                 Route("/metrics", self.metrics),
             ],
             middleware=[
+                Middleware(Health, actors=self._actors),
                 Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts)),
                 Middleware(AdminOnly, keys=keys),
             ],

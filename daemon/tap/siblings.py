@@ -17,7 +17,7 @@ import structlog
 
 _KEYS = 200
 """Of 258 bytes at the most in one datagram."""
-_BURST = 256
+_BURST = 1024
 """Datagrams read before the loop gets its turn."""
 
 log = structlog.get_logger(__name__)
@@ -42,6 +42,7 @@ class Siblings:
         self._path = directory / f"routes.{number}"
         self._encoder, self._decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(_Learned)
         self._socket: socket.socket | None = None
+        self._learned: Callable[[str, Sequence[bytes]], None] | None = None
         self.dropped = 0
         """Datagrams that a sibling had no room for, or that was not there."""
         self.heard = 0
@@ -55,7 +56,8 @@ class Siblings:
         with contextlib.suppress(OSError):
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         one.bind(str(self._path))
-        asyncio.get_running_loop().add_reader(one, self._receive, one, learned)
+        self._learned = learned
+        asyncio.get_running_loop().add_reader(one, self.catch_up)
 
     def tell(self, engine: str, keys: Sequence[bytes]) -> None:
         """Send to all others. Does not block, and never raises."""
@@ -76,10 +78,13 @@ class Siblings:
             one.close()
             self._path.unlink(missing_ok=True)
 
-    def _receive(self, one: socket.socket, learned: Callable[[str, Sequence[bytes]], None]) -> None:
+    def catch_up(self) -> None:
+        """Take over what has come by now."""
+        if self._socket is None or self._learned is None:
+            return
         for _ in range(_BURST):
             try:
-                data = one.recv(1 << 16)
+                data = self._socket.recv(1 << 16)
             except OSError:
                 return
             try:
@@ -88,4 +93,4 @@ class Siblings:
                 log.warning("sibling_unreadable", bytes=len(data))
                 continue
             self.heard += 1
-            learned(told.engine, told.keys)
+            self._learned(told.engine, told.keys)

@@ -246,8 +246,13 @@ class Workers:
             worker.send(signal.SIGTERM)
 
     def _reload(self) -> None:
+        if self._manager is not None:
+            self._manager.reloading()
         for worker in self._workers:
             worker.send(signal.SIGHUP)
+        # Each says by itself, in the log, whether the settings are in force.
+        if self._manager is not None:
+            self._manager.ready(f"{len(self._workers)} workers")
 
 
 def main(settings: TapSettings, arguments: Sequence[str], *, manager: ServiceManager | None = None) -> None:

@@ -29,7 +29,7 @@ from daemon.shipper import Shipper, ShipperMetrics, ShipperSettings
 from daemon.tap.spools import spools
 from tests.support.nats_cluster import free_ports
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 
 
 class Tap:
