@@ -13,6 +13,7 @@
 #   make test-bfcl the BFCL environment against the real bfcl-eval, in .venv-bfcl (make bfcl sets up just that)
 #   make test-appworld AppWorld as an environment and as live APIs, in .venv-appworld (make appworld sets up just that)
 #   make test-schemathesis our own control API against its OpenAPI document, in .venv-schemathesis
+#   make test-k8s  the Kubernetes manifests against the API's schemas, offline, in .venv-k8s
 #   make test-peers real nginx mirroring to the tap, and the units as systemd reads them (apt install nginx-light systemd)
 #   make check    ruff, pyright, import-linter
 #   make bench    the benchmarks: tables on screen, JSON under build/
@@ -45,7 +46,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test test-operations test-postgres chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup sbom licences lock clean
+.PHONY: setup demo test test-operations test-postgres chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis test-k8s check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup sbom licences lock clean
 
 setup: .venv/ready
 
@@ -173,6 +174,14 @@ test-schemathesis: .venv-schemathesis/ready
 	@$(UV) pip install --quiet --python .venv-schemathesis/bin/python --require-hashes -r locks/schemathesis.txt
 	@touch $@
 
+test-k8s: .venv-k8s/ready
+	$(BIN)/python -m pytest tests/kubernetes
+
+.venv-k8s/ready: locks/k8s.txt | setup
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-k8s
+	@$(UV) pip install --quiet --python .venv-k8s/bin/python --require-hashes -r locks/k8s.txt
+	@touch $@
+
 .venv-vllm/ready: locks/vllm-overrides.txt | setup
 	@echo "setup: vLLM for the CPU"
 	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-vllm
@@ -255,7 +264,8 @@ lock:
 	$(LOCK) tests/mcp/servers.in -o tests/mcp/servers.txt
 	$(LOCK) locks/appworld.in -o locks/appworld.txt
 	$(LOCK) locks/schemathesis.in -o locks/schemathesis.txt
+	$(LOCK) locks/k8s.in -o locks/k8s.txt
 	$(LOCK) --override locks/verl-overrides.txt --extra verl pyproject.toml locks/torch-needs.in locks/verl.in -o locks/verl.txt
 
 clean:
-	rm -rf .venv .venv-appworld .venv-bfcl .venv-clients .venv-hnswlib .venv-litellm .venv-mcp .venv-schemathesis .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules tests/mcp/node_modules build .run
+	rm -rf .venv .venv-appworld .venv-bfcl .venv-clients .venv-hnswlib .venv-k8s .venv-litellm .venv-mcp .venv-schemathesis .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules tests/mcp/node_modules build .run

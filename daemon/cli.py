@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The engine's options are its own, named as vLLM's: they are not this parser's to know.
     ours = given[:1] if given[:1] == ["engine"] else given
     arguments = parser().parse_args(ours)
-    arguments.rest = given[len(ours) :]
+    arguments.rest, arguments.given = given[len(ours) :], given
     try:
         return int(arguments.run(arguments) or 0)
     except (DaemonError, TapError, LearnerError) as error:
@@ -240,16 +240,27 @@ def _tap(arguments: argparse.Namespace) -> None:
     from actors.system.notify import Notify
     from daemon.config import tap_redaction, tap_settings
     from daemon.logs import as_service
-    from daemon.tap.server import main as serve
+    from daemon.tap.process import main as serve
+    from daemon.tap.worker import ParentBound, role
+    from daemon.tap.workers import main as serve_several
     from daemon.tapreload import TapReloads, complaints
 
     as_service()
-    config = _settings(arguments)
-    complaints(config)
-    reloads = TapReloads(config, lambda: _settings(arguments))
+    config, manager, part = _settings(arguments), Notify.from_environment(os.environ), role(os.environ)
+    if part is None:
+        complaints(config)
+    if part is None and config.tap.workers > 1:
+        tap_redaction(config)
+        serve_several(tap_settings(config), arguments.given, manager=manager)
+        return
+    told = tap_settings(config) if part is None else part.settings(tap_settings(config))
     serve(
-        tap_settings(config), tap_redaction(config), manager=Notify.from_environment(os.environ), reloads=reloads
-    )  # fmt: skip
+        told,
+        tap_redaction(config),
+        manager=manager if part is None else ParentBound(manager, part.parent),
+        siblings=None if part is None else part.siblings(),
+        reloads=TapReloads(config, lambda: _settings(arguments), (lambda one: one) if part is None else part.settings),
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -27,6 +27,7 @@ from actors.store.settings import StoreSettings
 from actors.swapper import SwapperSettings
 from actors.system.broker import BrokerSettings
 from actors.system.line import RunnerSettings
+from actors.system.nats_settings import BusSettings
 from actors.trials import SandboxTrialSettings
 from adapters.redaction import InvalidRedaction, RedactionSettings, Redactor
 from daemon import toml
@@ -45,17 +46,6 @@ from learner.settings import LearnerSettings
 SERVING, SHADOW = "serving", "shadow"
 """Names of the engines if there is one that serves, and of the one that no agent sees."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-
-
-class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The NATS that everything streams over."""
-
-    url: str = ""
-    """nats://host:port of your own; empty for the one that `evolved broker` runs on this machine."""
-    user: str = ""
-    """User at your own NATS."""
-    password_file: str = ""
-    """File that holds its password."""
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -43,6 +43,7 @@ from daemon.bodies import who
 from daemon.dashboard import STATIC
 from daemon.errors import OrderRefused
 from daemon.headers import SecurityHeaders
+from daemon.health import Health
 from daemon.openapi import document
 from daemon.orders import Order, Orders
 from daemon.reloading import Reload
@@ -146,6 +147,7 @@ class Control:
             routes=routes,
             middleware=[
                 Middleware(SecurityHeaders),
+                Middleware(Health, actors=self._actors),
                 Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts)),
                 Middleware(AdminOnly, keys=keys, routes=routes, refused=self._refused),
             ],

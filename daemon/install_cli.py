@@ -53,15 +53,16 @@ def _install(arguments: argparse.Namespace) -> int:
     if source is None and present.exists():
         source = present
     source = source or install.example()
-    todo = install.plan(load(source), source.read_bytes(), arguments.units or install.USUAL)
+    units, version = arguments.units or install.USUAL, _systemd() if root.resolve() == Path("/") else 0
+    todo = install.plan(load(source), source.read_bytes(), units, systemd=version)
     if arguments.dry_run:
         _tell(arguments, {"would_write": sorted(f"/{name}" for name in todo.files)})
         return 0
     done = install.install(todo, root)
     steps = _live(root, [["systemd-sysusers"], ["systemctl", "daemon-reload"]])
-    units = [f"evolved-{unit}.service" for unit in done.units]
+    services = [f"evolved-{unit}.service" for unit in done.units]
     told: dict[str, Any] = {"wrote": [one.path for one in done.files], "ran": steps}
-    told["next"] = f"systemctl enable --now evolved.target {' '.join(units)}"
+    told["next"] = f"systemctl enable --now evolved.target {' '.join(services)}"
     _tell(arguments, told)
     return 0
 
@@ -81,6 +82,16 @@ def _uninstall(arguments: argparse.Namespace) -> int:
         told["kept"] = [f"/{install.STATE}"]
     _tell(arguments, told)
     return 0
+
+
+def _systemd() -> int:
+    """The version of this machine's systemd; 0 if it has none."""
+    try:
+        done = subprocess.run(["systemctl", "--version"], capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    words = done.stdout.split()
+    return int(words[1]) if len(words) > 1 and words[0] == "systemd" and words[1].isdigit() else 0
 
 
 def _live(root: Path, commands: list[list[str]]) -> list[str]:

@@ -33,11 +33,10 @@ class Parts:
 
     def __init__(
         self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine], weights: WeightSource,
-        closing: AsyncExitStack,
+        closing: AsyncExitStack, registry: CollectorRegistry, metrics: SystemMetrics,
     ) -> None:  # fmt: skip
         self.config, self.store, self.bus, self.engines, self.weights = config, store, bus, engines, weights
-        self.registry = CollectorRegistry()
-        self.metrics = SystemMetrics(self.registry)
+        self.registry, self.metrics = registry, metrics
         self._closing = closing
         HostCollector(config.state).register(self.registry)
         if isinstance(weights, HttpPull):
@@ -75,7 +74,9 @@ class Parts:
             raise StartFailed(f"store.url: {error}; {remedy}") from error
         log.info("audit_head", sequence=store.audit_head.sequence, hash=store.audit_head.hash)
         stack.push_async_callback(store.aclose)
-        bus = await open_bus(config, host, "daemon")
+        registry = CollectorRegistry()
+        metrics = SystemMetrics(registry)
+        bus = await open_bus(config, host, "daemon", metrics=metrics)
         stack.push_async_callback(bus.aclose)
         await rewind(store, bus)
         engines = engine_clients(config)
@@ -85,4 +86,4 @@ class Parts:
         weights, http = source(config.weights.pull, config.state / "versions", check=check)
         if http is not None:
             await stack.enter_async_context(http)
-        return cls(config, store, bus, engines, weights, stack)
+        return cls(config, store, bus, engines, weights, stack, registry, metrics)

@@ -41,18 +41,22 @@ def run_replay(arguments: argparse.Namespace) -> int:
     from daemon.errors import ConfigError
     from daemon.tap.replay import ask_replay
     from daemon.tap.spool_reader import SpoolReader
+    from daemon.tap.spools import spools
     from daemon.transfer import moment
 
     config = load(arguments.config, arguments.set)
     since = moment(arguments.since, time.time())
     if not config.spool.is_dir():
         raise ConfigError(f"no spool at {config.spool}: has the tap run? See tap.spool_dir and state_dir")
-    segments, size = SpoolReader(config.spool).kept_since(since)
-    if segments:
-        try:
-            ask_replay(config.spool, since)
-        except OSError as error:
-            raise ConfigError(f"{config.spool}: {error}") from error
+    segments = size = 0
+    for spool in spools(config.spool, config.tap.workers):
+        kept, bytes_kept = SpoolReader(spool).kept_since(since)
+        if kept:
+            try:
+                ask_replay(spool, since)
+            except OSError as error:
+                raise ConfigError(f"{spool}: {error}") from error
+        segments, size = segments + kept, size + bytes_kept
     if arguments.json:
         print(json.dumps({"since": since, "segments": segments, "bytes": size}, indent=2))
     elif segments:

@@ -72,6 +72,7 @@ from daemon.shipper import Shipper, ShipperMetrics
 from daemon.state_lock import state_lock
 from daemon.swaps import Swaps
 from daemon.tap.errors import TapError
+from daemon.tap.spools import spools
 from daemon.tasking import Tasks
 from daemon.toolsearch import searching
 from daemon.watching import SentinelCollector
@@ -237,8 +238,8 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
         QuestionerCollector(asking).register(parts.registry)
         produce(asking)
     shipper = Shipper(
-        [config.spool], bus, settings=config.shipper, metrics=ShipperMetrics(parts.registry), rng=rng("shipper"),
-        clock=clock,
+        spools(config.spool, config.tap.workers), bus, settings=config.shipper,
+        metrics=ShipperMetrics(parts.registry), rng=rng("shipper"), clock=clock,
     )  # fmt: skip
     supervisor.add("shipper", shipper.run)
     if config.intake.otlp:

@@ -78,8 +78,15 @@ class Reconfigured(Protocol):
 class TapReloads:
     """Reads the settings again for a tap."""
 
-    def __init__(self, config: Config, read: Callable[[], Config]) -> None:
-        self._read_config = read
+    def __init__(
+        self, config: Config, read: Callable[[], Config], mine: Callable[[TapSettings], TapSettings] = lambda all: all
+    ) -> None:
+        """
+        Args:
+            read: the settings of now.
+            mine: of the tap's settings, this process's part, if it is one of several workers.
+        """
+        self._read_config, self._mine = read, mine
         self._reloading: Reloading[Config] = Reloading(
             config, self._read, errors=(DaemonError, TapError), ignores=_OTHERS
         )
@@ -103,7 +110,7 @@ class TapReloads:
         if self._tap is not None and not self.last.error:
             # Also if no setting changed: a certificate may have been renewed under the name that it had.
             running = self._reloading.running
-            self._tap.reconfigure(tap_settings(running), tap_redaction(running))
+            self._tap.reconfigure(self._mine(tap_settings(running)), tap_redaction(running))
         return told
 
     def _read(self) -> Config:

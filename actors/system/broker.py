@@ -9,6 +9,7 @@ import contextlib
 import importlib.metadata
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -38,10 +39,20 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Bytes; larger records go by claim check. nats-server advises 8 MiB at most."""
     store_bytes: int = 16 << 30
     """Limit of the store on disk; the streams' max_bytes are reserved from it."""
+    sync_interval: str = "1s"
+    """How often the store is written to disk: "always" (before each confirmation; some twenty times slower) or a time.
+    nats-server's own default is two minutes. What it had confirmed since is lost if the machine loses power; agents'
+    calls come again from the tap's spool (shipper.keep_seconds), what the actors made of them may not."""
     start_seconds: float = 20.0
     """Until it must answer; a large store takes time to recover."""
     stop_seconds: float = 5.0
     """From SIGTERM to SIGKILL."""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"always|[1-9][0-9]*(ms|s|m)", self.sync_interval):
+            raise ValueError(
+                f'sync_interval = {self.sync_interval!r} must be "always" or a time such as "1s" or "500ms"'
+            )
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -233,6 +244,7 @@ class Broker:
                 "jetstream {",
                 f"  store_dir: {quoted['jetstream']}",
                 f"  max_file_store: {self._settings.store_bytes}",
+                f"  sync_interval: {json.dumps(self._settings.sync_interval)}",
                 "}",
             ),
         )

@@ -5,6 +5,7 @@ ActorSystemError
 │   └── BusUnavailable        the broker is away or does not answer in time
 │       └── StreamFull        a stream with discard NEW refused a record: back-pressure
 ├── BusMisconfigured          no stream has the subject, or a stream or consumer cannot be had as defined
+│   └── BusRefused            the servers do not let us in, or not as the settings say: names setting and remedy
 ├── PayloadMissing            a record's claim check leads to no file, or to other bytes
 ├── Stalled                   a supervised task has not shown a sign of life in time
 ├── Escalated                 a critical task failed more often than its restart policy allows
@@ -35,6 +36,10 @@ class StreamFull(BusUnavailable):
 
 class BusMisconfigured(ActorSystemError):
     """Waiting will not help: unknown subject, overlapping consumers on a work queue, wrong credentials."""
+
+
+class BusRefused(BusMisconfigured):
+    """Password, certificate, JetStream or limits: nothing that waiting cures. The text names setting and remedy."""
 
 
 class PayloadMissing(ActorSystemError):

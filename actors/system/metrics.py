@@ -33,6 +33,12 @@ class SystemMetrics:
         )
         self.bus_disconnects = Counter("evolved_bus_disconnects", "Connections lost.", registry=registry)
         self.bus_reconnects = Counter("evolved_bus_reconnects", "Connections won back.", registry=registry)
+        self.bus_failures = Counter(
+            "evolved_bus_connect_failures",
+            "Attempts to connect or reconnect that failed: refused (login, certificate), unreachable, other.",
+            ["reason"],
+            registry=registry,
+        )
         self.bus_retries = Counter("evolved_bus_publish_retries", "Records published again.", registry=registry)
         self.mailbox = Gauge("evolved_mailbox_depth", "Records per durable.", ["durable", "state"], registry=registry)
         self.restarts = Gauge("evolved_actor_restarts", "Restarts since start.", ["actor"], registry=registry)

@@ -5,6 +5,7 @@ work.
 """
 
 import asyncio
+import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from actors.system.bus import Delivery, Depth, Outgoing, Tail
 from actors.system.claims import ClaimStore
 from actors.system.errors import BusMisconfigured
 from actors.system.metrics import SystemMetrics
+from actors.system.nats_access import NatsAccess
 from actors.system.nats_client import NatsClient, NatsSettings
 from actors.system.nats_durables import remove_durables
+from actors.system.nats_prefix import Prefix
 from actors.system.nats_pull import NatsPull
 from actors.system.runtime import Host
 from actors.system.streams import STREAMS, Stream, by_stream
@@ -27,7 +30,7 @@ class NatsBus:
     def __init__(
         self,
         host: Host,
-        url: str,
+        access: NatsAccess | str,
         *,
         claims: Path,
         user: str = "",
@@ -36,22 +39,25 @@ class NatsBus:
         settings: NatsSettings | None = None,
         streams: Sequence[Stream] = STREAMS,
         metrics: SystemMetrics | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         """
         Args:
             host: the way to the loop that nats-py lives on.
-            url: `nats://host:port`.
+            access: where the servers are and how to get in, or just `nats://host:port`, with `user` and `password`.
             claims: directory shared by all processes for payloads above the broker's limit.
             user: with `password`, as the broker wants them; empty for none.
             name: this connection's name in the broker's monitoring.
             settings: deadlines and windows.
             streams: to be created, or brought to their definitions, by `open`.
-            metrics: counts disconnects, reconnects and retries.
+            metrics: counts disconnects, reconnects, failed attempts and retries.
+            rng: for the jitter between attempts to reconnect.
         """
-        self._host, self._url, self._name = host, url, name
-        self._user, self._password = user, password
+        self._host, self._name, self._rng = host, name, rng or random.Random()
+        self._access = NatsAccess((access,), user=user, password=password) if isinstance(access, str) else access
         self._settings = settings or NatsSettings()
-        self._streams = tuple(streams)
+        self._prefix = Prefix(self._access.settings.prefix)
+        self._streams = tuple(self._prefix.stream(stream) for stream in streams)
         self._claims = ClaimStore(claims)
         self._metrics = metrics
         self._client: NatsClient | None = None
@@ -66,6 +72,7 @@ class NatsBus:
 
         Raises:
             BusUnavailable: no broker within `connect_seconds`; may be called again.
+            BusRefused: the servers do not let us in, or not as the settings say; waiting cures nothing.
             BusMisconfigured: a stream cannot be had as defined.
         """
         await self._host(self._open)
@@ -74,9 +81,7 @@ class NatsBus:
         if self._client is None:
             metrics = self._metrics
             self._client = NatsClient(
-                self._url,
-                user=self._user,
-                password=self._password,
+                self._access,
                 name=self._name,
                 settings=self._settings,
                 streams=self._streams,
@@ -84,6 +89,8 @@ class NatsBus:
                 on_disconnect=lambda: metrics.bus_disconnects.inc() if metrics else None,
                 on_reconnect=lambda: metrics.bus_reconnects.inc() if metrics else None,
                 on_retry=lambda records: metrics.bus_retries.inc(records) if metrics else None,
+                on_failure=lambda reason: metrics.bus_failures.labels(reason).inc() if metrics else None,
+                rng=self._rng,
             )
         await self._client.ensure_streams()
 
@@ -93,18 +100,19 @@ class NatsBus:
         return self._client
 
     async def publish(self, items: Sequence[Outgoing]) -> None:
-        await self._host(self._opened().publish, items)
+        await self._host(self._opened().publish, self._prefix.items(items))
 
     def tail(self, subject: str) -> Tail:
-        return self._opened().tail(subject)
+        return self._opened().tail(self._prefix.onto(subject))
 
     def remember(self, subject: str, sequence: int) -> None:
-        self._opened().remember(subject, sequence)
+        self._opened().remember(self._prefix.onto(subject), sequence)
 
     async def subscribe(self, durable: str, subjects: Sequence[str]) -> "NatsSubscription":
         if not durable or not set(durable) <= _DURABLE:
             raise BusMisconfigured(f"durable name {durable!r}: letters, digits, - and _ only")
-        pull = NatsPull(self._opened(), durable, by_stream(subjects, self._streams))
+        grouped = by_stream([self._prefix.onto(subject) for subject in subjects], self._streams)
+        pull = NatsPull(self._opened(), durable, grouped, self._prefix)
         await self._host(pull.open)
         self._pulls.setdefault(durable, []).append(pull)
         return NatsSubscription(self._host, pull, lambda: self._forget(durable, pull))

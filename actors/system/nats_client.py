@@ -6,31 +6,33 @@ has its own deadline, because a request that was in the air when the broker died
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
-import nats
 import nats.errors
 import structlog
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
-from nats.js.errors import APIError, BadRequestError, NotFoundError
+from nats.js.errors import APIError, NotFoundError
 
 from actors.system.bus import Outgoing, Tail
 from actors.system.claims import ClaimStore
-from actors.system.errors import BusMisconfigured, BusUnavailable, StreamFull
+from actors.system.errors import BusRefused, BusUnavailable, StreamFull
+from actors.system.nats_access import AccessUnusable, NatsAccess, NatsConnection, NextServer
 from actors.system.nats_confirm import Confirmations, Record, Stored
+from actors.system.nats_failures import api_failure, connect_refusal, publish_failure, silence
 from actors.system.streams import Stream, stream_of
 
 _log = structlog.get_logger(__name__)
 
 CLAIM_HEADER = "Evolved-Claim"
 ID_HEADER = "Nats-Msg-Id"
+_WANTED_PAYLOAD = 4 << 20
+"""Bytes: the embedded broker's max_payload. Below it, large calls go by claim check, over a directory of all."""
 _HEADROOM = 1024
 """Bytes kept free below the broker's max_payload: headers count against it."""
-_NO_STORAGE = 10047
-"""JetStream: the streams' max_bytes exceed the broker's store limit."""
 
 
 class NatsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,7 +41,9 @@ class NatsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     connect_seconds: float = 10.0
     """For the first connection, and for one after the client had given up its own."""
     reconnect_wait: float = 0.25
-    """Seconds between attempts to win the broker back; there is no last attempt."""
+    """Seconds before the first attempt to win the broker back; they grow, with jitter, and there is no last one."""
+    reconnect_longest: float = 5.0
+    """Seconds between two attempts at the most."""
     ping_seconds: float = 5.0
     """A broker that leaves two pings unanswered is taken for dead."""
     answer_seconds: float = 5.0
@@ -57,27 +61,33 @@ class NatsClient:
     """Connection, streams, publishing."""
 
     def __init__(
-        self, url: str, *, user: str, password: str, name: str, settings: NatsSettings, streams: Sequence[Stream],
+        self, access: NatsAccess, *, name: str, settings: NatsSettings, streams: Sequence[Stream],
         claims: ClaimStore, on_disconnect: Callable[[], None], on_reconnect: Callable[[], None],
-        on_retry: Callable[[int], None],
+        on_retry: Callable[[int], None], on_failure: Callable[[str], None], rng: random.Random,
     ) -> None:  # fmt: skip
         self.settings, self.streams, self.claims = settings, tuple(streams), claims
-        self._url, self._user, self._password, self._name = url, user, password, name
+        self._access, self._name, self._rng = access, name, rng
         self._on_disconnect, self._on_reconnect, self._on_retry = on_disconnect, on_reconnect, on_retry
-        self._nats: Client | None = None
+        self._on_failure = on_failure
+        self._nats: NatsConnection | None = None
+        self._refusals: list[str] = []
+        """Since the last time that we were in: one for each attempt that no other one would better."""
+        self._first = True
         self._opening = asyncio.Lock()
         self._confirmations: Confirmations | None = None
         self._last_error = ""
+        self._heard = asyncio.Event()
         self._closed = False
         self._tails: dict[str, Tail] = {}
         self.reconnected: list[Callable[[], None]] = []
         """Called on the host loop after each reconnect: requests that were in the air are gone."""
 
-    async def connection(self) -> Client:
+    async def connection(self) -> NatsConnection:
         """The live client; connects if there is none.
 
         Raises:
             BusUnavailable: no connection within `connect_seconds`, or the bus was closed.
+            BusRefused: the servers do not let us in, and never did.
         """
         if self._nats is not None and not self._nats.is_closed:
             return self._nats
@@ -86,6 +96,10 @@ class NatsClient:
                 raise BusUnavailable("the bus is closed")
             if self._nats is None or self._nats.is_closed:
                 self._nats = await self._connect()
+                if not self._first:
+                    # The client had given up its connection: a login that was withdrawn, for example.
+                    await self._back()
+                self._first = False
             return self._nats
 
     async def jetstream(self) -> JetStreamContext:
@@ -96,42 +110,96 @@ class NatsClient:
         # nats-py leaves `**opts` untyped.
         return cast(Any, client).jetstream(timeout=self.settings.answer_seconds)
 
-    async def _connect(self) -> Client:
-        client = Client()
-        options: dict[str, Any] = {
-            "user": self._user or None,
-            "password": self._password or None,
-            "name": self._name,
-            "allow_reconnect": True,
-            "max_reconnect_attempts": -1,
-            "reconnect_time_wait": self.settings.reconnect_wait,
-            "connect_timeout": 2,
-            "ping_interval": self.settings.ping_seconds,
-            "max_outstanding_pings": 2,
-            "error_cb": self._failed,
-            "disconnected_cb": self._disconnected,
-            "reconnected_cb": self._back,
-        }
+    async def _connect(self) -> NatsConnection:
+        access, client = self._access, NatsConnection(tls_only=self._access.settings.tls)
+        self._refusals.clear()
         try:
+            options: dict[str, Any] = access.options() | {
+                "name": self._name,
+                "allow_reconnect": True,
+                "max_reconnect_attempts": -1,
+                "reconnect_time_wait": self.settings.reconnect_wait,
+                "reconnect_to_server_handler": NextServer(
+                    self.settings.reconnect_wait, self.settings.reconnect_longest, self._rng
+                ),
+                "connect_timeout": 2,
+                "ping_interval": self.settings.ping_seconds,
+                "max_outstanding_pings": 2,
+                "error_cb": self._failed,
+                "disconnected_cb": self._disconnected,
+                "reconnected_cb": self._back,
+            }
             # nats-py would go on for ever, silently: the caller has to hear that there is no broker.
-            await asyncio.wait_for(client.connect(self._url, **options), self.settings.connect_seconds)
+            await self._until_in(asyncio.create_task(client.connect(list(access.servers), **options)))
         except (TimeoutError, OSError, nats.errors.Error) as error:
+            refusal, heard = (
+                connect_refusal(error, access.settings) or self._hopeless(),
+                [*filter(None, self._refusals)],
+            )
             with contextlib.suppress(Exception):
                 await client.close()
-            raise BusUnavailable(f"no connection to {self._url}: {self._last_error or error}") from error
-        _log.info("bus_connected", url=self._url)
+            where = ", ".join(access.servers)
+            if refusal and self._first:
+                raise BusRefused(f"{where}: {refusal}") from error
+            raise BusUnavailable(
+                f"no connection to {where}: {[refusal, *heard][-1] or self._last_error or error}"
+            ) from error
+        self._refusals.clear()
+        _log.info("bus_connected", server=client.greeting.get("server_name"), tls=access.settings.tls)
+        if client.max_payload < _WANTED_PAYLOAD:
+            _log.info("bus_small_payload", max_payload=client.max_payload, wanted=_WANTED_PAYLOAD)
         return client
+
+    async def _until_in(self, attempt: "asyncio.Task[None]") -> None:
+        """Until we are in, or every server has said that we never shall be.
+
+        Raises:
+            TimeoutError: neither within `connect_seconds`.
+        """
+        heard: asyncio.Task[Any] = attempt
+        try:
+            async with asyncio.timeout(self.settings.connect_seconds):
+                while not attempt.done() and not self._hopeless():
+                    self._heard.clear()
+                    heard = asyncio.create_task(self._heard.wait())
+                    await asyncio.wait((attempt, heard), return_when=asyncio.FIRST_COMPLETED)
+                    heard.cancel()
+            if not attempt.done():
+                raise TimeoutError("refused")
+            attempt.result()
+        finally:
+            heard.cancel()
+            attempt.cancel()
+            await asyncio.gather(attempt, return_exceptions=True)
+
+    def _hopeless(self) -> str:
+        """What the servers say who all refuse us; empty as long as one may not."""
+        if len(self._refusals) < len(self._access.servers) or not all(self._refusals):
+            return ""
+        return self._refusals[-1]
 
     async def _failed(self, error: Exception) -> None:
         self._last_error = f"{type(error).__name__}: {error}"
+        refusal = connect_refusal(error, self._access.settings)
+        if refusal and refusal not in self._refusals and not self._first:
+            # Once, not for each of the attempts that go on until somebody has cured it.
+            _log.error("bus_refused", reason=refusal)
+        if refusal or not _ambiguous(error):
+            self._refusals = [*self._refusals, refusal][-max(8, len(self._access.servers)) :]
+        self._on_failure("refused" if refusal else "unreachable" if isinstance(error, OSError) else "other")
+        self._heard.set()
 
     async def _disconnected(self) -> None:
-        if not self._closed:
+        if not self._closed and self._nats is not None:
             _log.warning("bus_disconnected", error=self._last_error)
             self._on_disconnect()
+            with contextlib.suppress(AccessUnusable):
+                # A certificate that was renewed meanwhile counts from the next attempt on.
+                self._nats.options["tls"] = self._access.tls()
 
     async def _back(self) -> None:
         _log.info("bus_reconnected")
+        self._refusals.clear()
         self._on_reconnect()
         for callback in tuple(self.reconnected):
             callback()
@@ -141,20 +209,29 @@ class NatsClient:
 
         Raises:
             BusUnavailable: JetStream does not answer.
-            BusMisconfigured: the broker refuses a definition.
+            BusMisconfigured: the broker refuses a definition; `BusRefused` if account or cluster is in the way.
         """
-        js = cast(Any, await self.jetstream())
+        client = await self.connection()
+        js = cast(Any, self._context(client))
         for stream in self.streams:
-            config = _stream_config(stream)
+            config = _stream_config(stream, self._access)
+            self._last_error = ""
             try:
                 try:
                     await js.update_stream(config)
                 except NotFoundError:
                     await js.add_stream(config)
             except APIError as error:
+                if error.err_code is None:
+                    # nats-py's word for: nobody answered.
+                    raise self._silence(client, nats.errors.NoRespondersError(), stream) from error
                 raise api_failure(error, f"stream {stream.name}") from error
             except (TimeoutError, nats.errors.Error, OSError) as error:
-                raise BusUnavailable(f"stream {stream.name}: {error!r}") from error
+                raise self._silence(client, error, stream) from error
+
+    def _silence(self, client: NatsConnection, error: Exception, stream: Stream) -> BusUnavailable | BusRefused:
+        jetstream = bool(client.greeting.get("jetstream"))
+        return silence(error, f"stream {stream.name}", jetstream=jetstream, reported=self._last_error)
 
     async def publish(self, items: Sequence[Outgoing]) -> None:
         """See `bus.Bus.publish`."""
@@ -203,7 +280,7 @@ class NatsClient:
             self._tails |= _advanced(before, self._tails, [done for done in outcomes if isinstance(done, Stored)])
             for item, outcome in zip(window, outcomes, strict=True):
                 if isinstance(outcome, Exception):
-                    error = _publish_failure(outcome, item.subject)
+                    error = publish_failure(outcome, item.subject)
                     left.append(item)
                     # Back-pressure says more than a timeout beside it.
                     failure = error if failure is None or isinstance(error, StreamFull) else failure
@@ -248,6 +325,11 @@ class NatsClient:
             await asyncio.wait_for(client.close(), 0.5)
 
 
+def _ambiguous(error: Exception) -> bool:
+    """Whether a server hung up without a reason: under TLS 1.3 its refusal may be overtaken by the end of the line."""
+    return isinstance(error, ConnectionResetError | BrokenPipeError | EOFError) or "empty response" in str(error)
+
+
 def _advanced(before: Mapping[str, Tail], now: Mapping[str, Tail], stored: Sequence[Stored]) -> dict[str, Tail]:
     """The tails after a window.
 
@@ -270,33 +352,8 @@ def _advanced(before: Mapping[str, Tail], now: Mapping[str, Tail], stored: Seque
     return tails
 
 
-def _publish_failure(outcome: Exception, subject: str) -> BusUnavailable:
-    """Why a record is not confirmed.
-
-    Raises:
-        BusMisconfigured: the broker refuses it for good.
-    """
-    if isinstance(outcome, APIError):
-        failure = api_failure(outcome, subject)
-        if isinstance(failure, BusUnavailable):
-            return failure
-        raise failure from outcome
-    if isinstance(outcome, nats.errors.NoRespondersError):
-        return BusUnavailable(f"{subject}: JetStream is not up")
-    return BusUnavailable(f"{subject}: {outcome!r}")
-
-
-def api_failure(error: APIError, what: str) -> BusUnavailable | BusMisconfigured:
-    """JetStream's answer as one of our errors."""
-    text = f"{what}: {error.description} ({error.code}, {error.err_code})"
-    if "maximum" in (error.description or "") and "exceeded" in (error.description or ""):
-        return StreamFull(text)
-    if isinstance(error, BadRequestError) or error.code == 400 or error.err_code == _NO_STORAGE:
-        return BusMisconfigured(text)
-    return BusUnavailable(text)
-
-
-def _stream_config(stream: Stream) -> api.StreamConfig:
+def _stream_config(stream: Stream, access: NatsAccess) -> api.StreamConfig:
+    tags = access.settings.placement_tags
     return api.StreamConfig(
         name=stream.name,
         subjects=list(stream.subjects),
@@ -308,4 +365,6 @@ def _stream_config(stream: Stream) -> api.StreamConfig:
         storage=api.StorageType.FILE,
         compression=api.StoreCompression.S2,
         allow_direct=True,
+        num_replicas=access.settings.replicas,
+        placement=api.Placement(tags=list(tags)) if tags else None,
     )

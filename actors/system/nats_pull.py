@@ -25,13 +25,19 @@ from nats.js.errors import APIError, NotFoundError
 from actors.system.bus import Delivery, Depth
 from actors.system.claims import Claim
 from actors.system.errors import BusMisconfigured, BusUnavailable, PayloadMissing
-from actors.system.nats_client import CLAIM_HEADER, ID_HEADER, NatsClient, api_failure
+from actors.system.nats_client import CLAIM_HEADER, ID_HEADER, NatsClient
+from actors.system.nats_failures import api_failure
+from actors.system.nats_prefix import Prefix
 from actors.system.streams import Stream
 
 _log = structlog.get_logger(__name__)
 
 _EXPIRES = 20.0
 """Seconds that a pull request stands; a reconnect or a refusal ends it sooner."""
+_HEARTBEAT = 2.0
+"""Seconds after which the server says that a request still stands, if no record came meanwhile."""
+_SILENCE = 2.5 * _HEARTBEAT
+"""Seconds without a word after which it does not: the server that led the consumer is dead, and nobody will tell."""
 _RECHECK = 0.5
 """Seconds before a refused request is made again, after making sure that the consumer exists."""
 
@@ -44,6 +50,8 @@ class _Source:
         self.requests: dict[str, list[float]] = {}
         """Reply subject -> [records still to come, loop time when it expires]; the oldest is served first."""
         self.blocked_until = 0.0
+        self.heard = 0.0
+        """Loop time of the server's last word on a request, or of ours."""
         self.lost = False
         self.expired = 0
         self.last_seen = 0
@@ -52,6 +60,10 @@ class _Source:
         """Records that the server may still send."""
         self.requests = {key: value for key, value in self.requests.items() if value[1] > now and value[0] > 0}
         return int(sum(value[0] for value in self.requests.values()))
+
+    def silent(self, now: float) -> bool:
+        """Whether requests stand that the server has forgotten."""
+        return self.credit(now) > 0 and now > self.heard + _SILENCE
 
     def arrived(self) -> None:
         for value in self.requests.values():
@@ -63,8 +75,10 @@ class _Source:
 class NatsPull:
     """Records of one durable."""
 
-    def __init__(self, client: NatsClient, durable: str, grouped: dict[str, tuple[Stream, tuple[str, ...]]]) -> None:
-        self._client, self._durable = client, durable
+    def __init__(
+        self, client: NatsClient, durable: str, grouped: dict[str, tuple[Stream, tuple[str, ...]]], names: Prefix
+    ) -> None:
+        self._client, self._durable, self._names = client, durable, names
         self._sources = {name: _Source(stream, subjects) for name, (stream, subjects) in grouped.items()}
         self._buffer: deque[Msg] = deque()
         self._event = asyncio.Event()
@@ -130,14 +144,20 @@ class NatsPull:
             self._buffer.append(message)
             source = self._sources.get(message.metadata.stream)
             if source is not None:
+                source.heard = asyncio.get_running_loop().time()
                 source.arrived()
         else:
             self._refused(message, status)
         self._event.set()
 
     def _refused(self, message: Msg, status: str) -> None:
-        """A request ended without (all) its records: 408 expired, 409 consumer gone or busy, 503 no JetStream."""
+        """A request ended without (all) its records: 408 expired, 409 consumer gone or busy, 503 no JetStream. 100 says
+        that it stands."""
         for source in self._sources.values():
+            if status == "100":
+                if message.subject in source.requests:
+                    source.heard = asyncio.get_running_loop().time()
+                continue
             if source.requests.pop(message.subject, None) is None or status == "408":
                 continue
             description = (message.headers or {}).get("Description", "")
@@ -177,10 +197,14 @@ class NatsPull:
         """Ask every stream for `n` records less what is on its way; returns when to try again, `wake` at the latest."""
         try:
             for source in self._sources.values():
+                if source.silent(now):
+                    _log.info("pull_silent", durable=self._durable, stream=source.stream.name)
+                    source.requests.clear()
                 if source.blocked_until > now:
                     wake = min(wake, source.blocked_until)
                 else:
                     await self._ask(source, n, now)
+                    wake = min(wake, source.heard + _SILENCE + 0.1)
         except BusUnavailable:
             wake = min(wake, now + _RECHECK)
         except (TimeoutError, nats.errors.Error, OSError) as error:
@@ -198,7 +222,8 @@ class NatsPull:
         self._number += 1
         reply = f"{self._prefix}.{self._number}"
         source.requests[reply] = [missing, now + _EXPIRES + 1.0]
-        request = {"batch": missing, "expires": int(_EXPIRES * 1e9)}
+        source.heard = max(source.heard, now)
+        request = {"batch": missing, "expires": int(_EXPIRES * 1e9), "idle_heartbeat": int(_HEARTBEAT * 1e9)}
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{source.stream.name}.{self._durable}"
         await client.publish(subject, json.dumps(request).encode(), reply=reply)
 
@@ -213,7 +238,7 @@ class NatsPull:
             except (PayloadMissing, msgspec.DecodeError) as error:
                 problem = f"{type(error).__name__}: {error}"
         record = headers.get(ID_HEADER) or f"{metadata.stream}:{metadata.sequence.stream}"
-        return Delivery(message.subject, record, data, metadata.num_delivered, message, problem)
+        return Delivery(self._names.off(message.subject), record, data, metadata.num_delivered, message, problem)
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """See `bus.Subscription.ack`."""

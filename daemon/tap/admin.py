@@ -2,10 +2,11 @@
 
 GET  /metrics              Prometheus
 GET  /healthz              200 while it serves (the engine's health is at /health of the other port)
+GET  /readyz               the same: a tap that drains has closed its port
 GET  /upstreams            engines, health, weights
 PUT  /upstreams/NAME       {"weight": 0.1}: its share of new trajectories, until the tap ends
 
-All but /healthz take an operator's key once there is one: of scope `read` to look, of `operate` to change.
+All but /healthz and /readyz take an operator's key once there is one: of scope `read` to look, of `operate` to change.
 """
 
 import msgspec
@@ -39,11 +40,12 @@ class AdminRoute:
 
     def answer(self, request: Request, agent: Agent) -> Call | None:
         path = request.path
-        if path != b"/healthz":
-            self._door.admit_admin(request, "operate" if request.method == b"PUT" else "read")
-        if path == b"/healthz":
+        if path in (b"/healthz", b"/readyz"):
             data = response_bytes(200, b'{"status":"ok"}', close=agent.closing)
-        elif path == b"/metrics":
+            agent.reply(data)
+            return None
+        self._door.admit_admin(request, "operate" if request.method == b"PUT" else "read")
+        if path == b"/metrics":
             data = response_bytes(200, generate_latest(self._registry), content_type=CONTENT_TYPE_LATEST)
         elif path == _UPSTREAMS:
             data = self._shown()
@@ -51,7 +53,7 @@ class AdminRoute:
             self._share(path.removeprefix(_UPSTREAMS + b"/").decode("utf-8", "replace"), request)
             data = self._shown()
         else:
-            raise Refused(404, "unknown_path", "here are /metrics, /healthz and /upstreams")
+            raise Refused(404, "unknown_path", "here are /metrics, /healthz, /readyz and /upstreams")
         agent.reply(data)
         return None
 

@@ -8,7 +8,8 @@ TapError
 ├── ClientLeft              the agent closed its connection
 ├── KeysUnusable            a key file that is not there, not ours, or not to be trusted
 ├── InvalidTapSettings      a setting that cannot work
-└── PortTaken               somebody else listens where the tap should
+├── PortTaken               somebody else listens where the tap should
+└── WorkersFailed           the workers of a tap keep dying
 """
 
 
@@ -57,3 +58,7 @@ class InvalidTapSettings(TapError):
 
 class PortTaken(TapError):
     """Names the setting of a port where the tap cannot listen."""
+
+
+class WorkersFailed(TapError):
+    """Says how often; the workers' own words are in the log."""

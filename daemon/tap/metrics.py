@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from daemon.tap.router import Router
 from daemon.tap.routing import Routing
 from daemon.tap.scribe import Scribe
+from daemon.tap.siblings import Siblings
 from daemon.tap.upstream import Upstream
 
 BUCKETS_US = (20, 40, 60, 80, 100, 150, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 50_000)
@@ -146,3 +147,21 @@ class TapCollector:
 
     def _share(self, upstream: Upstream) -> float:
         return self._router.share if upstream is self._router.canary else 0.0
+
+
+class SiblingsCollector:
+    """What goes between the workers of one tap."""
+
+    def __init__(self, siblings: Siblings) -> None:
+        self._siblings = siblings
+
+    def register(self, registry: CollectorRegistry) -> None:
+        """Make these figures part of `registry`."""
+        registry.register(self)  # type: ignore[arg-type]
+
+    def collect(self) -> Iterator[Metric]:
+        for name, text, value in (
+            ("heard", "What other workers told of conversations' engines.", self._siblings.heard),
+            ("dropped", "What could not be told to another worker.", self._siblings.dropped),
+        ):
+            yield CounterMetricFamily(f"evolved_tap_siblings_{name}", text, value=value)

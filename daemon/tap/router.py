@@ -17,7 +17,7 @@ import itertools
 import random
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -54,6 +54,10 @@ class Router:
         """Serves a version on trial."""
         self.share = 0.0
         """Of new trajectories, for the canary."""
+        self.tell: Callable[[str, Sequence[bytes]], None] | None = None
+        """Hears of every id whose engine is news, if there are other workers that should know."""
+        self.catch_up: Callable[[], None] | None = None
+        """Takes over what the others have told by now."""
 
     def choose(self, request: Request) -> Upstream:
         """The engine for `request`."""
@@ -63,15 +67,26 @@ class Router:
         # Identical openings are common: only a conversation that goes on may follow one, a new one goes by weight.
         follows = [*keys, opening] if _ANSWERED in request.body else keys
         keys = [*keys, opening]
-        for key in follows:
-            known = self._routes.get(key)
-            if known is not None and known.healthy:
-                self._remember(keys, known)
-                return known
+        known = self._known(follows)
+        if known is None and follows and self.catch_up is not None:
+            # What another worker learned was sent before the agent could ask us; we may just not have read it yet.
+            self.catch_up()
+            known = self._known(follows)
+        if known is not None:
+            self._remember(keys, known)
+            return known
         chosen = self._draw()
         chosen.trajectories += 1
         self._remember(keys, chosen)
         return chosen
+
+    def _known(self, keys: Sequence[bytes]) -> Upstream | None:
+        """The healthy engine that the first known one of `keys` is with."""
+        for key in keys:
+            known = self._routes.get(key)
+            if known is not None and known.healthy:
+                return known
+        return None
 
     def other(self, tried: Sequence[Upstream]) -> Upstream | None:
         """A healthy engine that is not among `tried`; the canary, or one that is closed, if there is no other."""
@@ -98,7 +113,18 @@ class Router:
             return self.canary
         return _by_weight(rest or able)
 
+    def learned(self, engine: str, keys: Sequence[bytes]) -> None:
+        """Remember what another worker has told."""
+        upstream = self.named(engine)
+        if upstream is not None:
+            self._keep(keys, upstream)
+
     def _remember(self, keys: Sequence[bytes] | dict[bytes, None], upstream: Upstream) -> None:
+        if self.tell is not None and (news := [key for key in keys if self._routes.get(key) is not upstream]):
+            self.tell(upstream.name, news)
+        self._keep(keys, upstream)
+
+    def _keep(self, keys: Sequence[bytes] | dict[bytes, None], upstream: Upstream) -> None:
         for key in keys:
             self._routes[key] = upstream
             self._routes.move_to_end(key)

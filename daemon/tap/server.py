@@ -1,26 +1,21 @@
-"""The tap as a process: listens, serves, and drains on SIGTERM.
+"""The tap: listens, serves, and drains.
 
-SIGTERM: no new connections, idle ones are closed, calls under way are finished, the spool is flushed. Under systemd its
-socket unit keeps what arrives meanwhile for the next one; without, several taps may listen on one port (SO_REUSEPORT),
-so a new one can take over before the old one goes; each needs its own spool.
+Draining: no new connections, idle ones are closed, calls under way are finished, the spool is flushed.
 """
 
 import asyncio
 import contextlib
-import gc
 import os
 import random
-import signal
 import stat
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import msgspec
 import structlog
-import uvloop
 from anyio.abc import TaskStatus
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -31,7 +26,7 @@ from daemon.tap.door import Door
 from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import RequestParser
-from daemon.tap.metrics import Counts, TapCollector
+from daemon.tap.metrics import Counts, SiblingsCollector, TapCollector
 from daemon.tap.mint import Mint
 from daemon.tap.plant import Plant
 from daemon.tap.router import Router
@@ -40,13 +35,12 @@ from daemon.tap.routing import Routing
 from daemon.tap.scribe import Scribe
 from daemon.tap.scribe_wire import Order
 from daemon.tap.settings import TapSettings, agents_tls, captured_headers, engines_tls, upstreams_of
-from daemon.tap.sockets import ADMIN, AGENTS, MIRROR, Sockets, bind, inherited, port_of
+from daemon.tap.siblings import Siblings
+from daemon.tap.sockets import ADMIN, AGENTS, MIRROR, Sockets, bind, port_of
 from daemon.tap.spool_reader import spool_age
 from daemon.tap.upstream import Upstream
 
 _BACKLOG = 1024
-_GARBAGE = 20_000
-"""Objects made between two looks for cyclic garbage; calls leave next to none."""
 _SCRIBE_SHARE = 8
 """The scribe may hold this part of the memory that the tap may: what it cannot write, it leaves to the tap."""
 
@@ -61,39 +55,23 @@ class Bound(msgspec.Struct, frozen=True):
     mirror_port: int | None = None
 
 
-class Reloads(Protocol):
-    """What SIGHUP asks for; `daemon.tapreload.TapReloads` is one."""
-
-    def serve(self, tap: "Tap") -> None: ...
-    def now(self) -> str: ...
-
-
-class ServiceManager(Protocol):
-    """Who is told how the process does; `actors.system.notify.Notify` is one."""
-
-    watchdog_seconds: float
-
-    def ready(self, status: str = "") -> None: ...
-    def alive(self) -> None: ...
-    def reloading(self) -> None: ...
-    def stopping(self) -> None: ...
-
-
 class Tap:
     """Puts the parts together and keeps the connections. Runs on asyncio."""
 
     def __init__(
-        self, settings: TapSettings, redaction: dict[str, Any] | None = None, sockets: Sockets | None = None
-    ) -> None:
+        self, settings: TapSettings, redaction: dict[str, Any] | None = None, sockets: Sockets | None = None,
+        siblings: Siblings | None = None,
+    ) -> None:  # fmt: skip
         """
         Args:
             redaction: fields of `adapters.redaction.RedactionSettings`; its defaults if there are none.
             sockets: that listen already, instead of host and port of the settings.
+            siblings: the other workers of the same tap.
 
         Raises:
             InvalidTapSettings: a setting that cannot work.
         """
-        self._settings, self._sockets = settings, sockets or {}
+        self._settings, self._sockets, self._siblings = settings, sockets or {}, siblings
         self.counts = Counts()
         self.spool = Scribe(
             _order(settings, redaction or {}),
@@ -133,6 +111,8 @@ class Tap:
         TapCollector(
             self.counts, self.spool, self._router, self._routing, lambda: spool_age(spool, time.time())
         ).register(registry)
+        if siblings is not None:
+            SiblingsCollector(siblings).register(registry)
         self._admin = AdminRoute(registry, self._router, door, settings.admin_host)
 
     @property
@@ -167,6 +147,9 @@ class Tap:
             helpers = [group.create_task(self._watch()), group.create_task(self._sweep())]
             helpers.append(group.create_task(self._router.watch(self._settings.health_seconds)))
             helpers.append(group.create_task(self._routing.watch(self._settings.routes_seconds)))
+            if self._siblings is not None and self._router.many:
+                self._siblings.open(self._router.learned)
+                self._router.tell, self._router.catch_up = self._siblings.tell, self._siblings.catch_up
             try:
                 log.info("tap_listening", host=self._settings.host, port=bound.port, upstream=self._names())
                 task_status.started(bound)
@@ -181,6 +164,8 @@ class Tap:
                     agent.cut()
                 for upstream in self._router.upstreams:
                     upstream.close()
+                if self._siblings is not None:
+                    self._siblings.close()
                 written.set()
             await scribe
         log.info("tap_ended", written=self.spool.written, shed=self.spool.shed)
@@ -302,6 +287,7 @@ async def serve(
     *,
     stop: anyio.Event,
     sockets: Sockets | None = None,
+    siblings: Siblings | None = None,
     task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run a tap until `stop` is set, then drain; `task_status` gets where it listens.
@@ -310,82 +296,4 @@ async def serve(
         InvalidTapSettings: a setting that cannot work.
         PortTaken: it cannot listen where the settings say.
     """
-    await Tap(settings, redaction, sockets).run(stop, task_status)
-
-
-class _Ready(TaskStatus[Bound]):
-    """Tells the service manager once the tap listens."""
-
-    def __init__(self, manager: ServiceManager) -> None:
-        self._manager = manager
-
-    def started(self, value: Bound | None = None) -> None:
-        self._manager.ready(f"agents on port {value.port}" if value is not None and value.port else "")
-
-
-async def _until_signal(
-    settings: TapSettings,
-    redaction: dict[str, Any] | None,
-    manager: ServiceManager | None,
-    reloads: Reloads | None,
-) -> None:
-    stop, loop = anyio.Event(), asyncio.get_running_loop()
-
-    def end() -> None:
-        if manager is not None:
-            manager.stopping()
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
-    told = _Ready(manager) if manager is not None else anyio.TASK_STATUS_IGNORED
-    fed = loop.create_task(_feed(manager, stop)) if manager is not None and manager.watchdog_seconds else None
-    try:
-        tap = Tap(settings, redaction, inherited(os.environ, os.getpid()))
-        if reloads is not None:
-            reloads.serve(tap)
-        loop.add_signal_handler(signal.SIGHUP, _reload, manager, reloads)
-        await tap.run(stop, told)
-    finally:
-        if fed is not None:
-            fed.cancel()
-
-
-def _reload(manager: ServiceManager | None, reloads: Reloads | None) -> None:
-    """SIGHUP. systemd waits for the `ready` after it, also where the settings were not taken: it goes on serving."""
-    if manager is not None:
-        manager.reloading()
-    told = "nothing to reload"
-    try:
-        told = reloads.now() if reloads is not None else told
-    except Exception:
-        told = "reload failed"
-        log.exception("reload_failed")
-    if manager is not None:
-        manager.ready(told)
-
-
-async def _feed(manager: ServiceManager, stop: anyio.Event) -> None:
-    """Tell the watchdog that this loop turns; a drain has the stop timeout instead."""
-    while not stop.is_set():
-        manager.alive()
-        with anyio.move_on_after(manager.watchdog_seconds / 2):
-            await stop.wait()
-
-
-def main(
-    settings: TapSettings,
-    redaction: dict[str, Any] | None = None,
-    *,
-    manager: ServiceManager | None = None,
-    reloads: Reloads | None = None,
-) -> None:
-    """Run until SIGTERM or SIGINT, on the sockets that systemd passes if it does; `manager` hears how it goes.
-
-    `reloads` is what SIGHUP asks for.
-    """
-    # What is there now stays: looking through it over and over is what makes the slowest calls slow.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_GARBAGE)
-    uvloop.run(_until_signal(settings, redaction, manager, reloads))
+    await Tap(settings, redaction, sockets, siblings).run(stop, task_status)

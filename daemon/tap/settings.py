@@ -2,6 +2,7 @@
 
 import ssl
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
@@ -64,6 +65,9 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """With several engines: how many ids are remembered that tell which engine a trajectory is with."""
     spool_dir: str = "spool"
     """Directory of the write-ahead spool; one tap process each."""
+    workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    """Processes that serve, on the same port; each has a spool below `spool_dir`, and an equal part of
+    `max_connections`, `spool_memory_bytes` and `spool_disk_bytes`."""
     admin_host: str = "127.0.0.1"
     """Address of the tap's own /metrics and /healthz."""
     admin_port: int = 8081

@@ -12,6 +12,7 @@ from daemon.tap.errors import InvalidTapSettings, PortTaken
 
 _FIRST = 3
 _UNNAMED = ("", "unknown")
+_HANDED = "EVOLVED_TAP_SOCKETS"
 AGENTS, MIRROR, ADMIN = "agents", "mirror", "admin"
 """`FileDescriptorName=` of the sockets; one without a name is for agents."""
 
@@ -38,6 +39,25 @@ def inherited(environment: MutableMapping[str, str], pid: int) -> Sockets:
                 f"a socket unit with FileDescriptorName={name}; the tap knows {AGENTS}, {MIRROR} and {ADMIN}"
             )
         found.setdefault(name, []).append(_listener(_FIRST + number, name))
+    return found
+
+
+def hand_down(sockets: Sockets) -> dict[str, str]:
+    """What tells a child process of ours which of its descriptors are which sockets; see `handed_down`."""
+    told = [f"{name}:{one.fileno()}" for name, many in sockets.items() for one in many]
+    return {_HANDED: ",".join(told)}
+
+
+def handed_down(environment: MutableMapping[str, str]) -> Sockets:
+    """The sockets that a parent of ours gave this process; nothing, if there is none.
+
+    Raises:
+        InvalidTapSettings: a descriptor that is no listening stream socket.
+    """
+    found: dict[str, list[socket.socket]] = {}
+    for told in filter(None, environment.pop(_HANDED, "").split(",")):
+        name, _, number = told.partition(":")
+        found.setdefault(name, []).append(_listener(int(number), name))
     return found
 
 

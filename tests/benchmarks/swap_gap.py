@@ -52,7 +52,7 @@ def versions(model: Path | None, directory: Path, seed: int) -> tuple[Path, Path
 def serve_tap(settings: TapSettings) -> None:
     """The tap as it is shipped, in its own process."""
     from daemon.logs import configure
-    from daemon.tap.server import main
+    from daemon.tap.process import main
 
     configure(level=40)
     main(settings)

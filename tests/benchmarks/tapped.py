@@ -139,7 +139,7 @@ def count(spool: Path) -> Kept:
 
 def _serve(settings: TapSettings, redaction: dict[str, Any]) -> None:
     from daemon.logs import configure
-    from daemon.tap.server import main
+    from daemon.tap.process import main
 
     configure(level=40)
     main(settings, redaction)

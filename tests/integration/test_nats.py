@@ -15,7 +15,7 @@ from actors.messages import Directive
 from actors.system.actor import Output, Result
 from actors.system.broker import Broker, BrokerSettings, read_credentials
 from actors.system.bus import Outgoing, outgoing
-from actors.system.errors import BrokerFailed, BusUnavailable
+from actors.system.errors import BrokerFailed, BusRefused, BusUnavailable
 from actors.system.ledger import MemoryLedger
 from actors.system.life import Restart
 from actors.system.metrics import SystemMetrics
@@ -289,7 +289,7 @@ def test_the_broker_wants_its_password_and_keeps_it_private(tmp_path):
             modes = {path.name: path.stat().st_mode & 0o777 for path in broker.credentials_path.parent.glob("*.*")}
             command = command_line(broker.pid)
             bus = NatsBus(host, broker.credentials.url, claims=tmp_path, user="evolved", password="x", settings=QUICK)
-            with pytest.raises(BusUnavailable):
+            with pytest.raises(BusRefused, match="login"):
                 await bus.open()
             await bus.aclose()
             return modes, command, broker.credentials.password

@@ -73,7 +73,7 @@ def _rss(pid: int) -> int:
 
 def _run(settings: TapSettings) -> None:
     from daemon.logs import configure
-    from daemon.tap.server import main
+    from daemon.tap.process import main
 
     configure(level=50)
     main(settings)

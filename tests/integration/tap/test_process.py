@@ -97,7 +97,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 15.0) -> None:
 def test_sigterm_ends_the_process_with_its_spool_flushed(tmp_path: Path) -> None:
     port, admin = unused_port(), unused_port()
     code = (
-        "from daemon.tap.server import main; from daemon.tap.settings import TapSettings as S;"
+        "from daemon.tap.process import main; from daemon.tap.settings import TapSettings as S;"
         f"main(S(port={port}, admin_port={admin}, spool_dir={str(tmp_path / 'spool')!r}))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

@@ -1,0 +1,285 @@
+"""A tap with two workers, as it is shipped: one port, one admin port, and what is left when one of them is killed."""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from actors.messages import decode
+from actors.routes import Routes, write_routes
+from actors.system.life import Life, Restart, Unit
+from actors.system.streams import TRAFFIC_EXCHANGE
+from actors.system.stub_bus import StubBus
+from daemon.conversion import InThread
+from daemon.shipper import Shipper, ShipperMetrics, ShipperSettings
+from daemon.tap.spools import spools
+from tests.support.nats_cluster import free_ports
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
+
+
+class Tap:
+    """Parent and workers."""
+
+    def __init__(self, port: int, admin_port: int, process: "subprocess.Popen[bytes]", state: Path) -> None:
+        self.port, self.admin_port, self.process, self.state = port, admin_port, process, state
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1/chat/completions"
+
+    def ask(self, path: str) -> httpx.Response:
+        return httpx.get(f"http://127.0.0.1:{self.admin_port}{path}", timeout=20)
+
+    def figures(self, name: str) -> dict[str, float]:
+        """A metric by worker, added up over its other labels."""
+        found: Counter[str] = Counter()
+        for line in self.ask("/metrics").text.splitlines():
+            if line.startswith((name + "{", name + " ")):
+                found[line.partition('worker="')[2].partition('"')[0]] += float(line.rpartition(" ")[2])
+        return dict(found)
+
+    def pids(self) -> dict[str, int]:
+        """Of the workers, by number."""
+        found: dict[str, int] = {}
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for pid in children:
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            told = next(one for one in environment if one.startswith(b"EVOLVED_TAP_WORKER="))
+            found[told.partition(b"=")[2].split(b"/")[0].decode()] = int(pid)
+        return found
+
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        end = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(httpx.HTTPError):
+                if done():
+                    return
+            assert time.monotonic() < end, what
+            time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def running(tmp_path: Path, settings: dict[str, object], *, notify: str = "") -> Iterator[Tap]:
+    port, admin_port = free_ports(2)
+    told = {"state_dir": str(tmp_path), "tap.workers": 2, "tap.port": port, "tap.admin_port": admin_port, **settings}
+    command = [sys.executable, "-m", "daemon.cli", "tap"]
+    for key, value in told.items():
+        command += ["--set", f"{key}={value}"]
+    environment = os.environ | ({"NOTIFY_SOCKET": notify, "WATCHDOG_USEC": "2000000"} if notify else {})
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    tap = Tap(port, admin_port, process, tmp_path)
+    try:
+        tap.until(lambda: tap.ask("/readyz").status_code == 200, "both workers serve")
+        yield tap
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        print((tmp_path / "log").read_text()[-3000:])
+
+
+@contextlib.asynccontextmanager
+async def engine(name: str) -> AsyncIterator[int]:
+    """Answers every call with its name and an id of its own."""
+    made = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal made
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                size = next(
+                    (line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b":0"
+                )
+                await reader.readexactly(int(size.partition(b":")[2]))
+                made += 1
+                message = {"role": "assistant", "content": name}
+                body = json.dumps(
+                    {"id": f"{name}-{made}", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+                ).encode()
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
+                writer.write(b"content-length: %d\r\n\r\n" % len(body) + body)
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+def conversation(number: int, turns: int) -> dict[str, object]:
+    """The body of turn `turns` of conversation `number`, which is told by its opening alone."""
+    messages = [{"role": "user", "content": f"conversation {number}"}]
+    for turn in range(turns):
+        messages += [{"role": "assistant", "content": "x"}, {"role": "user", "content": f"turn {turn}"}]
+    return {"model": "m", "messages": messages}
+
+
+async def shipped(directories: list[Path], wanted: int) -> list[str]:
+    """What a shipper makes of the spools: the ids on the bus, in order."""
+    bus, draining = StubBus(), anyio.Event()
+    subscription = await bus.subscribe("test", [TRAFFIC_EXCHANGE])
+    shipper = Shipper(
+        directories, bus, settings=ShipperSettings(poll_seconds=0.01), metrics=ShipperMetrics(CollectorRegistry()),
+        rng=random.Random(1), loader=InThread,
+    )  # fmt: skip
+    unit = Unit("shipper", lambda life: anyio.lowlevel.checkpoint(), Restart())
+    found: list[str] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(shipper.run, Life(unit, draining, lambda: None))
+        with anyio.move_on_after(30):
+            while len(found) < wanted:
+                found += [decode(one.data).id for one in await subscription.fetch(100, 1.0)]
+        found += [decode(one.data).id for one in await subscription.fetch(100, 1.0)]
+        draining.set()
+    return found
+
+
+def test_a_killed_worker_breaks_its_own_connections_and_nobody_elses(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with engine("e") as port:
+            with running(tmp_path, {"tap.upstream": f"http://127.0.0.1:{port}"}) as tap:
+                answered = await _kill(tap)
+            found = await shipped(spools(tap.state / "spool", 2), answered)
+            assert len(found) == answered
+            assert len(set(found)) == answered
+
+    async def _kill(tap: Tap) -> int:
+        clients: list[httpx.AsyncClient] = []
+        answered = 0
+
+        async def call(client: httpx.AsyncClient, number: int = 0) -> bool:
+            nonlocal answered
+            try:
+                answer = await client.post(tap.url, json=conversation(number, 0))
+            except httpx.HTTPError:
+                return False
+            answered += answer.status_code == 200
+            return answer.status_code == 200
+
+        def connect() -> httpx.AsyncClient:
+            return httpx.AsyncClient(
+                limits=httpx.Limits(max_connections=1, max_keepalive_connections=1), timeout=60, verify=False
+            )
+
+        held: dict[str, float] = {}
+        for _ in range(20):
+            # Which worker takes a connection is the kernel's choice.
+            fresh = [connect() for _ in range(12)]
+            clients += fresh
+            assert all(await asyncio.gather(*(call(one) for one in fresh)))
+            held = await asyncio.to_thread(tap.figures, "evolved_tap_connections")
+            if min(held.values()) > 0:
+                break
+        assert min(held.values()) > 0, held
+        # What is handed to the scribe by now is written whatever happens to its worker.
+        await asyncio.sleep(1.0)
+        victim = min(held, key=lambda number: held[number])
+        os.kill(tap.pids()[victim], signal.SIGKILL)
+        again = await asyncio.gather(*(call(one) for one in clients))
+        print(f"connections by worker {held}; killed {victim}; broken {again.count(False)}")
+        assert again.count(False) <= held[victim]
+        new = [connect() for _ in range(20)]
+        assert all(await asyncio.gather(*(call(one) for one in new)))
+        await asyncio.to_thread(tap.until, lambda: tap.ask("/readyz").status_code == 200, "it is started again")
+        assert (await asyncio.to_thread(tap.figures, "evolved_tap_worker_restarts_total"))[victim] == 1
+        for one in (*clients, *new):
+            await one.aclose()
+        return answered
+
+    asyncio.run(main())
+
+
+def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_call(tmp_path: Path) -> None:
+    turns, conversations = 5, 60
+
+    async def main() -> None:
+        async with engine("a") as one, engine("b") as two:
+            upstreams = f'[{{url="http://127.0.0.1:{one}",name="a"}},{{url="http://127.0.0.1:{two}",name="b"}}]'
+            with running(tmp_path, {"tap.upstreams": upstreams}) as tap:
+                at: dict[int, list[str]] = {number: [] for number in range(conversations)}
+                gate = asyncio.Semaphore(12)
+
+                async def talk(number: int) -> None:
+                    for turn in range(turns):
+                        # A connection for each turn: any worker may take it.
+                        async with gate, httpx.AsyncClient(timeout=60, verify=False) as client:
+                            answer = await client.post(tap.url, json=conversation(number, turn))
+                        at[number].append(answer.json()["choices"][0]["message"]["content"])
+
+                await asyncio.gather(*(talk(number) for number in range(conversations)))
+                served = await asyncio.to_thread(tap.figures, "evolved_tap_requests_total")
+                heard = await asyncio.to_thread(tap.figures, "evolved_tap_siblings_heard_total")
+                moved = [number for number, names in at.items() if len(set(names)) > 1]
+                print(f"calls by worker {served}; heard {heard}; conversations that moved: {len(moved)}")
+                assert min(served.values()) > 0
+                assert min(heard.values()) > 0
+                assert not moved
+                assert {names[0] for names in at.values()} == {"a", "b"}
+
+                write_routes(tmp_path / "routes.json", Routes(until=time.time() + 600, canary="b", share=0.25))
+                await asyncio.to_thread(tap.until, lambda: _share(tap) == 0.25, "the canary is known to all workers")
+                canary = 0
+
+                async def start(number: int) -> None:
+                    nonlocal canary
+                    async with gate, httpx.AsyncClient(timeout=60, verify=False) as client:
+                        answer = await client.post(tap.url, json=conversation(number, 0))
+                    canary += answer.json()["choices"][0]["message"]["content"] == "b"
+
+                drawn = 300
+                await asyncio.gather(*(start(1000 + number) for number in range(drawn)))
+                print(f"canary: {canary} of {drawn} new trajectories at a share of 0.25")
+                # Five standard deviations of a fair draw.
+                assert abs(canary - 0.25 * drawn) < 5 * (drawn * 0.25 * 0.75) ** 0.5
+
+    def _share(tap: Tap) -> float:
+        shown = tap.ask("/upstreams").json()
+        return min(one["canary_share"] for worker in shown.values() for one in worker if one["name"] == "b")
+
+    asyncio.run(main())
+
+
+def test_the_service_manager_hears_of_the_parent_only_and_a_weight_reaches_all_workers(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(30)
+        upstreams = '[{url="http://127.0.0.1:9",name="a"},{url="http://127.0.0.1:9",name="b"}]'
+        with running(tmp_path, {"tap.upstreams": upstreams}, notify=str(tmp_path / "notify")) as tap:
+            assert b"READY=1" in manager.recv(4096)
+            assert b"WATCHDOG=1" in manager.recv(4096)
+            answer = httpx.put(
+                f"http://127.0.0.1:{tap.admin_port}/upstreams/a", json={"weight": 0.5}, timeout=20
+            ).json()
+            assert [one["weight"] for worker in answer.values() for one in worker if one["name"] == "a"] == [0.5, 0.5]
+            assert tap.ask("/elsewhere").status_code == 404
+            for pid in tap.pids().values():
+                assert b"LISTEN_FDS" not in Path(f"/proc/{pid}/environ").read_bytes()
+            pids = tap.pids()
+            # A worker whose parent is gone must not stay behind with the port.
+            tap.process.kill()
+            tap.process.wait(20)
+        end = time.monotonic() + 60
+        while any(Path(f"/proc/{pid}").exists() for pid in pids.values()):
+            assert time.monotonic() < end, "orphaned workers"
+            time.sleep(0.1)

@@ -1,0 +1,298 @@
+"""Getting into a NATS of one's own: what stands in the way is named, with the setting and the remedy, and at once."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import msgspec
+import nkeys
+import pytest
+
+from actors.system import runtime
+from actors.system.bus import Outgoing
+from actors.system.errors import BusMisconfigured, BusRefused, BusUnavailable
+from actors.system.nats_access import NatsAccess
+from actors.system.nats_bus import NatsBus
+from actors.system.nats_monitoring import MonitoringUnavailable, SyncPolicy, sync_policy
+from actors.system.nats_settings import BusSettings
+from actors.system.streams import TRAFFIC_EXCHANGE
+from daemon.config import Config
+from daemon.connect import open_bus
+from daemon.errors import StartFailed
+from tests.support.nats import QUICK
+from tests.support.nats_cluster import PASSWORD, Authority, Operator, free_ports, server, tls, user
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def opened(tmp_path: Path, settings: BusSettings) -> list[str]:
+    """A bus under `settings`: one record goes there and back; the ids that came."""
+
+    async def main(host: runtime.Host) -> list[str]:
+        bus = NatsBus(host, NatsAccess.of(settings), claims=tmp_path / "claims", settings=QUICK)
+        try:
+            await bus.open()
+            await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
+            subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
+            found = await subscription.fetch(1, 20)
+            await subscription.ack(found)
+            return [one.id for one in found if one.subject == TRAFFIC_EXCHANGE]
+        finally:
+            await bus.aclose()
+
+    return runtime.run(main, backend="asyncio")
+
+
+def refused(tmp_path: Path, settings: BusSettings) -> str:
+    with pytest.raises(BusRefused) as caught:
+        opened(tmp_path, settings)
+    assert PASSWORD not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> str:
+    (tmp_path / "password").write_text(PASSWORD + "\n")
+    return str(tmp_path / "password")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+def test_a_password_from_a_file_opens_it_and_a_wrong_one_names_the_file(tmp_path: Path, secret: str) -> None:
+    with server(tmp_path / "s", user()) as one:
+        good = BusSettings(url=one.url, user="evolved", password_file=secret)
+        assert opened(tmp_path, good) == ["r1"]
+        Path(secret).write_text("wrong")
+        assert "bus.password_file = " + secret in refused(tmp_path, good)
+        assert "set bus.user and bus.password_file" in refused(tmp_path, BusSettings(url=one.url))
+
+
+def test_a_token_and_an_nkey_open_it(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a-token")
+    with server(tmp_path / "t", 'authorization { token: "a-token" }') as one:
+        assert opened(tmp_path, BusSettings(url=one.url, token_file=str(token))) == ["r1"]
+        token.write_text("another")
+        assert "bus.token_file" in refused(tmp_path, BusSettings(url=one.url, token_file=str(token)))
+    made = nkeys.encode_seed(b"s" * 32, nkeys.PREFIX_BYTE_USER)
+    public = bytes(nkeys.from_seed(bytearray(made)).public_key).decode()
+    seed = tmp_path / "seed"
+    seed.write_bytes(made)
+    with server(tmp_path / "n", f"authorization {{ users: [{{ nkey: {public} }}] }}") as one:
+        assert opened(tmp_path, BusSettings(url=one.url, nkey_file=str(seed))) == ["r1"]
+        seed.write_text("SUNONSENSE")
+        assert "bus.nkey_file" in refused(tmp_path, BusSettings(url=one.url, nkey_file=str(seed)))
+
+
+def test_a_credentials_file_opens_it_and_one_that_has_expired_is_named(tmp_path: Path) -> None:
+    operator = Operator()
+    with server(tmp_path / "s", operator.block) as one:
+        good = operator.credentials(tmp_path / "good.creds")
+        assert opened(tmp_path, BusSettings(url=one.url, credentials_file=str(good))) == ["r1"]
+        late = operator.credentials(tmp_path / "late.creds", hours=-1.0)
+        assert f"bus.credentials_file = {late}" in refused(
+            tmp_path, BusSettings(url=one.url, credentials_file=str(late))
+        )
+
+
+def test_tls_with_a_client_certificate_opens_it(tmp_path: Path, authority: Authority, secret: str) -> None:
+    chain, key = authority.certificate("server")
+    mine, own_key = authority.certificate("client", client=True)
+    with server(tmp_path / "s", f"{tls(chain, key, clients=authority.ca)}\n{user()}") as one:
+        base = BusSettings(
+            url=one.url.replace("nats:", "tls:"), user="evolved", password_file=secret, ca_file=str(authority.ca)
+        )
+        assert "bus.certificate_file" in refused(tmp_path, base)
+        late, late_key = authority.certificate("late", client=True, hours=-1.0)
+        shown, mixed, over = (
+            msgspec.structs.replace(base, certificate_file=str(certificate), key_file=str(its_key))
+            for certificate, its_key in ((mine, own_key), (mine, key), (late, late_key))
+        )
+        assert opened(tmp_path, shown) == ["r1"]
+        assert "must belong to" in refused(tmp_path, mixed)
+        expired = refused(tmp_path, over)
+        assert f"refuses bus.certificate_file = {late}" in expired
+
+
+def test_a_servers_certificate_that_does_not_hold_is_told_by_its_fault(tmp_path: Path, authority: Authority) -> None:
+    other = Authority(tmp_path, "other")
+    cases = {
+        "expired": (authority.certificate("expired", hours=-1.0), authority.ca, "has expired"),
+        "unknown": (authority.certificate("unknown"), other.ca, "authority is not known here"),
+        "elsewhere": (authority.certificate("elsewhere", hosts=("nats.example",)), authority.ca, "bus.url"),
+    }
+    for name, ((chain, key), ca, said) in cases.items():
+        with server(tmp_path / name, tls(chain, key)) as one:
+            began = time.monotonic()
+            text = refused(tmp_path, BusSettings(url=one.url.replace("nats:", "tls:"), ca_file=str(ca)))
+            assert said in text, (name, text)
+            print(f"{name}: {time.monotonic() - began:.2f} s: {text}")
+
+
+def test_a_server_without_tls_hears_no_password_where_tls_is_wanted(tmp_path: Path, secret: str) -> None:
+    heard: list[bytes] = []
+
+    async def main() -> str:
+        async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b'INFO {"server_name":"plain","max_payload":1048576,"auth_required":true}\r\n')
+            heard.append(await reader.read(4096))
+            writer.close()
+
+        listener = await asyncio.start_server(plain, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        settings = BusSettings(url=f"tls://127.0.0.1:{port}", user="evolved", password_file=secret)
+        bus = NatsBus(runtime.SameLoopHost(), NatsAccess.of(settings), claims=tmp_path, settings=QUICK)
+        with pytest.raises(BusRefused) as caught:
+            await bus.open()
+        await bus.aclose()
+        listener.close()
+        return str(caught.value)
+
+    text = asyncio.run(main())
+    assert "offers no TLS" in text
+    assert "write nats://" in text
+    assert not any(PASSWORD.encode() in data for data in heard)
+
+
+def test_jetstream_that_is_off_and_copies_that_no_cluster_can_keep_are_named(tmp_path: Path) -> None:
+    with server(tmp_path / "off", jetstream=False) as one:
+        assert "JetStream is off" in refused(tmp_path, BusSettings(url=one.url))
+    with server(tmp_path / "alone") as one:
+        assert "bus.replicas = 1" in refused(tmp_path, BusSettings(url=one.url, replicas=3))
+    with server(tmp_path / "small", limits="max_file_store: 1MB") as one:
+        assert "max_file_store" in refused(tmp_path, BusSettings(url=one.url))
+
+
+def test_an_accounts_limits_and_a_users_missing_rights_are_named(tmp_path: Path, secret: str) -> None:
+    def account(jetstream: str, rights: str = "") -> str:
+        who = f'{{ user: evolved, password: "{PASSWORD}"{rights} }}'
+        return f"accounts {{ A {{ {jetstream}\n users: [{who}] }} }}"
+
+    texts: list[str] = []
+    for number, text in enumerate(
+        (
+            account("jetstream: { max_streams: 2 }"),
+            account(""),
+            account("jetstream: enabled", ', permissions: { publish: ["traffic.>"] }'),
+        )
+    ):
+        with server(tmp_path / str(number), text) as one:
+            texts.append(refused(tmp_path, BusSettings(url=one.url, user="evolved", password_file=secret)))
+    assert "no more streams" in texts[0]
+    assert "JetStream is off for this account" in texts[1]
+    assert "$JS.API.>" in texts[2]
+
+
+def test_two_installations_share_a_nats_under_their_prefixes(tmp_path: Path) -> None:
+    with server(tmp_path / "s") as one:
+        for prefix in ("", "blue", "green"):
+            assert opened(tmp_path, BusSettings(url=one.url, prefix=prefix)) == ["r1"]
+        names = {
+            stream["name"]
+            for account in one.ask("jsz?streams=true")["account_details"]
+            for stream in account["stream_detail"]
+        }
+    assert {"TRAFFIC", "blue_TRAFFIC", "green_TRAFFIC"} <= names
+
+
+def test_a_daemon_that_waiting_does_not_help_says_so_at_once_and_one_without_servers_waits(tmp_path: Path) -> None:
+    async def start(settings: BusSettings, seconds: float) -> str:
+        config = Config(state_dir=str(tmp_path), bus=settings)
+        with pytest.raises(StartFailed) as caught:
+            await open_bus(config, runtime.SameLoopHost(), "test", seconds)
+        return str(caught.value)
+
+    with server(tmp_path / "s", user()) as one:
+        began = time.monotonic()
+        assert "bus.password_file" in asyncio.run(start(BusSettings(url=one.url), 600.0))
+        took = time.monotonic() - began
+    print(f"refused after {took:.2f} s")
+    assert took < 100, "it waited for what no waiting cures"
+    (port,) = free_ports(1)
+    assert "start it, or correct bus.url" in asyncio.run(start(BusSettings(url=f"nats://127.0.0.1:{port}"), 0.0))
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("no certificate\n")
+    for name in ("token_file", "credentials_file", "nkey_file", "ca_file", "certificate_file"):
+        url = "tls://127.0.0.1:4222"
+        assert f"bus.{name} = {tmp_path / 'nowhere'} cannot be read" in refused(
+            tmp_path, msgspec.convert({"url": url, name: str(tmp_path / "nowhere")}, BusSettings)
+        )
+        if name != "token_file":
+            assert f"bus.{name} = {broken}" in refused(
+                tmp_path, msgspec.convert({"url": url, name: str(broken)}, BusSettings)
+            )
+
+
+def test_a_password_that_changes_while_the_server_is_away_is_read_again(tmp_path: Path, secret: str) -> None:
+    async def main(host: runtime.Host) -> None:
+        with server(tmp_path / "s", user()) as one:
+            settings = BusSettings(url=one.url, user="evolved", password_file=secret)
+            bus = NatsBus(host, NatsAccess.of(settings), claims=tmp_path, settings=QUICK)
+            await bus.open()
+            one.stop()
+            file = tmp_path / "s" / "nats.conf"
+            file.write_text(file.read_text().replace(PASSWORD, "another one"))
+            one.start()
+            await asyncio.to_thread(one.until_up)
+            with pytest.raises(BusUnavailable, match=r"password_file|confirm|No|JetStream"):
+                await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
+            Path(secret).write_text("another one")
+            for _ in range(20):
+                try:
+                    await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
+                    break
+                except BusUnavailable:
+                    continue
+            else:
+                raise AssertionError("it never came back")
+            await bus.aclose()
+
+    runtime.run(main, backend="asyncio")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"url": "nats://me:secret@host"}, "password_file"),
+        ({"url": "http://host"}, "no address"),
+        ({"url": "nats://a,tls://b"}, "tls:// before each"),
+        ({"url": "nats://a", "user": "me"}, "go together"),
+        ({"url": "nats://a", "token_file": "t", "nkey_file": "n"}, "several ways"),
+        ({"url": "nats://a", "key_file": "k"}, "certificate_file"),
+        ({"ca_file": "c"}, "set url"),
+        ({"prefix": "a.b"}, "prefix"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(settings: dict[str, str], said: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=said) as caught:
+        msgspec.convert(settings, BusSettings)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_server_says_on_its_monitoring_port_how_often_it_writes_to_disk(tmp_path: Path) -> None:
+    for number, (text, policy) in enumerate(
+        {"sync_interval: always": (True, 120.0), 'sync_interval: "1s"': (False, 1.0), "": (False, 120.0)}.items()
+    ):
+        with server(tmp_path / str(number), limits=text) as one:
+            assert asyncio.run(sync_policy(f"http://127.0.0.1:{one.monitor}")) == SyncPolicy(*policy)
+    (port,) = free_ports(1)
+    with pytest.raises(MonitoringUnavailable, match=r"bus\.monitor_url"):
+        asyncio.run(sync_policy(f"http://127.0.0.1:{port}"))
+
+
+def test_a_durable_on_a_stream_of_nobody_is_still_misconfigured(tmp_path: Path) -> None:
+    async def main(host: runtime.Host) -> None:
+        with server(tmp_path / "s") as one:
+            bus = NatsBus(host, one.url, claims=tmp_path, settings=QUICK)
+            await bus.open()
+            with pytest.raises(BusMisconfigured):
+                await bus.subscribe("d", ["nobody.has.it"])
+            await bus.aclose()
+
+    runtime.run(main, backend="asyncio")

@@ -1,0 +1,247 @@
+"""A NATS cluster of real servers on loopback, with TLS and logins, and the certificates for it."""
+
+import base64
+import contextlib
+import datetime
+import ipaddress
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import nkeys
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from actors.system.broker import server_binary
+
+PASSWORD = "pa$$ word of a test"
+
+
+class Authority:
+    """Signs certificates; its own is `ca`."""
+
+    def __init__(self, directory: Path, name: str = "ca") -> None:
+        self._directory, self._key = directory, ec.generate_private_key(ec.SECP256R1())
+        self._subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        now = datetime.datetime.now(datetime.UTC)
+        certificate = (
+            x509.CertificateBuilder(self._subject, self._subject, self._key.public_key(), x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=2))
+            .not_valid_after(now + datetime.timedelta(days=2))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.ca = directory / f"{name}.pem"
+        self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+    def certificate(
+        self, name: str, *, hosts: Sequence[str] = ("127.0.0.1",), hours: float = 24.0, client: bool = False
+    ) -> tuple[Path, Path]:
+        """Certificate and key for `hosts`; one that ends `hours` from now, in the past if that is negative."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        now = datetime.datetime.now(datetime.UTC)
+        names = [_name(host) for host in hosts]
+        usage = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        certificate = (
+            x509.CertificateBuilder(
+                self._subject,
+                x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+                key.public_key(),
+                x509.random_serial_number(),
+            )
+            .not_valid_before(now - datetime.timedelta(days=1, hours=1))
+            .not_valid_after(now + datetime.timedelta(hours=hours))
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usage[1:] if client else usage), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        chain, secret = self._directory / f"{name}.pem", self._directory / f"{name}.key"
+        chain.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        secret.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        return chain, secret
+
+
+def _name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+class Server:
+    """One nats-server."""
+
+    def __init__(self, directory: Path, name: str, port: int, monitor: int, text: str) -> None:
+        self.name, self.port, self.monitor, self._directory = name, port, monitor, directory
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "nats.conf").write_text(text)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(server_binary()), "-c", str(self._directory / "nats.conf")], stdout=log, stderr=log
+            )
+
+    def until_up(self, seconds: float = 60.0) -> None:
+        """Until it takes clients, and knows the leader, if it has peers."""
+        end = time.monotonic() + seconds
+        while True:
+            with contextlib.suppress(OSError):
+                if self.ask("healthz").get("status") == "ok":
+                    return
+            if time.monotonic() > end or self._process is None or self._process.poll() is not None:
+                raise AssertionError((self._directory / "log").read_text()[-2000:])
+            time.sleep(0.1)
+
+    def ask(self, path: str) -> dict[str, Any]:
+        """What its monitoring port says."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.monitor}/{path}", timeout=5) as answer:
+            return json.load(answer)
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            os.kill(self._process.pid, signal.SIGTERM)
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+@contextlib.contextmanager
+def server(directory: Path, text: str = "", *, jetstream: bool = True, limits: str = "") -> Iterator[Server]:
+    """A single server; `text` goes into its configuration."""
+    port, monitor = free_ports(2)
+    store = f"jetstream {{ store_dir: {json.dumps(str(directory / 'store'))}\n{limits}\n}}" if jetstream else ""
+    made = Server(
+        directory, "alone", port, monitor, f"listen: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\n{store}\n{text}\n"
+    )
+    made.start()
+    try:
+        made.until_up()
+        yield made
+    finally:
+        made.stop()
+
+
+@contextlib.contextmanager
+def cluster(directory: Path, text: str, size: int = 3) -> Iterator[list[Server]]:
+    """`size` servers in one cluster; `text` goes into each one's configuration."""
+    ports = free_ports(3 * size)
+    routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports[size : 2 * size])
+    servers: list[Server] = []
+    for number in range(size):
+        port, route, monitor = ports[number], ports[size + number], ports[2 * size + number]
+        name = f"n{number}"
+        made = (
+            f"server_name: {name}\nlisten: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\n"
+            f"cluster {{ name: c, listen: 127.0.0.1:{route}, routes: [{routes}] }}\n"
+            f"jetstream {{ store_dir: {json.dumps(str(directory / name / 'store'))}\n max_file_store: 16GB }}\n{text}\n"
+        )
+        servers.append(Server(directory / name, name, port, monitor, made))
+    try:
+        for one in servers:
+            one.start()
+        for one in servers:
+            one.until_up()
+        yield servers
+    finally:
+        for one in servers:
+            one.stop()
+
+
+def tls(chain: Path, key: Path, *, clients: Path | None = None) -> str:
+    """The tls block of a server; `clients`: the authority that clients must show a certificate of."""
+    verify = f"\n ca_file: {json.dumps(str(clients))}\n verify: true" if clients else ""
+    return f"tls {{ cert_file: {json.dumps(str(chain))}\n key_file: {json.dumps(str(key))}{verify} }}"
+
+
+def user(name: str = "evolved", password: str = PASSWORD) -> str:
+    """The block that wants a user and a password."""
+    return f"authorization {{ user: {json.dumps(name)}\n password: {json.dumps(password)} }}"
+
+
+class Operator:
+    """An operator with one account, as `nsc` would make them: the server's block, and .creds files for users."""
+
+    def __init__(self) -> None:
+        self._operator, self._account = _pair(nkeys.PREFIX_BYTE_OPERATOR), _pair(nkeys.PREFIX_BYTE_ACCOUNT)
+        public, system = _public(self._account), _public(_pair(nkeys.PREFIX_BYTE_ACCOUNT))
+        operator = _jwt(self._operator, "operator", _public(self._operator), {"version": 2})
+        # 0 is "off", -1 "without a limit".
+        limits = {"subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "conn": -1, "leaf": -1}
+        limits |= {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1, "wildcards": True}
+        account = _jwt(self._operator, "account", public, {"limits": limits, "version": 2})
+        limits |= {"mem_storage": 0, "disk_storage": 0}
+        told = _jwt(self._operator, "account", system, {"limits": limits, "version": 2})
+        self.block = (
+            f"operator: {operator}\nsystem_account: {system}\nresolver: MEMORY\n"
+            f"resolver_preload: {{ {public}: {account}, {system}: {told} }}"
+        )
+
+    def credentials(self, path: Path, *, hours: float = 1.0) -> Path:
+        """A .creds file at `path`, good until `hours` from now."""
+        pair = _pair(nkeys.PREFIX_BYTE_USER)
+        unlimited = {"subs": -1, "data": -1, "payload": -1, "pub": {}, "sub": {}, "version": 2}
+        jwt = _jwt(self._account, "user", _public(pair), unlimited, expires=int(time.time() + hours * 3600))
+        path.write_text(
+            f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
+            f"-----BEGIN USER NKEY SEED-----\n{bytes(pair.seed).decode()}\n------END USER NKEY SEED------\n"
+        )
+        return path
+
+
+def _pair(kind: int) -> Any:
+    return nkeys.from_seed(bytearray(nkeys.encode_seed(os.urandom(32), kind)))
+
+
+def _public(pair: Any) -> str:
+    return bytes(pair.public_key).decode()
+
+
+def _jwt(issuer: Any, kind: str, subject: str, nats: dict[str, Any], *, expires: int = 0) -> str:
+    claims = {"jti": os.urandom(16).hex(), "iat": int(time.time()), "iss": _public(issuer), "name": kind}
+    claims |= {"sub": subject, "nats": nats | {"type": kind}} | ({"exp": expires} if expires else {})
+    head = {"typ": "JWT", "alg": "ed25519-nkey"}
+    text = ".".join(_base64(json.dumps(part).encode()) for part in (head, claims))
+    return f"{text}.{_base64(issuer.sign(text.encode()))}"
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free, all different."""
+    with contextlib.ExitStack() as stack:
+        found: list[int] = []
+        for _ in range(count):
+            sock = stack.enter_context(socket.socket())
+            sock.bind(("127.0.0.1", 0))
+            found.append(sock.getsockname()[1])
+        return found
