@@ -155,6 +155,17 @@ class Swapper:
     async def start(self) -> None:
         await self._books.open(self._store)
         self._collected.clear()
+        # Another daemon may have led, and written them, since.
+        self._pins, self._shown = frozenset(), Routes(until=0.0)
+
+    async def look(self) -> None:
+        """See what is served and what should be, without doing anything about it: for a daemon that stands by."""
+        await self._books.open(self._store)
+        for name, engine in self._engines.items():
+            try:
+                self._looks[name] = await look_at(engine, self._settings.engine_timeout)
+            except (EngineError, TimeoutError):
+                self._looks[name] = Look()
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         for received in batch:

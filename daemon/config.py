@@ -29,6 +29,7 @@ from actors.system.line import RunnerSettings
 from actors.trials import SandboxTrialSettings
 from adapters.redaction import InvalidRedaction, RedactionSettings, Redactor
 from daemon import toml
+from daemon.cluster import ClusterSettings
 from daemon.control import ControlSettings
 from daemon.errors import ConfigError
 from daemon.intake import IntakeSettings
@@ -159,6 +160,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     bus: BusSettings = BusSettings()
     store: StoreSettings = StoreSettings()
     control: ControlSettings = ControlSettings()
+    cluster: ClusterSettings = ClusterSettings()
     engines: EnginesSettings = EnginesSettings()
     sandbox: SandboxSettings = SandboxSettings()
     judge: AdapterSettings = AdapterSettings(name="rules")

@@ -41,6 +41,7 @@ from actors.messages import Attributed
 from actors.store import Store
 from actors.system.life import ActorState
 from daemon.admin import WHO, AdminOnly
+from daemon.cluster import StandbyRefuses
 from daemon.dashboard import STATIC
 from daemon.errors import OrderRefused
 from daemon.openapi import document
@@ -85,6 +86,7 @@ class Control:
         serving: Sequence[str] = ("serving",),
         routes: Sequence[Route] = (),
         judge: Callable[[], Mapping[str, Any]] = dict,
+        leader: Callable[[], Mapping[str, Any]] = dict,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """
@@ -94,12 +96,13 @@ class Control:
             serving: names of the engines that serve users.
             routes: of other parts, behind the same door.
             judge: the attributor's report.
+            leader: who leads, and whether that is here; empty: this daemon.
         """
         self._store, self._registry, self._actors = store, registry, actors
         self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
         self._curator, self._sentinel, self._judge, self._routes = curator, sentinel, judge, tuple(routes)
-        self._started = clock()
+        self._leader, self._started = leader, clock()
 
     def app(self, allowed_hosts: Sequence[str], keys: KeyRing | None = None) -> Starlette:
         """The ASGI application; all of it takes an admin key if there is one among `keys`."""
@@ -124,6 +127,7 @@ class Control:
             middleware=[
                 Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts)),
                 Middleware(AdminOnly, keys=keys),
+                Middleware(StandbyRefuses, leader=self._leader),
             ],
             exception_handlers={OrderRefused: _refused},
         )
@@ -151,6 +155,7 @@ class Control:
                 "uptime_seconds": round(self._clock() - self._started, 1),
                 "frozen": await self._store.frozen(),
                 "kill_switch": self._halted(),
+                "leader": dict(self._leader()),
                 "fleet": self._fleet(),
                 "serving": None if serving is None else {"version": serving.version, "since": serving.since},
                 "trained": candidates[0].version if candidates else 0,

@@ -15,6 +15,7 @@ from adapters.engines.vllm import VllmEngine
 from adapters.weights import WeightSource
 from adapters.weights.http import HttpPull
 from daemon import registry as adapters
+from daemon.cluster import Member, sole_use
 from daemon.config import AdapterSettings, Config
 from daemon.connect import open_bus
 from daemon.engines import engine_clients
@@ -30,10 +31,10 @@ class Parts:
 
     def __init__(
         self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine], weights: WeightSource,
-        closing: AsyncExitStack,
+        member: Member, closing: AsyncExitStack,
     ) -> None:  # fmt: skip
         self.config, self.store, self.bus, self.engines, self.weights = config, store, bus, engines, weights
-        self.registry = CollectorRegistry()
+        self.member, self.registry = member, CollectorRegistry()
         self.metrics = SystemMetrics(self.registry)
         self._closing = closing
         if isinstance(weights, HttpPull):
@@ -61,8 +62,10 @@ class Parts:
         """Open what must be open before the first actor starts.
 
         Raises:
-            StartFailed: the broker did not answer in time.
+            StartFailed: the broker did not answer in time, or another daemon has the database.
         """
+        sole = stack.enter_context(sole_use(config.store_url))
+        member = Member(config.cluster, f"http://{config.control.host}:{config.control.port}", sole=sole)
         store = Store(config.store_url, clock=time.time)
         await store.open()
         log.info("audit_head", sequence=store.audit_head.sequence, hash=store.audit_head.hash)
@@ -76,4 +79,4 @@ class Parts:
         weights, http = source(config.weights.pull, config.state / "versions", check=check)
         if http is not None:
             await stack.enter_async_context(http)
-        return cls(config, store, bus, engines, weights, stack)
+        return cls(config, store, bus, engines, weights, member, stack)

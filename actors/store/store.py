@@ -40,6 +40,7 @@ from actors.store.engine import fold, open_engine, outage
 from actors.store.erasing import Scope, Selector
 from actors.store.errors import SchemaMismatch
 from actors.store.judgements import Bounds, Judgement
+from actors.store.leases import Leases
 from actors.store.lineage import Lineage, lineage
 from actors.store.live import FailedCall
 from actors.store.opinions import Heard, Said, Voices
@@ -69,6 +70,7 @@ class Store:
         self._engine = open_engine(url)
         self._writing = self._engine.execution_options(writing=True)
         self._clock = clock
+        self.leases = Leases(self._engine)
         self._writer = threading.Lock()
         self._limiter = anyio.CapacityLimiter(_THREADS)
         self.response_ids_taken = 0
@@ -333,8 +335,7 @@ class Store:
         return await self._read(erasing.buried, ids)
 
     async def fold(self) -> bool:
-        """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: a reader was
-        in the way, and it happens by itself later."""
+        """Bring SQLite's log into its file: nothing deleted is left in it. False: a reader was in the way; it comes later."""
         return await anyio.to_thread.run_sync(fold, self._engine, limiter=self._limiter)
 
     # What the attributor keeps
@@ -372,9 +373,12 @@ class Store:
         return await anyio.to_thread.run_sync(run, limiter=self._limiter)
 
     async def _write(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
+        check = self.leases.check()
+
         def run() -> R:
             try:
                 with self._writer, self._writing.begin() as connection:
+                    check(connection)
                     return work(connection, *args)
             except DBAPIError as error:
                 raise outage(error) or error from error

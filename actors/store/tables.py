@@ -4,7 +4,7 @@ The body is the truth; columns exist to find rows. What comes later than a recor
 outcome, the batch that used a trajectory) is a column that is updated.
 """
 
-from sqlalchemy import Boolean, Float, Index, Integer, LargeBinary, String, Text, false, text
+from sqlalchemy import BigInteger, Boolean, Float, Index, Integer, LargeBinary, String, Text, false, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 SCHEMA_VERSION = 5
@@ -351,3 +351,18 @@ class StateRow(Base):
     __tablename__ = "state"
     key: Mapped[str] = mapped_column(primary_key=True)
     value: Mapped[bytes]
+
+
+class LeaseRow(Base):
+    """Who may do what one alone may (`actors.store.leases`)."""
+
+    __tablename__ = "leases"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    holder: Mapped[str]
+    about: Mapped[str]
+    epoch: Mapped[int] = mapped_column(BigInteger)
+    since: Mapped[float]
+    expires: Mapped[float]
+    """Unix seconds of the database's clock; 0: free."""
+    # The index is what makes a change of the epoch wait for those who hold the row FOR KEY SHARE.
+    __table_args__ = (Index("uq_leases_epoch", "name", "epoch", unique=True),)

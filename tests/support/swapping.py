@@ -27,6 +27,7 @@ from actors.system.runner import run_actor
 from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
 from adapters.engines.vllm import VllmEngine
+from daemon.swap_intents import SwapIntents
 from daemon.swaps import Swaps
 from tests.support.engine import Asked, Engine, running_engine
 from tests.support.keys import key_pair, unsigned_weights
@@ -78,7 +79,10 @@ async def _serve(state: Path, versions: Path, url: str) -> None:
     await store.open()
     async with VllmEngine(url, name="serving") as engine:
         engines = {"serving": engine}
-        swaps = Swaps(state / "swaps", engines, inline=frozenset(), weights=unsigned_weights())
+        swaps = Swaps(
+            state / "swaps", engines, inline=frozenset(), weights=unsigned_weights(),
+            intents=SwapIntents(store.leases, state / "swaps"),
+        )  # fmt: skip
         key, keys = key_pair(state / "keys")
         swapper = Swapper(
             SwapperSettings(), store=store, engines=engines, runner=swaps, versions=versions, key=key,
