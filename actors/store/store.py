@@ -335,7 +335,7 @@ class Store:
         return await self._read(erasing.buried, ids)
 
     async def fold(self) -> bool:
-        """Bring SQLite's log into its file: nothing deleted is left in it. False: a reader was in the way; it comes later."""
+        """Bring SQLite's log into its file: nothing deleted is left in it. False: a reader is in the way, it comes later."""
         return await anyio.to_thread.run_sync(fold, self._engine, limiter=self._limiter)
 
     # What the attributor keeps

@@ -6,7 +6,7 @@ import random
 import anyio
 import pytest
 
-from actors.system.errors import Deposed, DependencyUnavailable
+from actors.system.errors import DependencyUnavailable, Deposed
 from actors.system.leadership import LEADER, Leadership, Standing
 from actors.system.life import Life
 from actors.system.supervisor import Supervisor
