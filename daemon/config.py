@@ -23,6 +23,7 @@ from actors.questioner.settings import QuestionerSettings
 from actors.replay_trial import ReplayTrialSettings
 from actors.rollout import RolloutSettings
 from actors.sentinel import SentinelSettings
+from actors.store.settings import StoreSettings
 from actors.swapper import SwapperSettings
 from actors.system.broker import BrokerSettings
 from actors.system.line import RunnerSettings
@@ -44,13 +45,6 @@ from learner.settings import LearnerSettings
 SERVING, SHADOW = "serving", "shadow"
 """Names of the engines if there is one that serves, and of the one that no agent sees."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-
-
-class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The database."""
-
-    url: str = ""
-    """SQLAlchemy URL; empty for SQLite in `state_dir`."""
 
 
 class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

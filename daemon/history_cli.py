@@ -156,12 +156,13 @@ def _asked(arguments: argparse.Namespace, question: Any) -> Any:
         TransferFailed: it cannot be read.
     """
     from actors.store.archive import ask
-    from actors.store.errors import SchemaMismatch, StoreUnavailable
+    from actors.store.errors import StoreError
     from daemon.errors import TransferFailed
 
+    config = _config(arguments)
     try:
-        return ask(_config(arguments).store_url, question)
-    except (StoreUnavailable, SchemaMismatch) as error:
+        return ask(config.store_url, question, config.store)
+    except StoreError as error:
         raise TransferFailed(str(error)) from error
 
 

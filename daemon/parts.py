@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import structlog
 from prometheus_client import CollectorRegistry
 
-from actors.store import Store
+from actors.store import Store, StoreError
 from actors.system import runtime
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
@@ -19,6 +19,7 @@ from daemon.cluster import Member, sole_use
 from daemon.config import AdapterSettings, Config
 from daemon.connect import open_bus
 from daemon.engines import engine_clients
+from daemon.errors import StartFailed
 from daemon.provenance import Provenance
 from daemon.weights import WeightsCollector, source
 
@@ -62,12 +63,15 @@ class Parts:
         """Open what must be open before the first actor starts.
 
         Raises:
-            StartFailed: the broker did not answer in time, or another daemon has the database.
+            StartFailed: the store cannot be opened, the broker did not answer in time, or another daemon has the database.
         """
         sole = stack.enter_context(sole_use(config.store_url))
         member = Member(config.cluster, f"http://{config.control.host}:{config.control.port}", sole=sole)
-        store = Store(config.store_url, clock=time.time)
-        await store.open()
+        try:
+            store = Store(config.store_url, clock=time.time, settings=config.store)
+            await store.open()
+        except StoreError as error:
+            raise StartFailed(f"the store cannot be opened: {error}") from error
         log.info("audit_head", sequence=store.audit_head.sequence, hash=store.audit_head.hash)
         stack.push_async_callback(store.aclose)
         bus = await open_bus(config, host, "daemon")

@@ -15,7 +15,7 @@ from typing import IO
 
 from actors.messages import Attributed, Exchange, Feedback, Trajectory
 from actors.store.archive import Archive, Kind
-from actors.store.errors import SchemaMismatch, StoreUnavailable
+from actors.store.errors import StoreError, StoreUnavailable
 from adapters.intake.jsonl import to_line
 from daemon.config import Config
 from daemon.errors import ConfigError, TransferFailed
@@ -59,8 +59,8 @@ def export(
         TransferFailed: the store cannot be read, or the file not written.
     """
     try:
-        archive = Archive(config.store_url, kind, since=since, until=until, tenant=tenant)
-    except (StoreUnavailable, SchemaMismatch) as error:
+        archive = Archive(config.store_url, kind, since=since, until=until, tenant=tenant, settings=config.store)
+    except StoreError as error:
         raise TransferFailed(str(error)) from error
     progress, number = Progress(say, kind, len(archive)), 0
     try:

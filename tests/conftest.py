@@ -1,9 +1,63 @@
-"""Fixtures of all suites."""
+"""Fixtures of all suites.
+
+EVOLVED_TEST_DATABASE=postgresql runs what keeps a store on a real PostgreSQL instead of on SQLite, and nothing else:
+`make test-postgres` does.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.support.postgres import Cluster, running_cluster
+
+ON_POSTGRES = os.environ.get("EVOLVED_TEST_DATABASE", "sqlite") == "postgresql"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On PostgreSQL, what has no database of ours to differ in would only run a second time."""
+    if ON_POSTGRES:
+        used = ("new_store_url", "postgres")
+        kept = [item for item in items if any(name in getattr(item, "fixturenames", ()) for name in used)]
+        gone = [item for item in items if item not in set(kept)]
+        config.hook.pytest_deselected(items=gone)
+        items[:] = kept
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """Async tests run on trio unless a module says otherwise."""
     return "trio"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    """A real server, started for the first test that wants it."""
+    with running_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def new_store_url(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[], str]]:
+    """Gives the URL of a new store each time that it is called."""
+    if not ON_POSTGRES:
+        numbers = iter(("evolved", *(f"evolved-{number}" for number in range(2, 100))))
+        yield lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db"
+        return
+    cluster: Cluster = request.getfixturevalue("postgres")
+    names: list[str] = []
+
+    def make() -> str:
+        names.append(cluster.create())
+        return cluster.url(names[-1])
+
+    yield make
+    for name in names:
+        cluster.drop(name)
+
+
+@pytest.fixture
+def store_url(new_store_url: Callable[[], str]) -> str:
+    """A store's URL: SQLite, or PostgreSQL if the suite runs on that."""
+    return new_store_url()

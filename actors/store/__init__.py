@@ -1,6 +1,13 @@
 """What evolved keeps: SQLAlchemy tables, and `Store`, their repository and the system's ledger."""
 
-from actors.store.errors import SchemaMismatch, StoreError, StoreUnavailable, TooManyOpinions, UnknownRecord
+from actors.store.errors import (
+    SchemaMismatch,
+    StoreError,
+    StoreMisconfigured,
+    StoreUnavailable,
+    TooManyOpinions,
+    UnknownRecord,
+)
 from actors.store.lineage import BatchLine, Judged, Lineage, Span, VersionLine
 from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.records import Dropped, Joined, Late
@@ -20,6 +27,7 @@ __all__ = [
     "Span",
     "Store",
     "StoreError",
+    "StoreMisconfigured",
     "StoreUnavailable",
     "TooManyOpinions",
     "UnknownRecord",

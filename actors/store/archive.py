@@ -5,18 +5,16 @@ back into the database, and memory holds ids and one page.
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Literal, TypeVar
-from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, select
-from sqlalchemy.engine import make_url
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError
 
 from actors.messages import Message, decode
 from actors.store import tables as t
+from actors.store.engine import chunks, open_read_only
 from actors.store.errors import SchemaMismatch, StoreUnavailable
-from actors.store.saving import chunks
+from actors.store.settings import DEFAULTS, StoreSettings
 
 Kind = Literal["trajectories", "exchanges", "feedback"]
 _PAGE = 200
@@ -34,8 +32,9 @@ class Archive:
     """Records of one kind in a time span."""
 
     def __init__(
-        self, url: str, kind: Kind, *, since: float | None = None, until: float | None = None, tenant: str | None = None
-    ) -> None:
+        self, url: str, kind: Kind, *, since: float | None = None, until: float | None = None,
+        tenant: str | None = None, settings: StoreSettings = DEFAULTS,
+    ) -> None:  # fmt: skip
         """Reads the ids.
 
         Args:
@@ -47,7 +46,7 @@ class Archive:
             StoreUnavailable: no such database, or it cannot be read.
             SchemaMismatch: written by a newer evolved.
         """
-        self._engine = _read_only(url)
+        self._engine = open_read_only(url, settings)
         self._row, time = _ROWS[kind]
         wanted = select(self._row.id).order_by(time, self._row.id)
         if since is not None:
@@ -91,14 +90,14 @@ class Archive:
         self._engine.dispose()
 
 
-def ask(url: str, question: Callable[[Connection], R]) -> R:
+def ask(url: str, question: Callable[[Connection], R], settings: StoreSettings = DEFAULTS) -> R:
     """The answer of `question`, a function of a connection that only reads.
 
     Raises:
         StoreUnavailable: no such database, or it cannot be read.
         SchemaMismatch: written by a newer evolved.
     """
-    engine = _read_only(url)
+    engine = open_read_only(url, settings)
     try:
         with engine.connect() as connection:
             found = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _SCHEMA_KEY))
@@ -111,13 +110,3 @@ def ask(url: str, question: Callable[[Connection], R]) -> R:
         raise StoreUnavailable(f"{engine.url.render_as_string()}: {error.orig}") from error
     finally:
         engine.dispose()
-
-
-def _read_only(url: str) -> Engine:
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        return create_engine(url)
-    path = Path(parsed.database or "").absolute()
-    if not path.is_file():
-        raise StoreUnavailable(f"no store at {path}; name the state_dir or the store.url of the daemon that wrote it")
-    return create_engine(f"sqlite:///file:{quote(str(path))}?mode=ro&uri=true", connect_args={"timeout": 20.0})

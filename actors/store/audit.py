@@ -78,16 +78,36 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guard(connection: Connection) -> None:
-    """Have the database itself refuse changes to entries, where it is SQLite: against mistakes; who may write the file
+    """Have the database itself refuse changes to entries: against mistakes; who may write the file, or owns the table,
     can take the guard away, and then it is the chain that tells."""
-    if connection.dialect.name != "sqlite":
-        return
     name = table_of(t.AuditRow).name
+    if connection.dialect.name == "postgresql":
+        _guard_postgresql(connection, name)
+        return
     for action in ("UPDATE", "DELETE"):
         connection.exec_driver_sql(
             f"CREATE TRIGGER IF NOT EXISTS {name}_no_{action.lower()} BEFORE {action} ON {name} "
             f"BEGIN SELECT RAISE(ABORT, 'the audit trail is append-only'); END"
         )
+
+
+def _guard_postgresql(connection: Connection, name: str) -> None:
+    there = set(
+        connection.exec_driver_sql("SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass", (name,)).scalars()
+    )
+    wanted = {f"{name}_no_{action.lower()}": action for action in ("UPDATE", "DELETE", "TRUNCATE")}
+    if there >= wanted.keys():
+        return  # whoever only uses the tables may not make what is there anew
+    connection.exec_driver_sql(
+        f"CREATE OR REPLACE FUNCTION {name}_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE EXCEPTION 'the audit trail is append-only'; END $$"
+    )
+    for trigger, action in wanted.items():
+        if trigger not in there:
+            connection.exec_driver_sql(
+                f"CREATE TRIGGER {trigger} BEFORE {action} ON {name} "
+                f"FOR EACH STATEMENT EXECUTE PROCEDURE {name}_append_only()"
+            )
 
 
 def head(connection: Connection) -> Head:

@@ -1,4 +1,4 @@
-"""The database engine: everything that knows which database it is talks here, and only here.
+"""The database engine: what depends on which database it is talks here, and in `actors.store.postgresql`.
 
 SQLite runs in WAL mode with a busy timeout and `synchronous=NORMAL`: a crash of the process loses nothing, a power cut
 the last moments, which the streams deliver again. What is deleted or replaced is overwritten (`secure_delete`), so that
@@ -10,17 +10,20 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event
+from sqlalchemy.dialects import postgresql as postgresql_dialect
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 
-from actors.store.errors import StoreUnavailable
+from actors.store import postgresql
+from actors.store.errors import StoreMisconfigured, StoreUnavailable
+from actors.store.settings import StoreSettings
 from actors.store.tables import Base
 
 T = TypeVar("T")
-_BUSY_SECONDS = 20.0
 _VARIABLES = 999
 """Values in one statement: SQLite's oldest limit."""
 _IN = 500
@@ -29,21 +32,27 @@ _DEFECTS = ("no such table", "no such column", "syntax error", "has no column")
 """SQLite reports defects of a statement in the class of errors that it reports outages in; waiting cures none."""
 
 
-def open_engine(url: str) -> Engine:
-    """An engine for `url`: `sqlite:///path/to/file.db` or anything else that SQLAlchemy has a driver for."""
-    parsed = make_url(url)
+def open_engine(url: str, settings: StoreSettings) -> Engine:
+    """An engine for `url`: `sqlite:///path/to/file.db` or `postgresql+psycopg://...`.
+
+    Raises:
+        StoreMisconfigured: no such database, or its driver is missing; the text shows no password.
+    """
+    parsed = _parsed(url)
     if parsed.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
+        return postgresql.open_postgresql(parsed, settings)
     if not parsed.database or parsed.database == ":memory:":
-        raise ValueError("the store is used from several threads: an SQLite database must be a file")
+        raise StoreMisconfigured("the store is used from several threads: an SQLite database must be a file")
     Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False})
+    engine = create_engine(
+        url, connect_args={"timeout": settings.lock_seconds, "check_same_thread": False}, hide_parameters=True
+    )
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
         # The driver's own implicit BEGIN is deferred and comes late; `_begin` does it instead.
         connection.isolation_level = None
-        busy = f"busy_timeout={int(_BUSY_SECONDS * 1000)}"
+        busy = f"busy_timeout={round(settings.lock_seconds * 1000)}"
         for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON", busy):
             connection.execute(f"PRAGMA {pragma}").close()
 
@@ -53,6 +62,48 @@ def open_engine(url: str) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
+
+
+def open_read_only(url: str, settings: StoreSettings) -> Engine:
+    """An engine that writes nothing and makes nothing.
+
+    Raises:
+        StoreMisconfigured: see `open_engine`.
+        StoreUnavailable: there is no such SQLite database.
+    """
+    parsed = _parsed(url)
+    if parsed.get_backend_name() != "sqlite":
+        return reading(postgresql.open_postgresql(parsed, settings))
+    path = Path(parsed.database or "").absolute()
+    if not path.is_file():
+        raise StoreUnavailable(f"no store at {path}; name the state_dir or the store.url of the daemon that wrote it")
+    return create_engine(
+        f"sqlite:///file:{quote(str(path))}?mode=ro&uri=true",
+        connect_args={"timeout": settings.lock_seconds},
+        hide_parameters=True,
+    )
+
+
+def reading(engine: Engine) -> Engine:
+    """`engine` for transactions that only read, each one state of the database: SQLite's are so by themselves."""
+    if engine.dialect.name == "sqlite":
+        return engine
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+        parsed.get_backend_name()
+    except (ArgumentError, ValueError):
+        # Not chained: the parser's text quotes what it stumbled over, which may be a password.
+        raise StoreMisconfigured(
+            "store.url is no URL; write sqlite:////absolute/path.db or postgresql+psycopg://USER@HOST:PORT/DATABASE "
+            "(a %, @, : or / within a name as %25, %40, %3A, %2F)"
+        ) from None
+    if parsed.get_backend_name() not in ("sqlite", "postgresql", "postgres"):
+        raise StoreMisconfigured(f"store.url: {parsed.drivername} is neither sqlite nor postgresql+psycopg")
+    return parsed
 
 
 def table_of(row: type[Base]) -> Table:
@@ -74,7 +125,7 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[dict[str, An
     if not rows:
         return
     if connection.dialect.name != "sqlite":
-        connection.execute(postgresql.insert(table).on_conflict_do_nothing(), list(rows))
+        connection.execute(postgresql_dialect.insert(table).on_conflict_do_nothing(), list(rows))
         return
     # In the table's order, in which SQLAlchemy writes them.
     names = tuple(column.key for column in table.columns if column.key in rows[0])
@@ -105,8 +156,10 @@ def fold(engine: Engine) -> bool:
         connection.close()
 
 
-def outage(error: DBAPIError) -> StoreUnavailable | None:
+def outage(error: DBAPIError, url: URL) -> StoreUnavailable | None:
     """What `error` means if waiting may cure it, else None."""
+    if url.get_backend_name() != "sqlite":
+        return postgresql.outage(error, url)
     if not (isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated):
         return None
     text = str(error.orig)

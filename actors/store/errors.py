@@ -2,6 +2,7 @@
 
 StoreError
 ├── StoreUnavailable     locked, full, disconnected: also a `DependencyUnavailable`, so actors wait it out
+├── StoreMisconfigured   store.url or what it needs cannot work; waiting cures nothing
 ├── SchemaMismatch       the database was written by a newer evolved
 ├── UnknownRecord        an actor asked to save something that the store has no table for
 └── TooManyOpinions      a lesson has as many voices as are counted, or a key changed its mind too often
@@ -16,6 +17,10 @@ class StoreError(Exception):
 
 class StoreUnavailable(StoreError, DependencyUnavailable):
     """The database does not take the statement now; nothing of the transaction was written."""
+
+
+class StoreMisconfigured(StoreError, ValueError):
+    """Names the setting under [store] and the remedy; shows no password."""
 
 
 class SchemaMismatch(StoreError):

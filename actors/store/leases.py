@@ -18,10 +18,11 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 import msgspec
-from sqlalchemy import Connection, Engine, case, func, or_, select, text, update
+from sqlalchemy import Connection, case, func, or_, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from actors.store.engine import insert_new, outage, table_of
+from actors.store.engine import insert_new, open_engine, outage, table_of
+from actors.store.settings import StoreSettings
 from actors.store.tables import LeaseRow
 from actors.system.errors import Deposed
 from actors.system.leadership import Standing
@@ -31,7 +32,7 @@ _THREADS = 4
 _EPOCH_ZERO = 1_577_836_800
 """2020-01-01. An epoch is at least the seconds since then: engines remember the greatest that they saw, and a database
 that was restored, or made anew, must not come back with smaller ones."""
-_IDLE_MILLISECONDS = "2000"
+_IDLE_MILLISECONDS = "5000"
 _LOCK_MILLISECONDS = "1000"
 
 
@@ -43,12 +44,16 @@ class _Fence(msgspec.Struct, frozen=True):
 class Leases:
     """The rows, in a store's database. Statements run beside the store's own: a renewal does not wait for a writer."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, url: str, settings: StoreSettings) -> None:
+        """Nothing is opened yet.
+
+        Raises:
+            StoreMisconfigured: see `open_engine`.
         """
-        Args:
-            engine: the store's.
-        """
-        self._engine, self._writing = engine, engine.execution_options(writing=True)
+        # Connections of their own, and not in line with the store's writers: a renewal waits for none of them.
+        self._engine = open_engine(url, msgspec.structs.replace(settings, connections=_THREADS))
+        sqlite = self._engine.dialect.name == "sqlite"
+        self._writing = self._engine.execution_options(writing=True) if sqlite else self._engine
         self._limiter = anyio.CapacityLimiter(_THREADS)
         self._fence: ContextVar[_Fence | None] = ContextVar("fence", default=None)
 
@@ -82,6 +87,10 @@ class Leases:
         """How it stands."""
         return await self._run(_standing, name)
 
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await anyio.to_thread.run_sync(self._engine.dispose, limiter=self._limiter)
+
     @contextlib.contextmanager
     def fenced(self, name: str, epoch: int) -> Generator[None]:
         """What is written to the store from in here, and from tasks that are started in here, is refused with `Deposed`
@@ -106,7 +115,7 @@ class Leases:
                         connection.execute(select(func.set_config("lock_timeout", _LOCK_MILLISECONDS, True)))
                     return work(connection, *args)
             except DBAPIError as error:
-                raise outage(error) or error from error
+                raise outage(error, self._engine.url) or error from error
 
         # Abandoned on cancellation: whoever waits has a deadline. A renewal or a taking that comes too late delays the
         # next holder, and harms nobody.

@@ -1,21 +1,16 @@
-"""`Store`: the one place where evolved keeps what it knows; SQLite in a file, or any database SQLAlchemy speaks.
+"""`Store`: the one place where evolved keeps what it knows; SQLite in a file, or PostgreSQL.
 
 It is the system's `Ledger` (what is done, what is still to be published, what failed) and the repository that actors,
-gate and dashboard ask. Statements run in worker threads, many rows a transaction, one writer at a time; so it works
-under trio and asyncio alike. Use one `Store` from one event loop.
+gate and dashboard ask. Statements run in worker threads, many rows a transaction, one writer at a time
+(`actors.store.database`); so it works under trio and asyncio alike. Use one `Store` from one event loop.
 """
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TypeVar, TypeVarTuple
 
-import anyio
-import anyio.to_thread
 import msgspec
 import structlog
 from sqlalchemy import Connection, delete, select
-from sqlalchemy.exc import DBAPIError
 
 from actors.messages import (
     Attributed,
@@ -36,43 +31,42 @@ from actors.store import erasing, judgements, ledger, live, memory, opinions, re
 from actors.store import tables as t
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, guard, head
-from actors.store.engine import fold, open_engine, outage
+from actors.store.database import Database
 from actors.store.erasing import Scope, Selector
 from actors.store.errors import SchemaMismatch
 from actors.store.judgements import Bounds, Judgement
-from actors.store.leases import Leases
 from actors.store.lineage import Lineage, lineage
 from actors.store.live import FailedCall
 from actors.store.opinions import Heard, Said, Voices
+from actors.store.postgresql import check
 from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.saving import save
+from actors.store.settings import DEFAULTS, StoreSettings
 from actors.store.tasks import TaskState
 from actors.store.upgrade import upgrade
 from actors.system.bus import Outgoing
 
-Ts = TypeVarTuple("Ts")
-R = TypeVar("R")
 _log = structlog.get_logger(__name__)
-_THREADS = 4
 _SCHEMA_KEY = "store.schema"
 
 
 class Store:
     """Ledger and repository in one database. Every method may raise `StoreUnavailable`."""
 
-    def __init__(self, url: str, *, clock: Callable[[], float]) -> None:
+    def __init__(self, url: str, *, clock: Callable[[], float], settings: StoreSettings = DEFAULTS) -> None:
         """Nothing is opened yet: see `open`.
 
         Args:
-            url: `sqlite:///relative.db`, `sqlite:////absolute.db`, or another SQLAlchemy URL.
+            url: `sqlite:///relative.db`, `sqlite:////absolute.db`, or `postgresql+psycopg://user@host/database`.
             clock: unix seconds, for the times at which rows were written.
+            settings: all but `url`, which is empty there for the default.
+
+        Raises:
+            StoreMisconfigured: `url` cannot work.
         """
-        self._engine = open_engine(url)
-        self._writing = self._engine.execution_options(writing=True)
+        self._database = Database(url, settings)
+        self._read, self._write, self.leases = self._database.read, self._database.write, self._database.leases
         self._clock = clock
-        self.leases = Leases(self._engine)
-        self._writer = threading.Lock()
-        self._limiter = anyio.CapacityLimiter(_THREADS)
         self.response_ids_taken = 0
         """Exchanges refused because another call of the tenant has their response id: counted, never silent."""
         self.forgotten_refused = 0
@@ -87,12 +81,13 @@ class Store:
 
         Raises:
             SchemaMismatch: written by a newer evolved.
+            StoreMisconfigured: a database that cannot hold all text.
         """
         self.audit_head = await self._write(_create, self._clock())
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await anyio.to_thread.run_sync(self._engine.dispose, limiter=self._limiter)
+        await self._database.aclose()
 
     # The ledger (see `actors.system.ledger.Ledger`)
 
@@ -335,8 +330,9 @@ class Store:
         return await self._read(erasing.buried, ids)
 
     async def fold(self) -> bool:
-        """Bring SQLite's log into its file: nothing deleted is left in it. False: a reader is in the way, it comes later."""
-        return await anyio.to_thread.run_sync(fold, self._engine, limiter=self._limiter)
+        """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: a reader was
+        in the way, and it happens by itself later."""
+        return await self._database.fold()
 
     # What the attributor keeps
 
@@ -362,32 +358,10 @@ class Store:
             self.audit_head = head
             _log.info("audit_head", sequence=head.sequence, hash=head.hash)
 
-    async def _read(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
-        def run() -> R:
-            try:
-                with self._engine.connect() as connection:
-                    return work(connection, *args)
-            except DBAPIError as error:
-                raise outage(error) or error from error
-
-        return await anyio.to_thread.run_sync(run, limiter=self._limiter)
-
-    async def _write(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
-        check = self.leases.check()
-
-        def run() -> R:
-            try:
-                with self._writer, self._writing.begin() as connection:
-                    check(connection)
-                    return work(connection, *args)
-            except DBAPIError as error:
-                raise outage(error) or error from error
-
-        # Not abandoned on cancellation: a transaction half way through would keep the write lock.
-        return await anyio.to_thread.run_sync(run, limiter=self._limiter)
-
 
 def _create(connection: Connection, now: float) -> Head:
+    if connection.dialect.name == "postgresql":
+        check(connection)
     t.Base.metadata.create_all(connection)
     guard(connection)
     found = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _SCHEMA_KEY))

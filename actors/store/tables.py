@@ -4,17 +4,22 @@ The body is the truth; columns exist to find rows. What comes later than a recor
 outcome, the batch that used a trajectory) is a column that is updated.
 """
 
-from sqlalchemy import BigInteger, Boolean, Float, Index, Integer, LargeBinary, String, Text, false, text
+from sqlalchemy import Boolean, Double, Float, Index, LargeBinary, false, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from actors.store.columns import Characters, LongCharacters, whole
 
 SCHEMA_VERSION = 5
 """A database of an older version is brought up to this one when it is opened (`actors.store.upgrade`)."""
 
 
 class Base(DeclarativeBase):
-    """Metadata of all tables; plain types only, so that SQLite and PostgreSQL agree."""
+    """Metadata of all tables; types that SQLite and PostgreSQL agree on (`actors.store.columns`)."""
 
-    type_annotation_map = {str: String, float: Float, int: Integer, bytes: LargeBinary, bool: Boolean}
+    type_annotation_map = {
+        str: Characters(), float: Float().with_variant(Double(), "postgresql"), int: whole(), bytes: LargeBinary(),
+        bool: Boolean(),
+    }  # fmt: skip
 
 
 class ExchangeRow(Base):
@@ -88,7 +93,7 @@ class TrajectoryRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     source: Mapped[str]
     tenant: Mapped[str]
-    goal: Mapped[str] = mapped_column(Text)
+    goal: Mapped[str] = mapped_column(LongCharacters())
     outcome: Mapped[float | None]
     cluster: Mapped[str]
     group: Mapped[str] = mapped_column("group_id")
@@ -276,7 +281,7 @@ class OpinionRow(Base):
     number: Mapped[int]
     """Which word of this key on this lesson, from 0; the last one counts."""
     useful: Mapped[bool]
-    reason: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(LongCharacters())
     """Beside the audited body, so that it can be blanked."""
     created: Mapped[float]
     body: Mapped[bytes]
@@ -328,7 +333,7 @@ class FailureRow(Base):
     actor: Mapped[str] = mapped_column(primary_key=True)
     input_id: Mapped[str] = mapped_column(primary_key=True)
     count: Mapped[int] = mapped_column("failures")
-    error: Mapped[str] = mapped_column(Text)
+    error: Mapped[str] = mapped_column(LongCharacters())
     at: Mapped[float]
 
 
@@ -341,7 +346,7 @@ class DeadLetterRow(Base):
     input_id: Mapped[str]
     subject: Mapped[str]
     data: Mapped[bytes]
-    error: Mapped[str] = mapped_column(Text)
+    error: Mapped[str] = mapped_column(LongCharacters())
     at: Mapped[float]
 
 
@@ -360,7 +365,7 @@ class LeaseRow(Base):
     name: Mapped[str] = mapped_column(primary_key=True)
     holder: Mapped[str]
     about: Mapped[str]
-    epoch: Mapped[int] = mapped_column(BigInteger)
+    epoch: Mapped[int]
     since: Mapped[float]
     expires: Mapped[float]
     """Unix seconds of the database's clock; 0: free."""

@@ -69,8 +69,8 @@ class Served:
 
 
 @pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 40.0)
+async def served(tmp_path: Path, store_url: str) -> AsyncIterator[Served]:
+    store = Store(store_url, clock=lambda: 40.0)
     await store.open()
     await store.save(POOL)
     key, _ = add_key(tmp_path / "keys.json", tenant="ops", scope="admin", now=0.0)

@@ -261,9 +261,11 @@ async def test_a_key_says_whose_calls_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_recorded_run_becomes_one_trajectory_through_a_real_broker_that_hangs(tmp_path: Path) -> None:
+async def test_a_recorded_run_becomes_one_trajectory_through_a_real_broker_that_hangs(
+    tmp_path: Path, store_url: str
+) -> None:
     settings = AssemblerSettings(idle_seconds=0.5, tick_seconds=0.05)
-    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=time.time)
+    store = Store(store_url, clock=time.time)
     await store.open()
     quick = msgspec.structs.replace(NATS, answer_seconds=0.3, publish_attempts=1)
     async with running_broker(tmp_path) as broker, opened_bus(SameLoopHost(), broker, tmp_path, settings=quick) as bus:

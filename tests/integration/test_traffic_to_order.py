@@ -41,9 +41,9 @@ class Yes:
         return Attribution(labels=(StepLabel("GOOD"),) * len(trajectory.steps), judge=self.name, rubric=self.rubric)
 
 
-async def live(bus: StubBus, path: Path, until) -> None:
+async def live(bus: StubBus, path: Path, url: str, until) -> None:
     """One life of the daemon, cut off when `until` says so."""
-    store = Store(f"sqlite:///{path}/evolved.db", clock=time.time)
+    store = Store(url, clock=time.time)
     await store.open()
     supervisor = Supervisor(rng=random.Random(0))
     traffic = AssemblerSettings(grace_seconds=0.2, tick_seconds=0.05)
@@ -68,7 +68,7 @@ async def live(bus: StubBus, path: Path, until) -> None:
     await store.aclose()
 
 
-async def test_calls_become_one_order_through_a_crash(tmp_path: Path) -> None:
+async def test_calls_become_one_order_through_a_crash(tmp_path: Path, store_url: str) -> None:
     bus = StubBus(ack_wait=1.0)
     calls = [outgoing(TRAFFIC_EXCHANGE, exchange(run, number)) for number in range(STEPS) for run in RUNS]
     said = [outgoing(TRAFFIC_FEEDBACK, feedback(run, STEPS - 1, number % 2)) for number, run in enumerate(RUNS)]
@@ -78,13 +78,13 @@ async def test_calls_become_one_order_through_a_crash(tmp_path: Path) -> None:
     async def some_are_stored(store: Store) -> bool:
         return (await store.counts())["exchanges"] > 0
 
-    await live(bus, tmp_path, some_are_stored)
+    await live(bus, tmp_path, store_url, some_are_stored)
     await bus.publish([*said, *calls[half:]])
 
     async def ordered(_: Store) -> bool:
         return any(item.subject == WORK_TRAIN for item in bus.published)
 
-    await live(bus, tmp_path, ordered)
+    await live(bus, tmp_path, store_url, ordered)
     (order,) = [decode(item.data) for item in bus.published if item.subject == WORK_TRAIN]
     assert isinstance(order, BatchOrder)
     items = decode_batch(await anyio.Path(order.path).read_bytes())

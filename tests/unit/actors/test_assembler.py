@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -50,8 +49,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 0.0)
+async def bench(store_url: str) -> AsyncIterator[Bench]:
+    store = Store(store_url, clock=lambda: 0.0)
     await store.open()
     made = Bench(store)
     await made.driver.actor.start()

@@ -71,8 +71,8 @@ def read(order: BatchOrder) -> bytes:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 0.0)
+async def bench(tmp_path: Path, store_url: str) -> AsyncIterator[Bench]:
+    store = Store(store_url, clock=lambda: 0.0)
     await store.open()
     made = Bench(store, tmp_path)
     await made.driver.actor.start()

@@ -111,8 +111,8 @@ def history(count: int = 120, **fields: object) -> list[Attributed]:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 1000.0)
+async def world(tmp_path: Path, store_url: str) -> AsyncIterator[World]:
+    store = Store(store_url, clock=lambda: 1000.0)
     await store.open()
     world = World(store, tmp_path / "desk.json")
     await world.actor.start()

@@ -1,7 +1,6 @@
 """Feedback finds its trajectory by whatever it names, whichever comes first, however late, and across restarts."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,8 +69,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 0.0)
+async def bench(store_url: str) -> AsyncIterator[Bench]:
+    store = Store(store_url, clock=lambda: 0.0)
     await store.open()
     made = Bench(store)
     await made.restart()

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,8 +21,8 @@ BOTH = "Cancel the order for:Mia and book a flight to:Oslo."
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    store = Store(f"sqlite:///{tmp_path / 'evolved.db'}", clock=lambda: 1000.0)
+async def store(store_url: str) -> AsyncIterator[Store]:
+    store = Store(store_url, clock=lambda: 1000.0)
     await store.open()
     yield store
     await store.aclose()

@@ -109,8 +109,8 @@ class Loop:
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    made = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 0.0)
+async def store(store_url: str) -> AsyncIterator[Store]:
+    made = Store(store_url, clock=lambda: 0.0)
     await made.open()
     yield made
     await made.aclose()

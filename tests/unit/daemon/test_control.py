@@ -82,8 +82,8 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1.0)
+async def desk(tmp_path: Path, store_url: str) -> AsyncIterator[Desk]:
+    store = Store(store_url, clock=lambda: 1.0)
     await store.open()
     desk = Desk(store, tmp_path)
     async with desk.http:

@@ -21,8 +21,8 @@ BASE = "/api/experience"
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 40.0)
+async def desk(tmp_path: Path, store_url: str) -> AsyncIterator[Desk]:
+    store = Store(store_url, clock=lambda: 40.0)
     await store.open()
     yield Desk(store, tmp_path)
     await store.aclose()
@@ -103,7 +103,9 @@ async def test_search_without_an_embedder_says_to_ask_again(desk: Desk, http: ht
     assert "embedder: away; ask again" in await refused(answer, 503)
 
 
-async def test_a_key_has_one_voice_and_its_last_word_counts(desk: Desk, http: httpx.AsyncClient) -> None:
+async def test_a_key_has_one_voice_and_its_last_word_counts(
+    desk: Desk, http: httpx.AsyncClient, store_url: str
+) -> None:
     await desk.store.save([lesson("a")])
 
     async def say(key: str, useful: bool) -> dict:
@@ -117,7 +119,7 @@ async def test_a_key_has_one_voice_and_its_last_word_counts(desk: Desk, http: ht
     assert listed["voices"] == {"useful": 1, "useless": 1}
     # Nothing of it is a revision of the lesson: those who draw lessons never collide with their users.
     assert listed["lesson"]["revision"] == 0
-    findings = ask(f"sqlite:///{desk.store._engine.url.database}", verify)
+    findings = ask(store_url, verify)
     assert (findings.problem, findings.entries) == ("", 3)
 
 

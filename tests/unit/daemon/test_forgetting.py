@@ -27,9 +27,9 @@ MIXED = [0.0, 1.0, 1.0, 0.0]
 class Place:
     """A store, a curator on it, and a forgetter whose lessons' part can be made to fail."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.now, self.renewed, self.broken = path, 100.0, 0, False
-        self.store = Store(f"sqlite:///{path}/evolved.db", clock=lambda: self.now)
+    def __init__(self, path: Path, url: str) -> None:
+        self.path, self.url, self.now, self.renewed, self.broken = path, url, 100.0, 0, False
+        self.store = Store(url, clock=lambda: self.now)
         self.forgetter = Forgetter(store=self.store, lessons=self._lessons, renew=self._renew, clock=lambda: self.now)
         settings = CuratorSettings(groups_per_batch=1, group_size=4, holdout_share=0.0)
         curator = Curator(settings, store=self.store, batches=path / "batches", clock=lambda: self.now)
@@ -49,8 +49,8 @@ class Place:
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    made = Place(tmp_path)
+async def place(tmp_path: Path, store_url: str) -> AsyncIterator[Place]:
+    made = Place(tmp_path, store_url)
     await made.store.open()
     await made.curator.start()
     yield made
@@ -126,7 +126,7 @@ async def test_the_audit_trail_keeps_order_counts_and_versions_and_stays_sound(p
         "forget": "tenant", "tenant": "default", "trajectories": "1", "trajectory_ids": "t", "exchanges": "0",
         "feedback": "0", "lessons": "0", "by": "admin-1",
     }  # fmt: skip
-    findings = ask(f"sqlite:///{place.path}/evolved.db", verify)
+    findings = ask(place.url, verify)
     assert (findings.problem, findings.entries) == ("", 1)
     assert b"Hyde" not in b"".join(file.read_bytes() for file in place.path.glob("evolved.db*"))
 
@@ -165,7 +165,7 @@ async def test_what_users_wrote_of_the_lessons_goes_and_their_voices_stay(place:
     (said,) = await place.store.said("l")
     assert (said.reason, said.useful) == ("", True)
     assert await place.store.voices(["l"]) == {"l": Voices(1, 0)}
-    assert ask(f"sqlite:///{place.path}/evolved.db", verify).problem == ""
+    assert ask(place.url, verify).problem == ""
 
 
 @pytest.mark.parametrize(

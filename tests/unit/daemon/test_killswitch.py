@@ -57,8 +57,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path):
-    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1.0)
+async def bench(tmp_path: Path, store_url: str):
+    store = Store(store_url, clock=lambda: 1.0)
     await store.open()
     yield Bench(store, tmp_path)
     await store.aclose()

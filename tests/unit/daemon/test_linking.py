@@ -1,7 +1,5 @@
 """The assembler's counts as metrics."""
 
-from pathlib import Path
-
 from prometheus_client import CollectorRegistry, generate_latest
 
 from actors.assembler import Assembler, AssemblerSettings
@@ -9,8 +7,8 @@ from actors.store import Store
 from daemon.linking import AssemblerCollector
 
 
-def test_links_are_exposed_by_signal_and_confidence(tmp_path: Path) -> None:
-    store = Store(f"sqlite:///{tmp_path}/x.db", clock=lambda: 0.0)
+def test_links_are_exposed_by_signal_and_confidence(store_url: str) -> None:
+    store = Store(store_url, clock=lambda: 0.0)
     assembler = Assembler(AssemblerSettings(), store=store, clock=lambda: 0.0)
     registry = CollectorRegistry()
     AssemblerCollector(assembler).register(registry)

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[Starlette]:
-    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1.0)
+async def app(tmp_path: Path, store_url: str) -> AsyncIterator[Starlette]:
+    store = Store(store_url, clock=lambda: 1.0)
     await store.open()
     yield Desk(store, tmp_path).app()
     await store.aclose()

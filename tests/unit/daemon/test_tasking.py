@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx
 import msgspec
@@ -48,8 +47,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1_000.0)
+async def bench(store_url: str) -> AsyncIterator[Bench]:
+    store = Store(store_url, clock=lambda: 1_000.0)
     await store.open()
     yield Bench(store)
     await store.aclose()

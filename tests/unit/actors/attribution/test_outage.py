@@ -5,7 +5,6 @@ Real store, runner and supervisor with both lanes, as the daemon has them; only 
 
 import random
 from collections import Counter
-from pathlib import Path
 
 import anyio
 import pytest
@@ -60,9 +59,9 @@ class Endpoint:
         return Attribution(labels=(StepLabel("GOOD"),) * len(trajectory.steps), judge=self.name, rubric=self.rubric)
 
 
-async def an_hour_without(judge: Endpoint, path: Path) -> tuple[Store, Recorder, Attributor, Counter[str]]:
+async def an_hour_without(judge: Endpoint, url: str) -> tuple[Store, Recorder, Attributor, Counter[str]]:
     """A trajectory a minute for 70 minutes, and a bystander that gets a note as often; then ten minutes more."""
-    store = Store(f"sqlite:///{path}/evolved.db", clock=anyio.current_time)
+    store = Store(url, clock=anyio.current_time)
     await store.open()
     bus, supervisor = StubBus(ack_wait=30.0), Supervisor(rng=random.Random(1), drain_seconds=200, watch_seconds=60)
     settings = AttributorSettings(
@@ -112,9 +111,9 @@ async def an_hour_without(judge: Endpoint, path: Path) -> tuple[Store, Recorder,
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["refusing", "hanging"])
-async def test_an_hour_without_a_judge_loses_nothing_and_is_caught_up_with(tmp_path, hangs):
+async def test_an_hour_without_a_judge_loses_nothing_and_is_caught_up_with(store_url, hangs):
     judge = Endpoint(hangs=hangs)
-    store, bystander, attributor, got = await an_hour_without(judge, tmp_path)
+    store, bystander, attributor, got = await an_hour_without(judge, store_url)
     runs = [played.trajectory.id for played in plays(RUNS)]
     # Each came out once, and everybody behind got it.
     assert got == Counter(runs)
@@ -138,8 +137,8 @@ async def test_an_hour_without_a_judge_loses_nothing_and_is_caught_up_with(tmp_p
     await store.aclose()
 
 
-async def test_what_was_spent_and_judged_outlives_a_restart(tmp_path):
-    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=anyio.current_time)
+async def test_what_was_spent_and_judged_outlives_a_restart(store_url):
+    store = Store(store_url, clock=anyio.current_time)
     await store.open()
 
     class Priced(Endpoint):

@@ -1,22 +1,20 @@
 """Forgetting by source, on the real store."""
 
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from actors.experience.forgetting import Forgotten, forget
 from actors.messages import Experience
 from actors.store import Store
+from tests.support.databases import rows
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 5.0)
+async def store(store_url: str) -> AsyncIterator[Store]:
+    store = Store(store_url, clock=lambda: 5.0)
     await store.open()
     yield store
     await store.aclose()
@@ -55,13 +53,12 @@ async def test_words_that_quote_a_source_do_not_outlive_it(store: Store):
     assert (await latest(store))["a"].detail == {}
 
 
-async def test_earlier_revisions_are_erased(store: Store, tmp_path: Path):
+async def test_earlier_revisions_are_erased(store: Store, store_url: str):
     await store.save([lesson("a", "t1"), lesson("a", "t1", revision=1)])
     await forget(store, ["t1"], lambda: 9.0)
-    with closing(sqlite3.connect(tmp_path / "evolved.db")) as database:
-        rows = database.execute("select revision, body from experiences").fetchall()
-    assert [revision for revision, _ in rows] == [2]
-    assert b"secret" not in rows[0][1]
+    ((revision, body),) = rows(store_url, "SELECT revision, body FROM experiences")
+    assert revision == 2
+    assert b"secret" not in body
 
 
 async def test_forgetting_twice_changes_nothing_more(store: Store):

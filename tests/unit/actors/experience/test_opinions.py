@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -89,8 +88,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 1000.0)
+async def world(store_url: str) -> AsyncIterator[World]:
+    store = Store(store_url, clock=lambda: 1000.0)
     await store.open()
     world = World(store)
     await world.actor.start()

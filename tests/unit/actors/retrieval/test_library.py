@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -21,8 +20,8 @@ TOPICS = ("refund money", "flight seat", "weather storm", "password reset", "inv
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    store = Store(f"sqlite:///{tmp_path / 'evolved.db'}", clock=lambda: 1000.0)
+async def store(store_url: str) -> AsyncIterator[Store]:
+    store = Store(store_url, clock=lambda: 1000.0)
     await store.open()
     yield store
     await store.aclose()

@@ -20,8 +20,8 @@ GOAL = "Book a flight, cancel the order, pay the bill."
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    store = Store(f"sqlite:///{tmp_path / 'evolved.db'}", clock=lambda: 1000.0)
+async def store(store_url: str) -> AsyncIterator[Store]:
+    store = Store(store_url, clock=lambda: 1000.0)
     await store.open()
     yield store
     await store.aclose()

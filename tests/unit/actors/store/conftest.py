@@ -1,5 +1,4 @@
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 1000.0)
+async def store(store_url: str) -> AsyncIterator[Store]:
+    opened = Store(store_url, clock=lambda: 1000.0)
     await opened.open()
     yield opened
     await opened.aclose()

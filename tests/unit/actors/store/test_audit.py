@@ -5,12 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy.exc import DBAPIError
 
 from actors.messages import Candidate, Directive, Message, Serving, Verdict, encode
 from actors.store import Store
+from actors.store.archive import ask
 from actors.store.audit import START, Entry, Findings, Head, entries, verify
 from tests.support.credited import attributed
+from tests.support.databases import change, unguard_audit
 from tests.unit.actors.store.test_schema import VERSION_1
 
 pytestmark = pytest.mark.anyio
@@ -29,41 +31,26 @@ RECORDS: tuple[Message, ...] = (
 class Trail:
     """A store with four entries, to be looked at and tampered with from beside it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, url: str) -> None:
+        self.url = url
 
     def verify(self, anchor: Head | None = None) -> Findings:
-        engine = create_engine(f"sqlite:///{self.path}")
-        try:
-            with engine.connect() as connection:
-                return verify(connection, anchor)
-        finally:
-            engine.dispose()
+        return ask(self.url, lambda connection: verify(connection, anchor))
 
     def entries(self) -> list[Entry]:
-        engine = create_engine(f"sqlite:///{self.path}")
-        try:
-            with engine.connect() as connection:
-                return list(entries(connection))
-        finally:
-            engine.dispose()
+        return ask(self.url, lambda connection: list(entries(connection)))
 
-    def run(self, *statements: str, guarded: bool = False) -> None:
-        beside = sqlite3.connect(self.path)
-        with beside:
-            if not guarded:
-                beside.execute("DROP TRIGGER IF EXISTS audit_no_update")
-                beside.execute("DROP TRIGGER IF EXISTS audit_no_delete")
-            for statement in statements:
-                assert beside.execute(statement).rowcount == 1
-        beside.close()
+    def run(self, *statements: str, guarded: bool = False, **values: object) -> None:
+        if not guarded:
+            unguard_audit(self.url)
+        assert set(change(self.url, *statements, **values)) == {1}
 
 
 @pytest.fixture
-async def trail(tmp_path: Path, store: Store) -> Trail:
+async def trail(store_url: str, store: Store) -> Trail:
     for record in RECORDS:
         await store.save([record])
-    return Trail(tmp_path / "evolved.db")
+    return Trail(store_url)
 
 
 async def test_each_record_has_one_entry_in_the_order_it_was_written(trail: Trail):
@@ -134,21 +121,17 @@ async def test_an_end_cut_off_with_its_records_is_found_only_with_an_anchor(trai
 
 def rewrite(trail: Trail) -> None:
     """What somebody does who knows how the chain is made: another first entry, and all that follows from it."""
-    beside = sqlite3.connect(trail.path)
-    with beside:
-        beside.execute("DROP TRIGGER audit_no_update")
-        previous = START
-        for entry in trail.entries():
-            made = Entry(
-                sequence=entry.sequence, at=entry.at + 1, kind=entry.kind, subject=entry.subject, digest=entry.digest,
-                previous=previous, hash="",
-            )  # fmt: skip
-            beside.execute(
-                "UPDATE audit SET at = ?, previous = ?, hash = ? WHERE sequence = ?",
-                (made.at, previous, made.computed(), made.sequence),
-            )
-            previous = made.computed()
-    beside.close()
+    previous = START
+    for entry in trail.entries():
+        made = Entry(
+            sequence=entry.sequence, at=entry.at + 1, kind=entry.kind, subject=entry.subject, digest=entry.digest,
+            previous=previous, hash="",
+        )  # fmt: skip
+        previous = made.computed()
+        trail.run(
+            "UPDATE audit SET at = :at, previous = :previous, hash = :hash WHERE sequence = :sequence",
+            at=made.at, previous=made.previous, hash=previous, sequence=made.sequence,
+        )  # fmt: skip
 
 
 async def test_a_chain_that_was_written_anew_is_found_only_with_an_anchor(trail: Trail):
@@ -160,7 +143,7 @@ async def test_a_chain_that_was_written_anew_is_found_only_with_an_anchor(trail:
 
 TAMPERED: dict[str, tuple[Callable[[Trail], None], str]] = {
     "changed": (
-        lambda trail: trail.run(f"UPDATE verdicts SET body = x'{encode(RECORDS[1]).hex()}00' WHERE id = 'j1'"),
+        lambda trail: trail.run("UPDATE verdicts SET body = :body WHERE id = 'j1'", body=encode(RECORDS[1]) + b"\0"),
         "its record was changed: verdict j1",
     ),
     "gone": (lambda trail: trail.run("DELETE FROM candidates WHERE id = 'c1'"), "its record is gone: candidate c1"),
@@ -185,7 +168,7 @@ async def test_an_entry_put_in_by_hand_is_found(trail: Trail):
 
 @pytest.mark.parametrize("statement", ["UPDATE audit SET at = 0 WHERE sequence = 1", "DELETE FROM audit"])
 async def test_the_database_itself_refuses_changes(trail: Trail, statement: str):
-    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+    with pytest.raises(DBAPIError, match="append-only"):
         trail.run(statement, guarded=True)
     assert trail.verify().problem == ""
 
@@ -198,7 +181,7 @@ async def test_records_from_before_the_trail_are_chained_when_the_database_is_up
     store = Store(f"sqlite:///{path}", clock=lambda: 7.0)
     await store.open()
     await store.save(RECORDS)
-    trail = Trail(path)
+    trail = Trail(f"sqlite:///{path}")
     trail.run("UPDATE state SET value = CAST('2' AS BLOB) WHERE key = 'store.schema'")
     with sqlite3.connect(path) as old:
         old.execute("DROP TABLE audit")
@@ -209,10 +192,10 @@ async def test_records_from_before_the_trail_are_chained_when_the_database_is_up
     await store.aclose()
 
 
-async def test_pages_of_a_long_chain_follow_each_other(tmp_path: Path, store: Store):
+async def test_pages_of_a_long_chain_follow_each_other(store_url: str, store: Store):
     made = [Directive(id=f"d{n}", kind="thaw", reason="", origin="test", created=float(n)) for n in range(2500)]
     await store.save(made)
-    trail = Trail(tmp_path / "evolved.db")
+    trail = Trail(store_url)
     assert trail.verify(store.audit_head) == Findings(head=store.audit_head, entries=2500)
     trail.run("UPDATE audit SET at = 0 WHERE sequence = 2001")
     assert trail.verify().broken == 2001

@@ -10,9 +10,9 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def kept(tmp_path):
+async def kept(store_url):
     clock = Clock(0.0)
-    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=clock)
+    store = Store(store_url, clock=clock)
     await store.open()
     for number in range(10):
         clock.now = float(number)

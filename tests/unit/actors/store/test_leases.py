@@ -16,14 +16,9 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture
-async def stores(tmp_path):
+async def stores(store_url):
     """Two processes' view of one database."""
-    made = [Store(f"sqlite:///{tmp_path}/leases.db", clock=time.time) for _ in range(2)]
+    made = [Store(store_url, clock=time.time) for _ in range(2)]
     for store in made:
         await store.open()
     yield made
@@ -94,10 +89,10 @@ async def test_what_was_given_back_is_not_renewed(stores):
     assert not await leases.renew(LEADER, "one", mine.epoch, 30.0)
 
 
-async def test_epochs_rise_even_if_the_database_was_made_anew(tmp_path):
+async def test_epochs_rise_even_if_the_database_was_made_anew(new_store_url):
     epochs = []
-    for number in range(2):
-        store = Store(f"sqlite:///{tmp_path}/{number}.db", clock=time.time)
+    for _ in range(2):
+        store = Store(new_store_url(), clock=time.time)
         await store.open()
         epochs.append((await store.leases.take(LEADER, "one", 30.0)).epoch)
         await anyio.sleep(1.1)

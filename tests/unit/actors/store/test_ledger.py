@@ -82,8 +82,8 @@ async def test_parked_record_is_done_listed_and_can_be_revived(store: Store) -> 
     assert await store.revive(letter.id) is None
 
 
-async def test_marks_outlive_the_process(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/evolved.db"
+async def test_marks_outlive_the_process(store_url: str) -> None:
+    url = store_url
     first = Store(url, clock=lambda: 1.0)
     await first.open()
     await first.commit("gate", ["a"], [], [out("x")])
@@ -95,9 +95,9 @@ async def test_marks_outlive_the_process(tmp_path: Path) -> None:
     await second.aclose()
 
 
-async def test_prune_forgets_old_marks_but_not_what_is_still_to_publish(tmp_path: Path) -> None:
+async def test_prune_forgets_old_marks_but_not_what_is_still_to_publish(store_url: str) -> None:
     now = [0.0]
-    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: now[0])
+    store = Store(store_url, clock=lambda: now[0])
     await store.open()
     await store.commit("gate", ["old"], [], [out("sent"), out("unsent")])
     await store.published("gate", ["sent"])

@@ -199,7 +199,9 @@ async def test_more_ids_than_one_statement_takes(store: Store) -> None:
     assert await store.processed("a", [*ids, "x"]) == set(ids)
 
 
-async def test_a_full_disk_is_an_outage_and_nothing_of_the_transaction_stays(store: Store, tmp_path: Path) -> None:
+async def test_a_full_disk_is_an_outage_and_nothing_of_the_transaction_stays(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 1000.0)  # its files are written by this process
+    await store.open()
     await store.save([exchange("a", 0)])
     more = [exchange("b", number, request=b"x" * 100_000) for number in range(20)]
     with full_disk(300_000), pytest.raises(StoreUnavailable):
@@ -207,3 +209,4 @@ async def test_a_full_disk_is_an_outage_and_nothing_of_the_transaction_stays(sto
     assert (await store.counts())["exchanges"] == 1
     await store.save(more)
     assert (await store.counts())["exchanges"] == 21
+    await store.aclose()

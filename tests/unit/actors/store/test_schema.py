@@ -80,8 +80,8 @@ async def test_an_upgraded_database_looks_like_a_new_one(tmp_path: Path) -> None
 
 
 @pytest.mark.anyio
-async def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 0.0)
+async def test_a_newer_schema_is_refused(store_url: str) -> None:
+    store = Store(store_url, clock=lambda: 0.0)
     await store.open()
     await store.state_put("store.schema", b"99")
     with pytest.raises(SchemaMismatch, match="99"):

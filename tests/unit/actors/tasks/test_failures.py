@@ -3,7 +3,6 @@
 import json
 import random
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -31,8 +30,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    made = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1_000.0)
+async def store(store_url: str) -> AsyncIterator[Store]:
+    made = Store(store_url, clock=lambda: 1_000.0)
     await made.open()
     yield made
     await made.aclose()

@@ -4,7 +4,6 @@ import json
 import random
 import threading
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -34,8 +33,8 @@ def server() -> Iterator[EmbeddingServer]:
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    store = Store(f"sqlite:///{tmp_path / 'evolved.db'}", clock=lambda: 1000.0)
+async def store(store_url: str) -> AsyncIterator[Store]:
+    store = Store(store_url, clock=lambda: 1000.0)
     await store.open()
     await store.save([Experience(id="book", when_to_use="book", content="search then book:buy", state="active")])
     yield store

@@ -1,0 +1,87 @@
+"""Transactions of the store in worker threads: many readers, one writer at a time, outages told from defects."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple
+
+import anyio
+import anyio.to_thread
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from actors.store import postgresql
+from actors.store.engine import fold, open_engine, outage, reading
+from actors.store.leases import Leases
+from actors.store.settings import StoreSettings
+
+Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
+_ATTEMPTS = 5
+"""At a transaction that loses against others, a moment apart."""
+
+
+class Database:
+    """Runs functions of a connection, each in a transaction of its own."""
+
+    def __init__(self, url: str, settings: StoreSettings) -> None:
+        """Nothing is opened yet.
+
+        Raises:
+            StoreMisconfigured: see `open_engine`.
+        """
+        self._engine = open_engine(url, settings)
+        self._reading = reading(self._engine)
+        self._writing = self._engine.execution_options(writing=True)
+        self._writer = threading.Lock()
+        self.leases = Leases(url, settings)
+        self._limiter = anyio.CapacityLimiter(settings.connections)
+
+    async def read(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
+        """What `work` answers from one state of the database.
+
+        Raises:
+            StoreUnavailable: the database does not answer now.
+        """
+
+        def run() -> R:
+            try:
+                with self._reading.connect() as connection:
+                    return work(connection, *args)
+            except DBAPIError as error:
+                raise outage(error, self._engine.url) or error from error
+
+        return await anyio.to_thread.run_sync(run, limiter=self._limiter)
+
+    async def write(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
+        """What `work` answers once all that it wrote is committed.
+
+        Raises:
+            StoreUnavailable: nothing was written; or, if the connection was lost at the very end, all of it was.
+            Deposed: this was to be written under a lease that somebody else has by now; nothing was.
+        """
+        check = self.leases.check()
+
+        def run() -> R:
+            for attempt in range(1, _ATTEMPTS + 1):
+                try:
+                    with self._writer, self._writing.begin() as connection:
+                        check(connection)
+                        return work(connection, *args)
+                except DBAPIError as error:
+                    if attempt == _ATTEMPTS or not postgresql.contended(error):
+                        raise outage(error, self._engine.url) or error from error
+                time.sleep(0.02 * attempt)
+            raise AssertionError("the last attempt returns or raises")
+
+        # Not abandoned on cancellation: a transaction half way through would keep the write lock.
+        return await anyio.to_thread.run_sync(run, limiter=self._limiter)
+
+    async def fold(self) -> bool:
+        """See `actors.store.engine.fold`."""
+        return await anyio.to_thread.run_sync(fold, self._engine, limiter=self._limiter)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.leases.aclose()
+        await anyio.to_thread.run_sync(self._engine.dispose, limiter=self._limiter)

@@ -1,0 +1,129 @@
+"""PostgreSQL: how a connection is opened, and how transactions see each other.
+
+Writers take turns, as they do in SQLite: each takes one lock of the database at the start of its transaction
+(`pg_advisory_xact_lock`), so what a transaction reads before it writes cannot change under it, whichever process the
+other writer is in. Each statement of a writer sees what was committed before it (READ COMMITTED), which after the lock
+is all there is. Readers wait for nobody and see one moment throughout (REPEATABLE READ, read-only: that cannot fail to
+serialise). The lock is the server's and goes with its transaction: a daemon that is killed keeps nobody waiting, one
+that is cut off or stopped only as long as the server lets a transaction idle.
+"""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+from actors.store.errors import StoreMisconfigured, StoreUnavailable
+from actors.store.settings import StoreSettings
+
+DRIVER = "postgresql+psycopg"
+_NAMES = ("postgresql", "postgres", DRIVER)
+_WRITERS = 0x65766F6C766564
+"""The lock's number, "evolved" in ASCII: advisory locks are per database and shared by all that use them."""
+_CONTENDED = ("40001", "40P01")
+"""serialization_failure, deadlock_detected: nothing was done, and doing it again is the remedy."""
+_OUTAGES = re.compile(r"08|40|53|57|58|25006|25P03|55P03")
+"""SQLSTATE classes (PostgreSQL manual, appendix A) that waiting may cure: connection, rolled back, resources, operator
+and system; and of others: a standby that takes no writes yet, one ended for idling, a lock not had in time."""
+
+
+def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
+    """An engine; nothing is connected yet.
+
+    Raises:
+        StoreMisconfigured: another driver, no driver, or a password where it would be shown.
+    """
+    if url.drivername not in _NAMES:
+        raise StoreMisconfigured(f"store.url: {url.drivername} is not supported; write {DRIVER}://USER@HOST/DATABASE")
+    if "password" in url.query:
+        raise StoreMisconfigured("store.url: ?password= would be shown wherever the URL is; use store.password_file")
+    try:
+        engine = create_engine(
+            url.set(drivername=DRIVER),
+            pool_pre_ping=True,
+            pool_size=settings.connections,
+            max_overflow=0,
+            pool_timeout=settings.lock_seconds + settings.connect_seconds,
+            hide_parameters=True,
+        )
+    except ModuleNotFoundError as error:
+        raise StoreMisconfigured(
+            f"store.url names PostgreSQL, whose driver is not installed ({error.name}): pip install 'evolved[postgres]'"
+        ) from error
+
+    @event.listens_for(engine, "do_connect")
+    def _dial(_: Any, __: Any, ___: Any, arguments: dict[str, Any]) -> None:  # pyright: ignore[reportUnusedFunction]
+        if settings.password_file:
+            arguments["password"] = _password(settings.password_file)
+        defaults = {
+            "application_name": "evolved",
+            "connect_timeout": max(2, math.ceil(settings.connect_seconds)),
+            # A server that is gone without a word is noticed within a minute.
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 30_000,
+        }
+        for name, value in defaults.items():
+            arguments.setdefault(name, value)
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        limits = {
+            "lock_timeout": settings.lock_seconds,
+            "statement_timeout": settings.statement_seconds,
+            "idle_in_transaction_session_timeout": settings.statement_seconds,
+        }
+        with connection.cursor() as cursor:
+            for name, seconds in limits.items():
+                cursor.execute("SELECT set_config(%s, %s, false)", (name, str(round(seconds * 1000))))
+        connection.commit()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:  # pyright: ignore[reportUnusedFunction]
+        if connection.get_execution_options().get("writing", False):
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_WRITERS,))
+
+    return engine
+
+
+def check(connection: Connection) -> None:
+    """Whether the database can hold what is to be written.
+
+    Raises:
+        StoreMisconfigured: names the remedy.
+    """
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+    if encoding != "UTF8":
+        raise StoreMisconfigured(
+            f"store.url: the database has encoding {encoding}, and agents write any text: "
+            "make one with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
+        )
+
+
+def contended(error: DBAPIError) -> bool:
+    """Whether the transaction lost against another one, and may be tried again at once."""
+    return getattr(error.orig, "sqlstate", None) in _CONTENDED
+
+
+def outage(error: DBAPIError, url: URL) -> StoreUnavailable | None:
+    """What `error` means if waiting may cure it, else None."""
+    code: str | None = getattr(error.orig, "sqlstate", None)
+    if code is not None:
+        away = _OUTAGES.match(code) is not None
+    else:  # the connection was not had, or was lost: no server is there to give a code
+        away = isinstance(error, OperationalError | InterfaceError)
+    if not (away or error.connection_invalidated):
+        return None
+    return StoreUnavailable(f"store.url {url.render_as_string()}: {str(error.orig).strip()}")
+
+
+def _password(name: str) -> str:
+    try:
+        return Path(name).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise StoreUnavailable(f"store.password_file {name}: {why}") from error

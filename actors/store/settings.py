@@ -1,0 +1,29 @@
+"""What is set under [store]: which database, and how long its answers are waited for."""
+
+from typing import Annotated
+
+import msgspec
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+
+
+class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The database."""
+
+    url: str = ""
+    """Empty for SQLite in `state_dir`; else sqlite:////absolute/path.db or postgresql+psycopg://USER@HOST:PORT/DATABASE,
+    with ?sslmode=verify-full&sslrootcert=FILE for TLS. Several daemons need PostgreSQL."""
+    password_file: str = ""
+    """File that holds the password of PostgreSQL's user; read anew for every connection: a change needs no restart."""
+    connections: Annotated[int, msgspec.Meta(ge=2, le=64)] = 4
+    """Connections at most, and questions to the database at once. One of them writes."""
+    connect_seconds: Seconds = 5.0
+    """How long a connection to PostgreSQL may take; at least 2, in whole seconds."""
+    lock_seconds: Seconds = 20.0
+    """How long a writer waits for another one, of this process or of another."""
+    statement_seconds: Seconds = 60.0
+    """How long PostgreSQL works on one statement, and keeps a transaction of a daemon that it hears nothing more of."""
+
+
+DEFAULTS = StoreSettings()
+"""For tools and tests, which name a URL alone."""

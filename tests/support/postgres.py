@@ -1,0 +1,225 @@
+"""A throw-away PostgreSQL for tests: a real server in a temporary directory, and a fresh database whenever one asks.
+
+The server does not fsync, so a power cut would lose its data; a `kill -9` of its processes does not, because what it
+wrote is with the kernel. Over its socket anybody on this machine may log in as anybody, over its port nobody without a
+password.
+"""
+
+import contextlib
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import psycopg
+from psycopg import sql
+
+from actors.store import Store
+
+DEADLINE = 60.0
+"""Seconds in which the server must be up, or down."""
+_TEMPLATE = "evolved_template"
+_SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "logging_collector": "off",
+    "log_min_messages": "warning",
+    "lc_messages": "C",
+}
+
+
+class NoPostgres(Exception):
+    """Says what is missing and how it comes."""
+
+
+class Cluster:
+    """A server of our own, as an unprivileged user."""
+
+    def __init__(self, directory: Path) -> None:
+        """Makes the cluster in `directory`, which must be empty and whose parents everybody may enter.
+
+        Raises:
+            NoPostgres: it is not installed, or will not be made.
+        """
+        self.directory, self.data = directory, directory / "data"
+        self.log = directory / "postgres.log"
+        self.port = _free_port()
+        self._bin, self._names = _binaries(), itertools.count(1)
+        self._server: subprocess.Popen[bytes] | None = None
+        self._template = False
+        self._user = _unprivileged()
+        if self._user is not None:
+            owner = pwd.getpwnam(self._user)
+            os.chown(directory, owner.pw_uid, owner.pw_gid)
+        # English, and sorted as a dictionary is: what must not depend on it is found out.
+        made = subprocess.run(
+            [self._bin / "initdb", "-D", self.data, "-U", "evolved", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync",
+             "--auth-local=trust", "--auth-host=scram-sha-256"],
+            user=self._user, cwd="/", capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if made.returncode:
+            raise NoPostgres(f"initdb: {made.stderr or made.stdout}")
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers.
+
+        Raises:
+            NoPostgres: it does not.
+        """
+        settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        with self.log.open("ab") as log:
+            self._server = subprocess.Popen(
+                [self._bin / "postgres", "-D", self.data, "-k", self.directory, "-p", str(self.port), *settings],
+                user=self._user, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        until = time.monotonic() + DEADLINE
+        while True:
+            with contextlib.suppress(psycopg.OperationalError), self.connect():
+                return
+            if self._server.poll() is not None or time.monotonic() > until:
+                raise NoPostgres(f"no server came up: {self.log.read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End the server, however busy it is."""
+        if self._server is None:
+            return
+        self._server.send_signal(signal.SIGINT)  # "fast": open transactions are rolled back
+        try:
+            self._server.wait(DEADLINE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._server = None
+
+    def kill(self) -> None:
+        """kill -9 of the server and of all that works for it; `start` brings it back."""
+        if self._server is None:
+            return
+        # Its backends lead sessions of their own, so its process group alone would leave them.
+        pids = [self._server.pid, *_children(self._server.pid)]
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._server.wait()
+        self._server = None
+        until = time.monotonic() + DEADLINE
+        while any(_alive(pid) for pid in pids) and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def connect(self, database: str = "postgres") -> "psycopg.Connection[tuple[object, ...]]":
+        """A connection as its superuser."""
+        return psycopg.connect(
+            host=str(self.directory), port=self.port, user="evolved", dbname=database, autocommit=True
+        )
+
+    def url(self, database: str, *, user: str = "evolved") -> str:
+        """Of a database, over the socket."""
+        return f"postgresql+psycopg://{user}@/{database}?host={self.directory}&port={self.port}"
+
+    def tcp_url(self, database: str, *, user: str) -> str:
+        """Of a database, over the port, where `user` needs a password."""
+        return f"postgresql+psycopg://{user}@127.0.0.1:{self.port}/{database}"
+
+    def run(self, statement: str, database: str = "postgres") -> None:
+        """Run `statement` outside of any transaction."""
+        with self.connect(database) as connection:
+            connection.execute(statement.encode())
+
+    def create(self, *, empty: bool = False) -> str:
+        """A new database with the tables in it, or without; returns its name."""
+        if not (empty or self._template):
+            self.run(f"CREATE DATABASE {_TEMPLATE}")
+            anyio.run(_make_tables, self.url(_TEMPLATE))
+            self._template = True
+        name = f"test_{next(self._names)}"
+        with self.connect() as connection:
+            template = sql.Identifier("template0" if empty else _TEMPLATE)
+            statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), template)
+            if connection.info.server_version >= 150_000:
+                statement += sql.SQL(" STRATEGY FILE_COPY")  # the only one before 15; without fsync the faster one
+            connection.execute(statement)
+        return name
+
+    def drop(self, name: str) -> None:
+        """Throw a database away, whoever is still connected."""
+        with self.connect() as connection:
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@contextlib.contextmanager
+def running_cluster() -> Iterator[Cluster]:
+    """A server that is gone at the end, with its files."""
+    # Not pytest's directory: that is its owner's alone, and the server does not run as root.
+    directory = Path(tempfile.mkdtemp(prefix="evolved-postgres-", dir=_memory()))
+    directory.chmod(0o755)
+    cluster = None
+    try:
+        cluster = Cluster(directory)
+        cluster.start()
+        yield cluster
+    finally:
+        if cluster is not None:
+            cluster.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _memory() -> str | None:
+    """A folder in memory, if there is one with room: tests on a busy disk wait for it."""
+    memory = "/dev/shm"
+    return memory if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30 else None
+
+
+async def _make_tables(url: str) -> None:
+    store = Store(url, clock=time.time)
+    await store.open()
+    await store.aclose()
+
+
+def _binaries() -> Path:
+    """The folder with initdb and postgres: on PATH, or where Debian keeps each version's."""
+    on_path = shutil.which("initdb")
+    found = [Path(on_path).resolve().parent] if on_path else []
+    versions = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    found += [path.parent for path in sorted(versions, key=lambda path: int(path.parts[-3]), reverse=True)]
+    for folder in found:
+        if (folder / "postgres").exists():
+            return folder
+    raise NoPostgres("PostgreSQL's server is needed, initdb on PATH or under /usr/lib (Debian: apt install postgresql)")
+
+
+def _unprivileged() -> str | None:
+    """Whom the server runs as: it refuses root. None: whoever runs the tests."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name).pw_name
+    raise NoPostgres("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
