@@ -63,7 +63,7 @@ class Parts:
         """Open what must be open before the first actor starts.
 
         Raises:
-            StartFailed: the store cannot be opened, the broker did not answer in time, or another daemon has the database.
+            StartFailed: the store cannot be opened, another daemon has it, or the broker did not answer in time.
         """
         sole = stack.enter_context(sole_use(config.store_url))
         member = Member(config.cluster, f"http://{config.control.host}:{config.control.port}", sole=sole)

@@ -6,8 +6,8 @@ whether the epoch is still its own (`fenced`): a daemon that was stopped, or cut
 
 On PostgreSQL the look takes FOR KEY SHARE, which lets renewals pass and holds up a taker, who changes the epoch, a
 column with a unique index, until the transaction is over: what commits under an epoch commits before the next one
-begins. A holder that hangs in mid-transaction is cut off by `idle_in_transaction_session_timeout`. SQLite has one
-writer at a time.
+begins. A holder that hangs in mid-transaction is cut off by the server (`store.idle_seconds`). SQLite has one writer at
+a time.
 """
 
 import contextlib
@@ -32,7 +32,6 @@ _THREADS = 4
 _EPOCH_ZERO = 1_577_836_800
 """2020-01-01. An epoch is at least the seconds since then: engines remember the greatest that they saw, and a database
 that was restored, or made anew, must not come back with smaller ones."""
-_IDLE_MILLISECONDS = "5000"
 _LOCK_MILLISECONDS = "1000"
 
 
@@ -183,9 +182,7 @@ def _check(connection: Connection, fence: _Fence) -> None:
     row = LeaseRow
     wanted = select(row.epoch).where(row.name == fence.name)
     if connection.dialect.name == "postgresql":
-        # This very transaction must not hold up the next holder for ever, should the process be stopped in it.
-        limit = func.set_config("idle_in_transaction_session_timeout", _IDLE_MILLISECONDS, True)
-        wanted = select(row.epoch, limit).where(row.name == fence.name).with_for_update(read=True, key_share=True)
+        wanted = wanted.with_for_update(read=True, key_share=True)
     epoch = connection.scalar(wanted)
     if epoch != fence.epoch:
         raise Deposed(fence.name, fence.epoch, int(epoch or 0))

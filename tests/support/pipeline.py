@@ -50,16 +50,18 @@ class Agents:
         """Response ids of each run."""
         self.errors: Counter[str] = Counter()
         self.calls = 0
+        self._enough = False
 
     async def talk(self, calls: int, *, connections: int = 16, per_second: float = 0.0) -> None:
         """Make `calls` calls, at most `per_second` of them if that is not 0."""
         began, started = time.monotonic(), self.calls
         left = calls // TURNS
+        self._enough = False
 
         async def work() -> None:
             nonlocal left
             async with self._connection() as (reader, writer):
-                while left > 0:
+                while left > 0 and not self._enough:
                     left -= 1
                     await self._run(reader, writer, lambda: pause())
 
@@ -69,6 +71,10 @@ class Agents:
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
 
         await asyncio.gather(*(work() for _ in range(connections)))
+
+    def enough(self) -> None:
+        """Finish the runs that are under way, and begin none."""
+        self._enough = True
 
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:

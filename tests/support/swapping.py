@@ -110,7 +110,8 @@ class Door:
         limits = httpx.Limits(keepalive_expiry=2.0)
         self._http = httpx.AsyncClient(base_url=url, timeout=30.0, limits=limits, trust_env=False)
         self._verb, self._number, self._side = point
-        self._count = 0
+        self.count = 0
+        """Requests at the point, so far."""
         self.pauses: list[tuple[float, float]] = []
         """(pause asked for, resume answered), monotonic seconds."""
         self._paused = 0.0
@@ -125,8 +126,8 @@ class Door:
         here = verb == self._verb
         if verb == "pause":
             self._paused = time.monotonic()
-        self._count += here
-        held = here and self._count == self._number
+        self.count += here
+        held = here and self.count == self._number
         if held and self._side == "before":
             await self._hold()
         headers = {"content-type": asked.headers.get("content-type", "application/json")}
