@@ -85,7 +85,7 @@ async def stopped(daemons: Daemons, told: list[tuple[str, ...]]) -> None:
 async def test_work_goes_on_and_nothing_is_done_twice_whoever_leads(tmp_path: Path, told) -> None:
     rng = random.Random(SEED)
     async with three_daemons(tmp_path) as (daemons, engine), asyncio.TaskGroup() as group:
-        agents = Agents(daemons.tap_port)
+        agents = Agents(daemons.tap_port, "go", max_tokens=4)
         talking = group.create_task(agents.talk(100_000, connections=4, per_second=12.0))
         await soon(lambda: asyncio.sleep(0, agents.calls > 40), 60, "agents are at work")
         await stopped(daemons, told)
@@ -120,7 +120,7 @@ async def settled(daemons: Daemons, agents: Agents) -> None:
         await soon(lambda: asyncio.to_thread(done), 180, "everything has arrived")
     finally:
         account, steps = daemons.account(agents), daemons.steps()
-        print(account)
+        print(account, dict(agents.errors))
     assert account.exchanges > 200
     assert (account.lost, account.doubled, account.loose) == (0, 0, 0)
     assert (account.unattributed, account.attributed_twice) == (0, 0)

@@ -44,8 +44,12 @@ class Account(msgspec.Struct, frozen=True):
 class Agents:
     """Talks to the tap over keep-alive connections: runs of four calls, plain and streamed in turn, then feedback."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, goal: str = "book a flight to Oslo", **options: object) -> None:
+        """
+        Args:
+            options: beside model, messages and stream, in the body of each call.
+        """
+        self._port, self._goal, self._options = port, goal, options
         self.runs: list[list[str]] = []
         """Response ids of each run."""
         self.errors: Counter[str] = Counter()
@@ -90,10 +94,10 @@ class Agents:
         ids: list[str] = []
         number = len(self.runs)
         self.runs.append(ids)
-        messages = [{"role": "user", "content": f"run {number}: book a flight to Oslo"}]
+        messages = [{"role": "user", "content": f"run {number}: {self._goal}"}]
         for turn in range(TURNS):
             await pause()
-            body = {"model": "bench", "messages": messages, "stream": turn % 2 == 1}
+            body = {"model": "bench", "messages": messages, "stream": turn % 2 == 1, **self._options}
             answer = await self._call(reader, writer, b"chat/completions", body)
             self.calls += 1
             found = _ID.search(answer)
