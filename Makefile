@@ -3,7 +3,7 @@
 #   make demo     the closed loop on this machine: agents work, the model learns, weights are swapped under load
 #                 (ENGINE=vllm: on two real vLLMs on the CPU, in .venv-vllm)
 #   make test     unit, contract and integration tests (real nats-server, real HTTP, real engine)
-#   make chaos    kill -9 of daemon, learner and broker in mid-demo
+#   make chaos    kill -9 of daemon, learner and broker in mid-demo, and of one of three daemons (apt install postgresql)
 #   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
 #   make test-mcp  five real MCP servers through our adapter, in .venv-mcp and tests/mcp/node_modules (nodejs, npm, git)
 #   make test-vllm a real vLLM on the CPU with our plug-in, in .venv-vllm: engine contract, swaps, the tap before it

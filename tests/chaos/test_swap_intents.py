@@ -20,7 +20,7 @@ from tests.support.engines import embedded_engine
 from tests.support.keys import unsigned_weights
 from tests.support.swapping import door, swap_programs, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.torch]
+pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
