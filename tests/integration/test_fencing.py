@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE, Popen
 
@@ -44,9 +43,9 @@ async def written(store: Store) -> int:
 
 
 async def test_a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing(
-    new_store_url: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+    store_url: str,
 ) -> None:
-    url = new_store_url()
+    url = store_url
     store = Store(url, clock=time.time)
     await store.open()
     root = str(Path(__file__).parents[2])

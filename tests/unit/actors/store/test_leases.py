@@ -89,10 +89,15 @@ async def test_what_was_given_back_is_not_renewed(stores):
     assert not await leases.renew(LEADER, "one", mine.epoch, 30.0)
 
 
-async def test_epochs_rise_even_if_the_database_was_made_anew(new_store_url):
+@pytest.fixture
+def two_urls(new_store_url):
+    return new_store_url(), new_store_url()
+
+
+async def test_epochs_rise_even_if_the_database_was_made_anew(two_urls):
     epochs = []
-    for _ in range(2):
-        store = Store(new_store_url(), clock=time.time)
+    for url in two_urls:
+        store = Store(url, clock=time.time)
         await store.open()
         epochs.append((await store.leases.take(LEADER, "one", 30.0)).epoch)
         await anyio.sleep(1.1)
