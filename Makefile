@@ -6,6 +6,7 @@
 #   make test-postgres all tests that keep a store, on a real PostgreSQL of their own (apt install postgresql)
 #   make test-operations the doctor, SIGHUP and bad input, with real processes (root: it mounts small disks)
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo
+#   make chaos    kill -9 of daemon, learner and broker in mid-demo, and of one of three daemons (apt install postgresql)
 #   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
 #   make test-mcp  five real MCP servers through our adapter, in .venv-mcp and tests/mcp/node_modules (nodejs, npm, git)
 #   make test-vllm a real vLLM on the CPU with our plug-in, in .venv-vllm: engine contract, swaps, the tap before it

@@ -48,6 +48,11 @@ class ServingTimes:
         if spans:
             spans[-1].open = False
 
+    def forget(self) -> None:
+        """From the last looks on nothing is known of any engine: others looked after them meanwhile."""
+        for engine in self._spans:
+            self.lost(engine)
+
     def swapping(self, engine: str) -> None:
         """A swap begins now: until now `engine` served what it did at the last look."""
         spans = self._spans.get(engine)

@@ -105,6 +105,8 @@ class Swapper:
         self._times = times or ServingTimes(clock)
         self._watch = CanaryWatch(settings.canary, store)
         self._books = ServingBooks(engines, versions=versions, keys=keys, clock=clock)
+        self.pauses: Mapping[str, Histogram] = self._books.pauses
+        """Seconds that each engine took no new request for, by swap."""
         self._collected: set[str] = set()
         self._silent: set[str] = set()
         self._pins = frozenset[int]()
@@ -126,11 +128,6 @@ class Swapper:
     def unsigned(self) -> int:
         """Verdicts and orders that were not signed, or were changed since."""
         return self._books.unsigned
-
-    @property
-    def pauses(self) -> Mapping[str, Histogram]:
-        """Seconds that each engine took no new request for, by swap."""
-        return self._books.pauses
 
     @property
     def fleet(self) -> Fleet:
@@ -166,6 +163,17 @@ class Swapper:
     async def start(self) -> None:
         await self._books.open(self._store)
         self._collected.clear()
+        # Another daemon may have led, and written them, since.
+        self._pins, self._shown = frozenset(), Routes(until=0.0)
+
+    async def look(self) -> None:
+        """See what is served and what should be, without doing anything about it: for a daemon that stands by."""
+        await self._books.open(self._store)
+        for name, engine in self._engines.items():
+            try:
+                self._looks[name] = await look_at(engine, self._settings.engine_timeout)
+            except (EngineError, TimeoutError):
+                self._looks[name] = Look()
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         for received in batch:

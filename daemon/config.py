@@ -31,6 +31,7 @@ from actors.system.nats_settings import BusSettings
 from actors.trials import SandboxTrialSettings
 from adapters.redaction import InvalidRedaction, RedactionSettings, Redactor
 from daemon import toml
+from daemon.cluster import ClusterSettings
 from daemon.control import ControlSettings
 from daemon.errors import ConfigError
 from daemon.intake import IntakeSettings
@@ -144,6 +145,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     bus: BusSettings = BusSettings()
     store: StoreSettings = StoreSettings()
     control: ControlSettings = ControlSettings()
+    cluster: ClusterSettings = ClusterSettings()
     engines: EnginesSettings = EnginesSettings()
     sandbox: SandboxSettings = SandboxSettings()
     judge: AdapterSettings = AdapterSettings(name="rules")

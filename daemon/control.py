@@ -40,6 +40,7 @@ from actors.store import Store
 from actors.system.life import ActorState
 from daemon.admin import AdminOnly, RefusalCollector, holder
 from daemon.bodies import who
+from daemon.cluster import StandbyRefuses
 from daemon.dashboard import STATIC
 from daemon.errors import OrderRefused
 from daemon.headers import SecurityHeaders
@@ -104,6 +105,7 @@ class Control:
         routes: Sequence[Route] = (),
         judge: Callable[[], Mapping[str, Any]] = dict,
         settings: Callable[[], Reload] = Reload,
+        leader: Callable[[], Mapping[str, Any]] = dict,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """
@@ -114,13 +116,14 @@ class Control:
             routes: of other parts, behind the same door.
             judge: the attributor's report.
             settings: how the last reading of the settings went.
+            leader: who leads, and whether that is here; empty: this daemon.
         """
         self._store, self._registry, self._actors = store, registry, actors
         self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
         self._curator, self._sentinel, self._judge, self._routes = curator, sentinel, judge, tuple(routes)
         self._settings = settings
-        self._started = clock()
+        self._leader, self._started = leader, clock()
         self._refused = Counter[str]()
         registry.register(RefusalCollector(self._refused))
 
@@ -150,6 +153,7 @@ class Control:
                 Middleware(Health, actors=self._actors),
                 Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts)),
                 Middleware(AdminOnly, keys=keys, routes=routes, refused=self._refused),
+                Middleware(StandbyRefuses, leader=self._leader),
             ],
             exception_handlers={OrderRefused: _refused},
         )
@@ -177,6 +181,7 @@ class Control:
                 "uptime_seconds": round(self._clock() - self._started, 1),
                 "frozen": await self._store.frozen(),
                 "kill_switch": self._halted(),
+                "leader": dict(self._leader()),
                 "fleet": self._fleet(),
                 "serving": None if serving is None else {"version": serving.version, "since": serving.since},
                 "trained": candidates[0].version if candidates else 0,

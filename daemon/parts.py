@@ -15,6 +15,7 @@ from adapters.engines.vllm import VllmEngine
 from adapters.weights import WeightSource
 from adapters.weights.http import HttpPull
 from daemon import registry as adapters
+from daemon.cluster import Member, sole_use
 from daemon.config import AdapterSettings, Config
 from daemon.connect import open_bus
 from daemon.engines import engine_clients
@@ -33,10 +34,10 @@ class Parts:
 
     def __init__(
         self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine], weights: WeightSource,
-        closing: AsyncExitStack, registry: CollectorRegistry, metrics: SystemMetrics,
+        member: Member, closing: AsyncExitStack, registry: CollectorRegistry, metrics: SystemMetrics,
     ) -> None:  # fmt: skip
         self.config, self.store, self.bus, self.engines, self.weights = config, store, bus, engines, weights
-        self.registry, self.metrics = registry, metrics
+        self.member, self.registry, self.metrics = member, registry, metrics
         self._closing = closing
         HostCollector(config.state).register(self.registry)
         if isinstance(weights, HttpPull):
@@ -64,8 +65,10 @@ class Parts:
         """Open what must be open before the first actor starts.
 
         Raises:
-            StartFailed: the broker did not answer in time, or the database cannot be used.
+            StartFailed: the store cannot be opened, another daemon has it, or the broker did not answer in time.
         """
+        sole = stack.enter_context(sole_use(config.store_url))
+        member = Member(config.cluster, f"http://{config.control.host}:{config.control.port}", sole=sole)
         try:
             store = Store(config.store_url, clock=time.time, settings=config.store)
             await store.open()
@@ -86,4 +89,4 @@ class Parts:
         weights, http = source(config.weights.pull, config.state / "versions", check=check)
         if http is not None:
             await stack.enter_async_context(http)
-        return cls(config, store, bus, engines, weights, stack, registry, metrics)
+        return cls(config, store, bus, engines, weights, member, stack, registry, metrics)

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import anyio
 import structlog
+from prometheus_client import CollectorRegistry
 
 from actors.assembler import Assembler
 from actors.attributor import Attributor
@@ -34,6 +35,7 @@ from actors.system import runtime
 from actors.system.actor import Actor, Producer
 from actors.system.bus import outgoing
 from actors.system.errors import Escalated
+from actors.system.leadership import Meanwhile
 from actors.system.life import Life, Restart
 from actors.system.notify import Notify
 from actors.system.pressure import Pressure
@@ -44,6 +46,7 @@ from actors.system.supervisor import Supervisor
 from adapters.redaction import Redactor
 from daemon import preflight
 from daemon.attributing import AttributorCollector
+from daemon.cluster import LeaderCollector, leader_view, reading_along
 from daemon.config import SHADOW, Config, serving_engines, tap_settings
 from daemon.control import Control
 from daemon.controlling import control_task
@@ -69,7 +72,9 @@ from daemon.questioning import QuestionerCollector, questioner
 from daemon.reloading import Reloading
 from daemon.retention import Retention, RetentionCollector, database_file
 from daemon.shipper import Shipper, ShipperMetrics
+from daemon.spool_lock import alone
 from daemon.state_lock import state_lock
+from daemon.swap_intents import SwapIntents
 from daemon.swaps import Swaps
 from daemon.tap.errors import TapError
 from daemon.tap.spools import spools
@@ -135,15 +140,21 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
     sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry, live.sandbox_tools, grader))
     judge, embedder = parts.adapter("judge", config.judge), parts.adapter("embedder", config.embedder)
     environment = searching(sandbox, config.sandbox, embedder)
-    swaps = Swaps(config.state / "swaps", engines, inline=frozenset({SHADOW}), weights=parts.weights)
-    rng = partial(_rng, config.seed)
-    times = ServingTimes(clock)
+    rng, times, singletons = partial(_rng, config.seed), ServingTimes(clock), CollectorRegistry()
+    leadership = parts.member.leadership(store.leases, times.forget)
+    LeaderCollector(leadership, singletons).register(parts.registry)
+    supervisor.add("leadership", leadership.run)
+    swaps = Swaps(
+        config.state / "swaps", engines, inline=frozenset({SHADOW}), weights=parts.weights,
+        intents=SwapIntents(store.leases, config.state / "swaps", parts.member.holder),
+        seconds=config.swapper.swap_timeout, epoch=lambda: leadership.epoch,
+    )  # fmt: skip
 
     navigator = Navigator(
         config.navigator, store=store, embedder=embedder, rng=rng("navigator"), directory=config.state / "lessons",
         previous=parts.adapter("embedder", config.embedder_before), rewriter=parts.adapter("rewriter", config.rewriter),
     )  # fmt: skip
-    NavigatorCollector(navigator).register(parts.registry)
+    NavigatorCollector(navigator).register(singletons)
     curriculum = config.curator.curriculum()
     rollout = prober = tasks = None
     if environment is not None:
@@ -157,7 +168,7 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
             rng=rng("rollout"), planner=curriculum, times=times, manner=manner(config.rollout),
             mixture=tasks.mixture,
         )  # fmt: skip
-        tasks.register(parts.registry, rollout)
+        tasks.register(singletons, rollout)
         prober = Prober(config.probe, environment=environment, player=engine_player(shadow, config.probe), clock=clock)
     trial = gate_trial(config, store=store, shadow=shadow, environment=environment, retriever=navigator)
 
@@ -165,7 +176,8 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
     forgetter = Forgetter(store=store, lessons=forget, renew=renewal.ask, clock=clock)
 
     def act(
-        actor: Actor, restart: Restart | None = None, *, leads: bool = False, renews: bool = False, lane: str = ""
+        actor: Actor, restart: Restart | None = None, *, leads: bool = False, renews: bool = False, lane: str = "",
+        meanwhile: Meanwhile | None = None,
     ) -> None:  # fmt: skip
         async def task(life: Life) -> None:
             await run_actor(
@@ -173,7 +185,7 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
                 pressure=pressure, leads=leads, renewal=renewal if renews else None,
             )  # fmt: skip
 
-        supervisor.add(actor.name + lane, task, restart)
+        supervisor.add(actor.name + lane, leadership.holds(task, meanwhile), restart)
 
     def produce(producer: Producer) -> None:
         async def task(life: Life) -> None:
@@ -181,32 +193,32 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
                 producer, bus, store, life, rng=rng(producer.name), settings=config.actors, metrics=parts.metrics
             )
 
-        supervisor.add(producer.name, task, LONG)
+        supervisor.add(producer.name, leadership.holds(task), LONG)
 
     assembler = Assembler(
         config.assembler, store=store, clock=clock, serving=times.version, ticks=time.monotonic
     )  # fmt: skip
-    AssemblerCollector(assembler).register(parts.registry)
+    AssemblerCollector(assembler).register(singletons)
     act(assembler, leads=True, renews=True)
     attributor = Attributor(
         config.attributor, judge=judge, evidence=store, store=store, clock=clock, ticks=time.monotonic
     )  # fmt: skip
-    AttributorCollector(attributor).register(parts.registry)
+    AttributorCollector(attributor).register(singletons)
     # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them busy.
     act(attributor, LONG, renews=True)
     act(attributor, LONG, lane="-2")
     curator = Curator(
         config.curator, store=store, batches=config.state / "batches", clock=clock, curriculum=curriculum
     )  # fmt: skip
-    CuratorCollector(curator).register(parts.registry)
+    CuratorCollector(curator).register(singletons)
     act(curator, renews=True)
-    act(navigator, renews=True)
+    act(navigator, renews=True, meanwhile=reading_along(navigator.start, navigator.tick, 1.0))
     experiencer = Experiencer(
         config.experiencer, store=store, prober=prober, clock=clock, embedder=embedder,
         tester=SkillReplayer(config.skill_trials, environment=environment) if environment is not None else None,
         extractor=parts.adapter("extractor", config.extractor),
     )  # fmt: skip
-    ExperienceCollector(experiencer).register(parts.registry)
+    ExperienceCollector(experiencer).register(singletons)
     act(experiencer, LONG, renews=True)
     if tasks is not None:
         act(tasks.failures, LONG, renews=True)
@@ -222,10 +234,10 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
         keys=provenance.trusted("gate"), clock=clock, times=times, routes=Path(tap_settings(config).routes_file),
         halted=kill.reason,
     )  # fmt: skip
-    FleetCollector(swapper).register(parts.registry)
-    act(swapper, LONG)
+    FleetCollector(swapper).register(singletons)
+    act(swapper, LONG, meanwhile=reading_along(swapper.look, swapper.look, config.swapper.reconcile_seconds))
     sentinel = Sentinel(config.sentinel, store=store, engines=engines, clock=clock)
-    SentinelCollector(sentinel).register(parts.registry)
+    SentinelCollector(sentinel).register(singletons)
     act(sentinel)
     if rollout is not None:
         produce(rollout)
@@ -235,13 +247,13 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
             config, store=store, sink=store, environment=sandbox, shadow=shadow, embedder=embedder,
             wording=parts.adapter("wording", config.wording), rng=rng("questioner"),
         )  # fmt: skip
-        QuestionerCollector(asking).register(parts.registry)
+        QuestionerCollector(asking).register(singletons)
         produce(asking)
     shipper = Shipper(
         spools(config.spool, config.tap.workers), bus, settings=config.shipper,
         metrics=ShipperMetrics(parts.registry), rng=rng("shipper"), clock=clock,
     )  # fmt: skip
-    supervisor.add("shipper", shipper.run)
+    supervisor.add("shipper", alone(config.spool, shipper.run))
     if config.intake.otlp:
         intake = OtlpIntake(
             config.intake, bus, redact=Redactor(config.redaction).message, rng=rng("intake"),
@@ -253,17 +265,18 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
         config.retention, config.quota, store=store, state=config.state, database=database_file(config.store_url),
         clock=clock,
     )  # fmt: skip
-    RetentionCollector(retention, config.quota).register(parts.registry)
+    RetentionCollector(retention, config.quota).register(singletons)
     supervisor.add(
         "housekeeping",
-        partial(_housekeeping, parts, forgetter, retention),
+        leadership.holds(partial(_housekeeping, parts, forgetter, retention)),
         Restart(critical=False, stall_seconds=3600.0),
     )
     orders = Orders(
         store=store, fleet=lambda: swapper.fleet, kill=kill, send=partial(_send, parts), key=key,
         keys=provenance.trusted("gate"), clock=clock,
     )  # fmt: skip
-    supervisor.add("kill_switch", lambda life: kill.watch(life, store, partial(orders.issue, origin=ORIGIN)))
+    watch = partial(kill.watch, store=store, order=partial(orders.issue, origin=ORIGIN))
+    supervisor.add("kill_switch", leadership.holds(watch))
     reloading.part("assembler", assembler.reconfigure)
     reloading.part("attributor", attributor.reconfigure, only=("batch", "patience", "budget"))
     # The curriculum was made from some of them, and the rollout plays groups of that size.
@@ -279,6 +292,7 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
         Control, store=store, registry=parts.registry, actors=lambda: supervisor.state().actors, orders=orders,
         curator=lambda: curator.figures, sentinel=sentinel.status, fleet=lambda: swapper.fleet, halted=kill.reason,
         serving=tuple(serving), judge=attributor.report, settings=lambda: reloading.last,
+        leader=partial(leader_view, leadership, parts.member),
         routes=[
             *ExperienceApi(pool, forgetter).routes(), *live.routes(), *(tasks.routes() if tasks is not None else ()),
         ],

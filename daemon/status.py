@@ -45,11 +45,14 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
     """Print `status` as tables: the figures, the engines, and the actors."""
     console = console or Console()
     success, serving = status["success"], status["serving"]
+    leader = status.get("leader", {})
     rate = "–" if success["rate"] is None else f"{100 * success['rate']:.0f} %"
     figures = Table.grid(padding=(0, 2))
     figures.add_row("learning", "[red]frozen[/red]" if status["frozen"] else "on")
     if status.get("kill_switch"):
         figures.add_row("kill switch", f"[red]{escape(status['kill_switch'])}[/red]")
+    if leader and not leader["here"]:
+        figures.add_row("leader", escape(f"{leader['name']} at {leader['address']}" if leader["name"] else "nobody"))
     figures.add_row("serving", f"v{serving['version']}" if serving else "as the engine started")
     figures.add_row("trained", f"v{status['trained']}")
     figures.add_row(

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from actors.store import postgresql
 from actors.store.engine import fold, open_engine, outage, reading
+from actors.store.leases import Leases
 from actors.store.settings import StoreSettings
 
 Ts = TypeVarTuple("Ts")
@@ -33,6 +34,7 @@ class Database:
         self._reading = reading(self._engine)
         self._writing = self._engine.execution_options(writing=True)
         self._writer = threading.Lock()
+        self.leases = Leases(url, settings)
         self._limiter = anyio.CapacityLimiter(settings.connections)
 
     async def read(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
@@ -56,12 +58,15 @@ class Database:
 
         Raises:
             StoreUnavailable: nothing was written; or, if the connection was lost at the very end, all of it was.
+            Deposed: this was to be written under a lease that somebody else has by now; nothing was.
         """
+        check = self.leases.check()
 
         def run() -> R:
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
                     with self._writer, self._writing.begin() as connection:
+                        check(connection)
                         return work(connection, *args)
                 except DBAPIError as error:
                     if attempt == _ATTEMPTS or not postgresql.contended(error):
@@ -78,4 +83,5 @@ class Database:
 
     async def aclose(self) -> None:
         """Close the connections."""
+        await self.leases.aclose()
         await anyio.to_thread.run_sync(self._engine.dispose, limiter=self._limiter)

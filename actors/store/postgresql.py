@@ -75,7 +75,7 @@ def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
         limits = {
             "lock_timeout": settings.lock_seconds,
             "statement_timeout": settings.statement_seconds,
-            "idle_in_transaction_session_timeout": settings.statement_seconds,
+            "idle_in_transaction_session_timeout": settings.idle_seconds,
         }
         with connection.cursor() as cursor:
             for name, seconds in limits.items():

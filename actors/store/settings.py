@@ -24,7 +24,10 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     lock_seconds: Seconds = 20.0
     """How long a writer waits for another one, of this process or of another."""
     statement_seconds: Seconds = 60.0
-    """How long PostgreSQL works on one statement, and keeps a transaction of a daemon that it hears nothing more of."""
+    """How long PostgreSQL works on one statement."""
+    idle_seconds: Seconds = 3.0
+    """How long PostgreSQL keeps a transaction of a daemon that it hears nothing of, stopped or cut off: until then all
+    others wait, also the one that is to lead next. What is cut off so is done again."""
 
     def __post_init__(self) -> None:
         if _PASSWORD.search(self.url):

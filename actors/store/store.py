@@ -65,7 +65,7 @@ class Store:
             StoreMisconfigured: `url` cannot work.
         """
         self._url, self._database = url, Database(url, settings)
-        self._read, self._write = self._database.read, self._database.write
+        self._read, self._write, self.leases = self._database.read, self._database.write, self._database.leases
         self.ask, self.change = self._database.read, self._database.write
         """For functions of a connection that are no method here, such as those of `actors.store.retention`: one
         transaction each, that only reads, or that writes."""

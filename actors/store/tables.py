@@ -9,7 +9,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from actors.store.columns import Characters, LongCharacters, whole
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """Number of the newest migration (`actors.store.migrations`): whoever changes a table here writes the next one."""
 
 
@@ -356,3 +356,18 @@ class StateRow(Base):
     __tablename__ = "state"
     key: Mapped[str] = mapped_column(primary_key=True)
     value: Mapped[bytes]
+
+
+class LeaseRow(Base):
+    """Who may do what one alone may (`actors.store.leases`)."""
+
+    __tablename__ = "leases"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    holder: Mapped[str]
+    about: Mapped[str]
+    epoch: Mapped[int]
+    since: Mapped[float]
+    expires: Mapped[float]
+    """Unix seconds of the database's clock; 0: free."""
+    # The index is what makes a change of the epoch wait for those who hold the row FOR KEY SHARE.
+    __table_args__ = (Index("uq_leases_epoch", "name", "epoch", unique=True),)

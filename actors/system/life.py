@@ -7,8 +7,9 @@ from typing import Literal
 import anyio
 import msgspec
 
-Status = Literal["new", "starting", "ready", "waiting", "backoff", "stalled", "failed", "ended"]
-"""`waiting`: alive, for something outside to come back. `failed`: given up."""
+Status = Literal["new", "starting", "ready", "standby", "waiting", "backoff", "stalled", "failed", "ended"]
+"""`standby`: done by another daemon, ready to take over. `waiting`: alive, for something outside to come back.
+`failed`: given up."""
 
 
 class Restart(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +71,7 @@ class Unit:
 
     def stalled(self, now: float) -> bool:
         """Whether it is running and has been silent for too long."""
-        running = self.status in ("starting", "ready", "waiting", "stalled")
+        running = self.status in ("starting", "ready", "standby", "waiting", "stalled")
         return running and self.beat_age(now) > self.restart.stall_seconds
 
     def beat_age(self, now: float) -> float:
@@ -128,6 +129,13 @@ class Life:
         self.beat()
         if self._unit.status != "ready":
             self._unit.set("ready")
+            self._on_ready()
+
+    def standby(self, reason: str) -> None:
+        """Another daemon does it: nothing is missing, and this one would take over."""
+        self.beat()
+        if self._unit.status != "standby":
+            self._unit.set("standby", reason[:500])
             self._on_ready()
 
     def waiting(self, reason: str) -> None:

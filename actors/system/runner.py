@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from actors.messages import AnyMessage, MessageError, decode
 from actors.system.actor import Actor, DeadLetter, Producer, Received, Result
 from actors.system.bus import Bus, Delivery, Outgoing, Subscription, delivery_id
-from actors.system.errors import DependencyUnavailable, StreamFull
+from actors.system.errors import DependencyUnavailable, Deposed, StreamFull
 from actors.system.ledger import Ledger
 from actors.system.life import Life
 from actors.system.line import Drained, Line, RunnerSettings
@@ -156,6 +156,8 @@ class _ActorRunner:
                 outages += 1
                 await self.line.insist(self.actor.start)
                 continue
+            except Deposed:
+                raise  # the record's next handler is another daemon's
             except Exception as error:
                 await self.line.insist(self.actor.start)
                 if len(items) == 1:

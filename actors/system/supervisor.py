@@ -195,7 +195,7 @@ class Supervisor:
 
     def _is_ready(self) -> bool:
         critical = [unit for unit in self._units.values() if unit.restart.critical]
-        return all(unit.status in ("ready", "ended") for unit in critical)
+        return all(unit.status in ("ready", "standby", "ended") for unit in critical)
 
     def _on_ready(self) -> None:
         if not self._told_ready and self._is_ready():

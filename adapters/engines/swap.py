@@ -8,11 +8,11 @@ agents wait behind a pause, so nothing that goes wrong here may leave one behind
 own and writes what came of it to a file; a daemon that died meanwhile collects it (`collect`), and finishes the work of
 a program that was killed too.
 
-Three files carry a swap: RESULT (the outcome, appears whole), RESULT.job (what is being done, removed with the result)
-and RESULT.lock (held by the program while it lives: one swap an engine at a time).
+Files carry a swap (`swap_files`). The program inherits the engine's lock from whoever starts it, so that there is no
+moment at which a job is written and nobody is at it. Who cannot see them, on another machine, waits for the job's end
+(`until`): by then the program has stopped touching the engine.
 """
 
-import fcntl
 import math
 import os
 import subprocess
@@ -20,7 +20,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import anyio
 import msgspec
@@ -28,8 +27,11 @@ import structlog
 
 from adapters.engines import Engine
 from adapters.engines.client import Deadlines
+from adapters.engines.swap_files import SwapFiles, SwapJob, SwapOutcome, write_whole
 from adapters.engines.vllm import VllmEngine
 from adapters.errors import CheckpointRefused, EngineError, EngineUnavailable, SwapFailed
+
+__all__ = ["SwapJob", "SwapOutcome", "collect", "perform", "run_swap"]
 
 _log = structlog.get_logger(__name__)
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
@@ -38,8 +40,8 @@ _RESUME_ATTEMPTS = 5
 _LEAST_GREEDY = -20.0
 """Nats that the likeliest of V tokens has at the least: -ln V. vLLM writes -9999 where it computed NaN."""
 _LOOK_SECONDS = 0.05
-_BUSY = 4
-"""Exit status: somebody else swaps this engine."""
+_NO_MORE = 15.0
+"""Seconds past the job's end after which even a pause is somebody else's to end."""
 KEY_VARIABLE = "EVOLVED_ENGINE_KEY"
 """Variable with the engine's API key, if it has one: arguments are for everybody to read."""
 CANARY_FILE = "canary.json"
@@ -55,48 +57,6 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Of `ids[1:]`, each given those before it, nats, as the learner computes them."""
 
 
-class SwapJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done."""
-
-    engine: str
-    """URL."""
-    path: str
-    """Version directory to load; the engine must be able to read it too."""
-    version: int
-    result: str
-    """File for the outcome."""
-    manifest: str = ""
-    """sha256 that manifest.json must have: what was verified before is what is loaded. Empty for any."""
-    last_good: str = ""
-    """Version directory to go back to; also what the new one must look like. Empty if there is none."""
-    last_version: int = -1
-    deadline: float = 120.0
-    """Seconds for everything up to resume; going back may take as long again."""
-    tolerance: float = 0.05
-    """Largest difference of a canary log-prob from the learner's, nats."""
-    epoch: int = 0
-    """Of the lease under which this is done; an engine refuses one that is smaller than the greatest it has seen."""
-
-
-class SwapOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
-
-    result: Literal["swapped", "refused", "rolled_back", "unreachable", "failed"]
-    """refused: what served was never touched or is untouched; rolled_back: the new weights were loaded, the last good
-    ones are back; unreachable: the engine did not answer, or not as it must, and nothing was done; failed: neither
-    could be confirmed."""
-    version: int
-    """What the engine serves now, -1 if unknown."""
-    asked: int = -1
-    """What it was asked to serve."""
-    paused_seconds: float = 0.0
-    """From pause to resume."""
-    total_seconds: float = 0.0
-    reason: str = ""
-    finished: float = 0.0
-    """Unix seconds."""
-
-
 async def perform(job: SwapJob, engine: Engine) -> SwapOutcome:
     """Do the whole swap; never raises an EngineError."""
     started = time.monotonic()
@@ -106,28 +66,30 @@ async def perform(job: SwapJob, engine: Engine) -> SwapOutcome:
     def outcome(result: str, version: int, reason: str = "") -> SwapOutcome:
         total = time.monotonic() - started
         fields = {"result": result, "version": version, "asked": job.version, "reason": reason[:2000]}
-        fields["finished"] = time.time()
+        fields |= {"finished": time.time(), "epoch": job.epoch}
         return msgspec.convert({**fields, "paused_seconds": paused, "total_seconds": total}, SwapOutcome)
 
     try:
         canary = _canary(path)
         served = await engine.version()
-        with anyio.fail_after(job.deadline):
+        with anyio.fail_after(_seconds(job, keep=0.5)):
             await engine.prepare(path, like=last_good, manifest=job.manifest, epoch=job.epoch)
     except CheckpointRefused as error:
         return outcome("refused", job.last_version, str(error))
     except TimeoutError:
-        return outcome("unreachable", job.last_version, f"{path} was not read within {job.deadline:g} s")
+        took = time.monotonic() - started
+        return outcome("unreachable", job.last_version, f"{path} was not read within {took:.0f} s")
     except EngineError as error:  # an engine that was started without what a swap needs is no fault of the version
         return outcome("unreachable", job.last_version, str(error))
     pause_began = time.monotonic()
     try:
         try:
-            paused = await _exchange(engine, job, path, job.version)
+            paused = await _exchange(engine, job, path, job.version, keep=0.5)
         except CheckpointRefused as error:
             paused = time.monotonic() - pause_began
             return outcome("refused", served, str(error))
-        await _confirm(engine, job.version, canary, job.tolerance)
+        with anyio.fail_after(_seconds(job, keep=0.5)):
+            await _confirm(engine, job.version, canary, job.tolerance)
         return outcome("swapped", job.version)
     except (EngineError, TimeoutError) as error:
         paused = paused or time.monotonic() - pause_began
@@ -156,18 +118,28 @@ def _canary(path: Path) -> Canary | None:
     return canary
 
 
-async def _exchange(engine: Engine, job: SwapJob, path: Path, version: int, *, clean: bool = False) -> float:
+def _seconds(job: SwapJob, keep: float = 0.0) -> float:
+    """How long the next part of `job` may take, if the share `keep` of what is left is to be kept for going back."""
+    left = (job.until - time.monotonic()) * (1.0 - keep) if job.until else job.deadline
+    return max(0.0, min(job.deadline, left))
+
+
+async def _exchange(
+    engine: Engine, job: SwapJob, path: Path, version: int, *, clean: bool = False, keep: float = 0.0
+) -> float:
     """Pause, load, label, resume; seconds that the engine was paused."""
     began = time.monotonic()
     try:
-        with anyio.fail_after(job.deadline):
+        with anyio.fail_after(_seconds(job, keep)):
             # Within the try: a pause whose answer was lost may have happened.
             await engine.pause()
             await engine.load(path, epoch=job.epoch, clean=clean)
             await engine.label(version)
     finally:
-        with anyio.CancelScope(shield=True):
-            await _resume(engine)
+        # Stopped for so long (SIGSTOP, a suspended machine), it is somebody else's pause by now.
+        if not job.until or time.monotonic() < job.until + _NO_MORE:
+            with anyio.CancelScope(shield=True):
+                await _resume(engine)
     return time.monotonic() - began
 
 
@@ -220,37 +192,45 @@ async def run_swap(job: SwapJob, *, environment: Mapping[str, str] | None = None
     Raises:
         SwapFailed: it left no outcome, or another swap of this engine is running.
     """
-    result = Path(job.result)
-    result.parent.mkdir(parents=True, exist_ok=True)
+    files = SwapFiles(Path(job.result))
     ended, process = await anyio.to_thread.run_sync(_spawn, job, dict(environment or {}))
     try:
         await anyio.wait_readable(ended)  # the program's end of the pipe closes when it ends, however that is
     finally:
         os.close(ended)
     code = await anyio.to_thread.run_sync(process.wait)
-    if code == _BUSY:
-        raise SwapFailed(f"another swap of this engine is running ({result}.lock)")
-    outcome = await anyio.to_thread.run_sync(_take, result)
+    outcome = await anyio.to_thread.run_sync(files.take)
     if outcome is None:
-        raise SwapFailed(f"the swap's program ended with status {code} and no outcome; see {_log_file(result)}")
+        raise SwapFailed(f"the swap's program ended with status {code} and no outcome; see {files.log}")
     return outcome
 
 
 def _spawn(job: SwapJob, environment: dict[str, str]) -> tuple[int, "subprocess.Popen[bytes]"]:
-    readable, writable = os.pipe()
     env = {name: os.environ[name] for name in _KEPT if name in os.environ} | environment
-    result = Path(job.result)
+    files = SwapFiles(Path(job.result))
+    files.result.parent.mkdir(parents=True, exist_ok=True)
+    # Locked here and inherited: there is no moment at which the job is written and nobody is at it.
+    lock = files.try_lock()
+    if lock is None:
+        raise SwapFailed(f"another swap of this engine is running ({files.lock})")
+    readable, writable = os.pipe()
+    content = msgspec.json.encode(job)
     try:
-        with _log_file(result).open("ab") as log:
+        files.result.unlink(missing_ok=True)  # of an earlier swap that nobody asked about
+        write_whole(files.job, content)
+        with files.log.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "adapters.engines.swap", msgspec.json.encode(job).decode()],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True, pass_fds=(writable,),
+                [sys.executable, "-m", "adapters.engines.swap", content.decode()],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True,
+                pass_fds=(writable, lock),
             )  # fmt: skip
     except BaseException:
         os.close(readable)
+        files.job.unlink(missing_ok=True)
         raise
     finally:
         os.close(writable)
+        os.close(lock)
     return readable, process
 
 
@@ -266,19 +246,21 @@ async def collect(result: Path, *, wait: float = 300.0, key: str = "") -> SwapOu
     Raises:
         SwapFailed: the program still runs after `wait` seconds.
     """
-    lock = await _wait_for_lock(result, wait)
+    files = SwapFiles(result)
+    lock = await _wait_for_lock(files, wait)
     try:
-        outcome = await anyio.to_thread.run_sync(_take, result)
+        outcome = await anyio.to_thread.run_sync(files.take)
         if outcome is not None:
             return outcome
-        job = await anyio.to_thread.run_sync(_job, result)
+        job = await anyio.to_thread.run_sync(files.read_job)
         if job is None:
             return None
         _log.warning("swap.abandoned", engine=job.engine, version=job.version)
         async with VllmEngine(job.engine, deadlines=_deadlines(job), key=key) as engine:
-            outcome = await _recover(job, engine)
+            # Its time may be over: finishing it is work of now.
+            outcome = await _recover(msgspec.structs.replace(job, until=0.0), engine)
         if outcome.result != "unreachable":
-            _job_file(result).unlink(missing_ok=True)
+            files.job.unlink(missing_ok=True)
         return outcome
     finally:
         os.close(lock)
@@ -301,68 +283,20 @@ async def _recover(job: SwapJob, engine: Engine) -> SwapOutcome:
         result, version = "unreachable" if isinstance(error, EngineUnavailable) else "failed", -1
     seconds = time.monotonic() - began
     fields = {"result": result, "version": version, "asked": job.version, "total_seconds": seconds, "reason": reason}
-    return msgspec.convert({**fields, "finished": time.time()}, SwapOutcome)
+    return msgspec.convert({**fields, "finished": time.time(), "epoch": job.epoch}, SwapOutcome)
 
 
-async def _wait_for_lock(result: Path, wait: float) -> int:
-    if not result.parent.is_dir():
-        result.parent.mkdir(parents=True, exist_ok=True)
+async def _wait_for_lock(files: SwapFiles, wait: float) -> int:
+    if not files.result.parent.is_dir():
+        files.result.parent.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + wait
     while True:
-        lock = _try_lock(result)
+        lock = files.try_lock()
         if lock is not None:
             return lock
         if time.monotonic() > end:
-            raise SwapFailed(f"a swap of this engine still runs after {wait:g} s ({result})")
+            raise SwapFailed(f"a swap of this engine still runs after {wait:g} s ({files.result})")
         await anyio.sleep(_LOOK_SECONDS)  # file locks have no event to wait for
-
-
-def _try_lock(result: Path) -> int | None:
-    """A descriptor that holds the engine's lock until it is closed, None if somebody else has it."""
-    descriptor = os.open(result.with_name(result.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _take(result: Path) -> SwapOutcome | None:
-    if result.exists():
-        # In this order: a job without a result looks like a program that was killed.
-        _job_file(result).unlink(missing_ok=True)
-    try:
-        outcome = msgspec.json.decode(result.read_bytes(), type=SwapOutcome)
-    except FileNotFoundError:
-        return None
-    result.unlink()
-    return outcome
-
-
-def _job(result: Path) -> SwapJob | None:
-    try:
-        return msgspec.json.decode(_job_file(result).read_bytes(), type=SwapJob)
-    except FileNotFoundError:
-        return None
-
-
-def _job_file(result: Path) -> Path:
-    return result.with_name(result.name + ".job")
-
-
-def _log_file(result: Path) -> Path:
-    return result.with_name(result.name + ".log")
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file so that it appears whole."""
-    aside = path.with_name(path.name + ".new")
-    with aside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
 
 
 def _deadlines(job: SwapJob) -> Deadlines:
@@ -373,21 +307,14 @@ async def _main(job: SwapJob) -> None:
     key = os.environ.get(KEY_VARIABLE, "")
     async with VllmEngine(job.engine, deadlines=_deadlines(job), key=key) as engine:
         outcome = await perform(job, engine)
-    _write(Path(job.result), msgspec.json.encode(outcome))
+    write_whole(Path(job.result), msgspec.json.encode(outcome))
 
 
 def main(argument: str) -> int:
-    """Do the job in `argument`; the exit status says whether an outcome was written (4: another swap runs)."""
+    """Do the job in `argument`, under the lock that was inherited."""
     job = msgspec.json.decode(argument, type=SwapJob)
-    result = Path(job.result)
-    lock = _try_lock(result)
-    if lock is None:
-        return _BUSY
-    result.unlink(missing_ok=True)  # of an earlier swap that nobody asked about
-    _write(_job_file(result), argument.encode())
     anyio.run(_main, job)
-    _job_file(result).unlink(missing_ok=True)
-    os.close(lock)
+    SwapFiles(Path(job.result)).job.unlink(missing_ok=True)
     return 0
 
 

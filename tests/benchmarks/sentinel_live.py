@@ -46,6 +46,7 @@ from adapters.engines.vllm import VllmEngine
 from adapters.environments.travel import TravelDesk
 from daemon.config import Config
 from daemon.gating import gate_trial
+from daemon.swap_intents import SwapIntents
 from daemon.swaps import Swaps
 from tests.benchmarks import report
 from tests.support.bad_weights import FAMILIES, WARM_START, Credulous, hacked, shipped, worse
@@ -65,7 +66,10 @@ class Rig:
         """(version, outcome) of each run, as agents saw it."""
         self.key, keys = key_pair(directory / "keys")
         settings = SentinelSettings(probe_seconds=2.0, batch=16)
-        swaps = Swaps(directory / "swaps", {"serving": engine}, inline=frozenset(), weights=unsigned_weights())
+        swaps = Swaps(
+            directory / "swaps", {"serving": engine}, inline=frozenset(), weights=unsigned_weights(),
+            intents=SwapIntents(store.leases, directory / "swaps"),
+        )  # fmt: skip
         (directory / "swaps").mkdir()
         self.actors = (
             Attributor(AttributorSettings(batch=16), judge=Credulous()),

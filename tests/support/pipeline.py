@@ -44,22 +44,28 @@ class Account(msgspec.Struct, frozen=True):
 class Agents:
     """Talks to the tap over keep-alive connections: runs of four calls, plain and streamed in turn, then feedback."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, goal: str = "book a flight to Oslo", **options: object) -> None:
+        """
+        Args:
+            options: beside model, messages and stream, in the body of each call.
+        """
+        self._port, self._goal, self._options = port, goal, options
         self.runs: list[list[str]] = []
         """Response ids of each run."""
         self.errors: Counter[str] = Counter()
         self.calls = 0
+        self._enough = False
 
     async def talk(self, calls: int, *, connections: int = 16, per_second: float = 0.0) -> None:
         """Make `calls` calls, at most `per_second` of them if that is not 0."""
         began, started = time.monotonic(), self.calls
         left = calls // TURNS
+        self._enough = False
 
         async def work() -> None:
             nonlocal left
             async with self._connection() as (reader, writer):
-                while left > 0:
+                while left > 0 and not self._enough:
                     left -= 1
                     await self._run(reader, writer, lambda: pause())
 
@@ -69,6 +75,10 @@ class Agents:
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
 
         await asyncio.gather(*(work() for _ in range(connections)))
+
+    def enough(self) -> None:
+        """Finish the runs that are under way, and begin none."""
+        self._enough = True
 
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
@@ -84,10 +94,10 @@ class Agents:
         ids: list[str] = []
         number = len(self.runs)
         self.runs.append(ids)
-        messages = [{"role": "user", "content": f"run {number}: book a flight to Oslo"}]
+        messages = [{"role": "user", "content": f"run {number}: {self._goal}"}]
         for turn in range(TURNS):
             await pause()
-            body = {"model": "bench", "messages": messages, "stream": turn % 2 == 1}
+            body = {"model": "bench", "messages": messages, "stream": turn % 2 == 1, **self._options}
             answer = await self._call(reader, writer, b"chat/completions", body)
             self.calls += 1
             found = _ID.search(answer)

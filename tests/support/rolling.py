@@ -15,6 +15,7 @@ from actors.signing import SigningKey, sign
 from actors.store import Store
 from actors.swapper import Swapper, SwapperSettings
 from adapters.engines.vllm import VllmEngine
+from daemon.swap_intents import SwapIntents
 from daemon.swaps import Swaps
 from daemon.tap.settings import UpstreamSettings
 from tests.support.keys import key_pair, unsigned_weights
@@ -87,7 +88,10 @@ async def rolling(
         key, keys = key_pair(directory / "keys")
         swapper = Swapper(
             SwapperSettings(canary=canary), store=store, engines=engines,
-            runner=Swaps(directory / "swaps", engines, inline=frozenset(), weights=unsigned_weights()),
+            runner=Swaps(
+                directory / "swaps", engines, inline=frozenset(), weights=unsigned_weights(),
+                intents=SwapIntents(store.leases, directory / "swaps"),
+            ),
             versions=versions, key=key, keys=keys, clock=time.time, routes=routes,
         )  # fmt: skip
         await swapper.start()

@@ -27,6 +27,7 @@ from actors.system.runner import run_actor
 from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
 from adapters.engines.vllm import VllmEngine
+from daemon.swap_intents import SwapIntents
 from daemon.swaps import Swaps
 from tests.support.engine import Asked, Engine, running_engine
 from tests.support.keys import key_pair, unsigned_weights
@@ -78,7 +79,10 @@ async def _serve(state: Path, versions: Path, url: str) -> None:
     await store.open()
     async with VllmEngine(url, name="serving") as engine:
         engines = {"serving": engine}
-        swaps = Swaps(state / "swaps", engines, inline=frozenset(), weights=unsigned_weights())
+        swaps = Swaps(
+            state / "swaps", engines, inline=frozenset(), weights=unsigned_weights(),
+            intents=SwapIntents(store.leases, state / "swaps"),
+        )  # fmt: skip
         key, keys = key_pair(state / "keys")
         swapper = Swapper(
             SwapperSettings(), store=store, engines=engines, runner=swaps, versions=versions, key=key,
@@ -106,7 +110,8 @@ class Door:
         limits = httpx.Limits(keepalive_expiry=2.0)
         self._http = httpx.AsyncClient(base_url=url, timeout=30.0, limits=limits, trust_env=False)
         self._verb, self._number, self._side = point
-        self._count = 0
+        self.count = 0
+        """Requests at the point, so far."""
         self.pauses: list[tuple[float, float]] = []
         """(pause asked for, resume answered), monotonic seconds."""
         self._paused = 0.0
@@ -121,8 +126,8 @@ class Door:
         here = verb == self._verb
         if verb == "pause":
             self._paused = time.monotonic()
-        self._count += here
-        held = here and self._count == self._number
+        self.count += here
+        held = here and self.count == self._number
         if held and self._side == "before":
             await self._hold()
         headers = {"content-type": asked.headers.get("content-type", "application/json")}

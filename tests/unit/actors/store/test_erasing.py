@@ -304,7 +304,7 @@ BY_LESSON = {"experiences", "opinions"}
 """By what is done to lessons, and `Store.hush`."""
 ONLY_IDS_AND_FIGURES = {
     "batches", "batch_members", "candidates", "candidate_batches", "verdicts", "servings", "directives", "audit",
-    "processed", "forgotten", "state",
+    "processed", "forgotten", "state", "leases",
 }  # fmt: skip
 
 

@@ -1,0 +1,155 @@
+"""Two daemons, one engine: nobody starts a swap on top of another one, whether it sees the other's files or not."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import anyio
+import pytest
+
+from actors.store import Store
+from adapters.engines.vllm import VllmEngine
+from adapters.errors import EngineUnavailable
+from daemon.swap_intents import SwapIntents
+from daemon.swaps import Swaps
+from tests.support import checkpoints
+from tests.support.engines import embedded_engine
+from tests.support.keys import unsigned_weights
+from tests.support.swapping import door, swap_programs, until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("versions")
+    for number in (0, 1):
+        checkpoints.write_manifest(checkpoints.write(directory / f"v{number:06d}", number + 1), number)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def running(versions: Path) -> Iterator[str]:
+    with embedded_engine(versions / "v000000", "--dev-mode", "--weight-version", "0") as url:
+        yield url
+
+
+@pytest.fixture
+async def url(running: str, versions: Path) -> str:
+    """An engine that serves version 0."""
+    async with VllmEngine(running) as engine:
+        await engine.load(versions / "v000000")
+        await engine.label(0)
+        await engine.resume()
+    return running
+
+
+@pytest.fixture
+async def store(tmp_path: Path):
+    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=time.time)
+    await store.open()
+    yield store
+    await store.aclose()
+
+
+class Side:
+    """What one daemon swaps with."""
+
+    def __init__(self, store: Store, directory: Path, engine: VllmEngine, versions: Path, seconds: float = 60.0):
+        self.directory, self.versions = directory, versions
+        self.intents = SwapIntents(store.leases, directory / "swaps", directory.name)
+        self.swaps = Swaps(
+            directory / "swaps", {"serving": engine}, inline=frozenset(), weights=unsigned_weights(),
+            intents=self.intents, seconds=seconds,
+        )  # fmt: skip
+
+    async def swap(self, version: int):
+        path, good = (self.versions / f"v{number:06d}" for number in (version, 0))
+        manifest = sha256((path / "manifest.json").read_bytes()).hexdigest()
+        return await self.swaps.swap("serving", path, version, manifest=manifest, last_good=good, last_version=0)
+
+    async def dies_while(self, version: int, held) -> None:
+        """It begins a swap, and is gone when the request at the door is under way; its program goes on."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.swap, version)
+            with anyio.fail_after(60):
+                await held.reached.wait()
+            group.cancel_scope.cancel()
+
+
+async def test_a_swap_is_over_for_everybody_once_its_outcome_is_known(store, url, versions, tmp_path) -> None:
+    async with VllmEngine(url, name="serving") as engine:
+        one, two = (Side(store, tmp_path / name, engine, versions) for name in ("one", "two"))
+        assert (await one.swap(1)).result == "swapped"
+        assert await two.swaps.collect("serving") is None
+        assert (await two.swap(0)).result == "swapped"
+        assert await engine.version() == 0
+
+
+async def test_who_sees_the_files_waits_for_the_program_and_has_its_outcome(store, url, versions, tmp_path) -> None:
+    async with door(url, ("load", 1, "before")) as (held, through), VllmEngine(through, name="serving") as engine:
+        one, two = (Side(store, tmp_path / "shared", engine, versions) for _ in range(2))
+        await one.dies_while(1, held)
+        with pytest.raises(EngineUnavailable, match="under way"):
+            await two.swap(1)
+        held.gate.set()
+        report = await two.swaps.collect("serving")
+        assert report is not None
+        assert (report.result, report.version) == ("swapped", 1)
+        assert held.count == 1, "one load"
+        assert not (await two.intents.look("serving")).seconds_left
+
+
+async def test_who_does_not_see_them_starts_nothing_until_the_engine_says_that_it_is_done(
+    store, url, versions, tmp_path
+) -> None:
+    async with door(url, ("load", 1, "before")) as (held, through), VllmEngine(through, name="serving") as engine:
+        one, two = (Side(store, tmp_path / name, engine, versions) for name in ("one", "two"))
+        await one.dies_while(1, held)
+        for attempt in (two.swaps.collect("serving"), two.swap(1)):
+            with pytest.raises(EngineUnavailable, match=r"swap by one may be under way"):
+                await attempt
+        assert await engine.is_paused(), "nobody resumed it under the program's hands"
+        held.gate.set()
+        await until(lambda: not swap_programs(tmp_path / "one"), 120, "the program ends")
+        assert await two.swaps.collect("serving") is None
+        assert await engine.version() == 1
+        assert held.count == 1
+        assert (await two.swap(0)).result == "swapped"
+
+
+async def test_what_another_daemon_came_after_is_not_finished_when_the_first_one_is_back(
+    store, url, versions, tmp_path
+) -> None:
+    async with door(url, ("load", 1, "before")) as (held, through), VllmEngine(through, name="serving") as engine:
+        one, two = (Side(store, tmp_path / name, engine, versions) for name in ("one", "two"))
+        await one.dies_while(1, held)
+        for pid in swap_programs(tmp_path / "one"):
+            os.kill(pid, signal.SIGKILL)  # the whole machine is gone, in mid-pause
+        held.gate.set()
+        intent = await two.intents.look("serving")
+        await two.intents.end("serving", intent.epoch)  # as if its time had passed
+        await engine.resume()
+        assert (await two.swap(1)).result == "swapped"
+        # Its job says: go back to version 0. That was an hour ago.
+        assert await one.swaps.collect("serving") is None
+        assert await engine.version() == 1
+
+
+async def test_the_program_stops_touching_the_engine_at_the_end_of_its_time(store, url, versions, tmp_path) -> None:
+    async with door(url, ("load", 1, "before")) as (held, through), VllmEngine(through, name="serving") as engine:
+        one = Side(store, tmp_path / "one", engine, versions, seconds=15.0)
+        began = time.monotonic()
+        await one.dies_while(1, held)
+        await until(lambda: not swap_programs(tmp_path / "one"), 120, "the program ends")
+        assert time.monotonic() - began < 120
+        assert not await engine.is_paused(), "resumed by the program"
+        held.gate.set()

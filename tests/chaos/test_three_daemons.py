@@ -1,0 +1,138 @@
+"""Three daemons on one NATS and one PostgreSQL; the one that leads is killed at work and in mid-swap, and stopped.
+
+Real processes all: nats-server, PostgreSQL, tap, engines, daemons, and agents that talk all the while. Figures are
+printed: how long each take-over took, what was swapped how often, and the account of every call.
+"""
+
+import asyncio
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.benchmarks import report
+from tests.support.daemons import Daemons, kill, soon, three_daemons
+from tests.support.pipeline import Agents
+from tests.support.swapping import Door, swap_programs
+
+pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(600)]
+SEED = 5
+STOPPED_SECONDS = 10.0
+MID_SWAP = (0.0, 0.2, 0.6)
+"""Seconds from the swap program's start to the leader's end."""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def told(pytestconfig: pytest.Config) -> Iterator[list[tuple[str, ...]]]:
+    rows: list[tuple[str, ...]] = []
+    yield rows
+    with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        columns = ("what happened to the leader", "who led", "who leads", "moved after s")
+        report.table("three daemons, one killed", columns, rows, Console(width=120))
+
+
+async def swapped(daemons: Daemons, version: int) -> bool:
+    return (version, "swapped") in await daemons.swaps()
+
+
+async def mid_swap(daemons: Daemons, version: int, delay: float, told: list[tuple[str, ...]]) -> None:
+    """A version is promoted, by an order to a daemon that stands by, and the leader dies while it is swapped in."""
+    await daemons.learned(version)
+    leader = await daemons.leader()
+    standby = next(name for name in daemons.daemons if name != leader)
+    answer = await daemons.order(standby, "promote", {"version": version, "force": True, "reason": "drill"})
+    assert answer.status_code == 200, answer.text
+    end = time.monotonic() + 60
+    while not swap_programs(daemons.config.state):
+        assert time.monotonic() < end, "the swap begins"
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(delay)
+    began = kill(daemons.daemons[leader], signal.SIGKILL)
+    follower, took = await daemons.taken_over(leader, began)
+    told.append((f"kill -9, {delay:g} s into a swap to v{version}", leader, follower, f"{took:.2f}"))
+    await soon(lambda: swapped(daemons, version), 60, f"version {version} is served")
+    daemons.daemons[leader].check()
+    await daemons.all_up()
+
+
+async def stopped(daemons: Daemons, told: list[tuple[str, ...]]) -> None:
+    """The leader hangs for longer than its lease and goes on."""
+    leader = await daemons.leader()
+    epoch = (await daemons.status(leader))["leader"]["epoch"]
+    child = daemons.daemons[leader]
+    began = kill(child, signal.SIGSTOP)
+    follower, took = await daemons.taken_over(leader, began)
+    told.append((f"SIGSTOP for {STOPPED_SECONDS:g} s", leader, follower, f"{took:.2f}"))
+    await asyncio.sleep(max(0.0, STOPPED_SECONDS - (time.monotonic() - began)))
+    kill(child, signal.SIGCONT)
+    await daemons.all_up()
+    assert await daemons.leader() != leader, "it stands by"
+    assert (await daemons.status(leader))["leader"]["epoch"] > epoch
+    ends = [line["event"] for event in ("lease_lost", "deposed") for line in daemons.events(leader, event)]
+    assert ends, "it noticed"
+
+
+async def test_work_goes_on_and_nothing_is_done_twice_whoever_leads(tmp_path: Path, told) -> None:
+    rng = random.Random(SEED)
+    async with three_daemons(tmp_path) as (daemons, engine), asyncio.TaskGroup() as group:
+        agents = Agents(daemons.tap_port, "go", max_tokens=4)
+        talking = group.create_task(agents.talk(100_000, connections=4, per_second=12.0))
+        await soon(lambda: asyncio.sleep(0, agents.calls > 40), 60, "agents are at work")
+        await stopped(daemons, told)
+        leader = await daemons.leader()
+        began = kill(daemons.daemons[leader], signal.SIGKILL)
+        follower, took = await daemons.taken_over(leader, began)
+        told.append(("kill -9 at work", leader, follower, f"{took:.2f}"))
+        daemons.daemons[leader].check()
+        await daemons.all_up()
+        for version, delay in enumerate(rng.sample(MID_SWAP, len(MID_SWAP)), start=1):
+            await mid_swap(daemons, version, delay, told)
+        leader = await daemons.leader()
+        began = time.monotonic()
+        ended = asyncio.create_task(asyncio.to_thread(daemons.daemons[leader].stop))
+        follower, took = await daemons.taken_over(leader, began)
+        told.append(("SIGTERM: it drains", leader, follower, f"{took:.2f}"))
+        await ended
+        agents.enough()
+        await talking
+        await settled(daemons, agents)
+        await once(daemons, engine)
+
+
+async def settled(daemons: Daemons, agents: Agents) -> None:
+    """Every call is in one trajectory, and each trajectory was attributed once."""
+
+    def done() -> bool:
+        account = daemons.account(agents)
+        return not (account.lost or account.loose or account.unattributed)
+
+    try:
+        await soon(lambda: asyncio.to_thread(done), 180, "everything has arrived")
+    finally:
+        account, steps = daemons.account(agents), daemons.steps()
+        print(account, dict(agents.errors))
+    assert account.exchanges > 200
+    assert (account.lost, account.doubled, account.loose) == (0, 0, 0)
+    assert (account.unattributed, account.attributed_twice) == (0, 0)
+    assert account.client_errors == 0
+    seen = [response for run in agents.runs for response in run]
+    assert Counter(steps[response] for response in seen) == {1: len(seen)}
+
+
+async def once(daemons: Daemons, engine: Door) -> None:
+    """One swap a version, in the books and at the engine."""
+    swaps = await daemons.swaps()
+    print(swaps, f"{engine.count} loads at the engine")
+    assert swaps == [(0, "started"), *((version, "swapped") for version in range(1, len(MID_SWAP) + 1))]
+    assert engine.count == len(MID_SWAP)
+    assert len(engine.pauses) == len(MID_SWAP)
