@@ -69,6 +69,8 @@ from daemon.shipper import Shipper, ShipperMetrics
 from daemon.swaps import Swaps
 from daemon.tasking import Tasks
 from daemon.toolsearch import searching
+from daemon.trajectory_api import TrajectoryApi
+from daemon.version_api import VersionApi
 from daemon.watching import SentinelCollector
 
 log = structlog.get_logger(__name__)
@@ -243,6 +245,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
         serving=tuple(serving), judge=attributor.report,
         routes=[
             *ExperienceApi(pool, forgetter).routes(), *live.routes(), *(tasks.routes() if tasks is not None else ()),
+            *TrajectoryApi(store).routes(), *VersionApi(store, provenance.trusted("gate"), versions).routes(),
         ],
     )  # fmt: skip
     supervisor.add("control", control_task(config, parts, supervisor, control))

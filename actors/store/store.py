@@ -361,6 +361,9 @@ class Store:
             self.audit_head = head
             _log.info("audit_head", sequence=head.sequence, hash=head.hash)
 
+    async def ask(self, question: Callable[[Connection], R]) -> R:
+        return await self._read(question)
+
     async def _read(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
         def run() -> R:
             try:
