@@ -1,5 +1,5 @@
-"""What the browser tests find in the store: an hour of agents at work, three versions one of which was taken back, lessons
-in every state, records that were parked, and texts that would like to be markup."""
+"""What the browser tests find in the store: an hour of agents at work, versions of which one was taken back, lessons in
+every state, records that were parked, and texts that would like to be markup."""
 
 import time
 from typing import Any
@@ -26,9 +26,9 @@ from actors.messages import (
 )
 from actors.signing import SigningKey, sign
 from actors.store import Store
+from tests.browser.hostile import HOSTILE
 
 START = time.time() - 3600.0
-HOSTILE = "<img src=x onerror=\"document.title='taken over'\"><script>document.title='taken over'</script>\u202e olleh"
 RUNS = 60
 
 
@@ -40,14 +40,18 @@ async def fill(store: Store, key: SigningKey) -> None:
     await store.save([_back(key)])
     for number, actor in enumerate(("navigator", "curator")):
         await store.park(
-            actor, f"input-{number}", "trajectory.attributed", b"\x00" * 120, f"ValueError: {actor} cannot read it {HOSTILE}"
+            actor, f"input-{number}", "trajectory.attributed", b"\x00" * 120, f"ValueError: cannot read it {HOSTILE}"
         )  # fmt: skip
 
 
 def _row(steps: int, version: int) -> TokenRow:
     """Per step 6 tokens of context and 8 sampled."""
     step = [number if place >= 6 else -1 for number in range(steps) for place in range(14)]
-    logprobs = [-0.05 * (place % 8) - 0.1 * number if step[14 * number + place] >= 0 else 0.0 for number in range(steps) for place in range(14)]  # noqa: E501
+    logprobs = [
+        -0.05 * (place % 8) - 0.1 * number if step[14 * number + place] >= 0 else 0.0
+        for number in range(steps)
+        for place in range(14)
+    ]
     return TokenRow(
         ids=pack_array(range(len(step)), "<i4"), step=pack_array(step, "<i2"), logprobs=pack_array(logprobs, "<f4"),
         versions=pack_array([version if each >= 0 else -1 for each in step], "<i4"), hint=(0, 4),
@@ -59,10 +63,12 @@ def _attributed(key: str, goal: str, number: int, **fields: Any) -> Attributed:
     steps = (
         Step(
             exchange_id=f"x-{key}-0", tool_calls=(ToolCall("search_flights", '{"from": "BER", "to": "LIS"}'),),
-            observation='{"flights": [{"id": "K1", "price": 120}, {"id": "K2", "price": 310}]}' + " " * 400 + "end", row=0,
+            observation='{"flights": [{"id": "K1", "price": 120}, {"id": "K2", "price": 310}]}' + " " * 400 + "end",
+            row=0,
         ),
         Step(
-            exchange_id=f"x-{key}-1", tool_calls=(ToolCall("book", '{"flight": "K1"}'),), observation='{"ref": "Z1"}', row=0,
+            exchange_id=f"x-{key}-1", tool_calls=(ToolCall("book", '{"flight": "K1"}'),), observation='{"ref": "Z1"}',
+            row=0,
         ),
         Step(exchange_id=f"x-{key}-2", text="Your flight is booked: Z1.", row=0),
     )  # fmt: skip
@@ -115,7 +121,9 @@ def _lessons() -> list[Experience]:
 
     return [
         lesson("active"),
-        lesson("candidate", when_to_use="cancel a booking", content="check the policy before you cancel", guided=(0, 0)),
+        lesson(
+            "candidate", when_to_use="cancel a booking", content="check the policy before you cancel", guided=(0, 0)
+        ),
         lesson("quarantined", when_to_use=HOSTILE, content=HOSTILE, reason="one source stands behind it"),
         lesson("retired", when_to_use="rename a passenger", reason="no gain: -0.14 [-0.35, +0.03]"),
     ]
@@ -146,18 +154,20 @@ def _version(number: int, key: SigningKey) -> list[Message]:
         created=at + 30,
     )  # fmt: skip
     swap = Serving(
-        id=f"swap{number}", engine="serving", version=number, previous=number - 1, path=candidate.path, result="swapped",
-        since=at + 45, paused_seconds=0.058, total_seconds=1.2,
+        id=f"swap{number}", engine="serving", version=number, previous=number - 1, path=candidate.path,
+        result="swapped", since=at + 45, paused_seconds=0.058, total_seconds=1.2,
     )  # fmt: skip
-    outcome = Feedback(id=f"said{number}", received=at, trajectory_id=runs[0], outcome=1.0, text="the traveller was glad")
+    outcome = Feedback(
+        id=f"said{number}", received=at, trajectory_id=runs[0], outcome=1.0, text="the traveller was glad"
+    )
     return [order, candidate, sign(verdict, key), outcome, *([] if number == 4 else [swap])]
 
 
 def _back(key: SigningKey) -> Directive:
     return sign(
         Directive(
-            id="back2", kind="rollback", reason="success fell by 0.31 after v2", origin="sentinel", created=START + 1500,
-            details={"version": "2", "to": "1"},
+            id="back2", kind="rollback", reason="success fell by 0.31 after v2", origin="sentinel",
+            created=START + 1500, details={"version": "2", "to": "1"},
         ),
         key,
     )  # fmt: skip

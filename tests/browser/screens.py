@@ -16,10 +16,18 @@ from tests.browser.chromium import chromium
 
 WIDTH, HEIGHT = 1280, 860
 PAGES = {
-    "overview": "", "trajectories": "trajectories?outcome=success", "trajectory": "trajectories", "versions": "versions",
-    "version": "versions", "experience": "experience", "lesson": "experience", "adapters": "adapters", "judge": "judge",
-    "dead": "dead", "freeze": "",
-}  # fmt: skip
+    "overview": "",
+    "trajectories": "trajectories?source=production",
+    "trajectory": "trajectories?source=production&outcome=success",
+    "versions": "versions",
+    "version": "versions",
+    "experience": "experience",
+    "lesson": "experience",
+    "adapters": "adapters",
+    "judge": "judge",
+    "dead": "dead",
+    "freeze": "",
+}
 """By name, the address that it begins at."""
 
 
@@ -64,11 +72,11 @@ def show(page: Page, url: str, name: str) -> None:
 
 
 def small(png: bytes) -> bytes:
-    """`png` with a palette and at most three screens high: a page has a few dozen colours."""
+    """`png` with a palette and at most two screens high: a page has a few dozen colours."""
     image = Image.open(io.BytesIO(png)).convert("RGB")
     image = image.crop((0, 0, image.width, min(image.height, 2 * HEIGHT)))
     out = io.BytesIO()
-    image.quantize(96, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
+    image.quantize(200, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
     return out.getvalue()
 
 

@@ -1,4 +1,6 @@
-"""A control API as the daemon has it, over a real store with real records: `server.py PORT DIRECTORY [KEYS]`.
+"""A control API as the daemon has it, over a real store: `server.py PORT DIRECTORY full|empty`.
+
+`full` has the records of `tests.browser.records`. `empty` has none, and takes an admin key, which lies in admin.key.
 
 Orders go into the store and the fleet follows, as the swapper would have it: what a page orders, it must see happen.
 """
@@ -24,7 +26,7 @@ from daemon.live import Live
 from daemon.live_api import LiveRoutes
 from daemon.live_settings import LiveSettings
 from daemon.orders import Orders
-from daemon.tap.keys import KeyRing
+from daemon.tap.keys import KeyRing, add_key
 from daemon.trajectory_api import TrajectoryApi
 from daemon.version_api import VersionApi
 from tests.browser import records
@@ -35,9 +37,9 @@ from tests.support.keys import key_pair
 class Engines:
     """What serves: goes back when a rollback is ordered."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, full: bool) -> None:
         self._store = store
-        self.fleet = self._of(3, banned=(2,))
+        self.fleet = self._of(3, banned=(2,)) if full else Fleet()
 
     def _of(self, version: int, banned: tuple[int, ...]) -> Fleet:
         view = EngineView(
@@ -58,14 +60,16 @@ class Engines:
             self.fleet = msgspec.structs.replace(self._of(to, (2, bad)))
 
 
-async def main(port: int, directory: Path, keys_file: Path | None) -> None:
+async def main(port: int, directory: Path, full: bool) -> None:
     store = Store(f"sqlite:///{directory}/store.db", clock=time.time)
     await store.open()
     key, keys = key_pair(directory / "signing")
-    await records.fill(store, key)
-    engines, desk = Engines(store), Desk(store, directory, clock=time.time)
+    if full:
+        await records.fill(store, key)
+    engines, desk = Engines(store, full), Desk(store, directory, clock=time.time)
+    kill = KillSwitch(directory)
     orders = Orders(
-        store=store, fleet=lambda: engines.fleet, kill=KillSwitch(directory), send=engines.obey, key=key, keys=keys,
+        store=store, fleet=lambda: engines.fleet, kill=kill, send=engines.obey, key=key, keys=keys,
         clock=time.time,
     )  # fmt: skip
     attributor = Attributor(AttributorSettings(), judge=RulesJudge(), evidence=store)
@@ -77,23 +81,30 @@ async def main(port: int, directory: Path, keys_file: Path | None) -> None:
         return True
 
     sums = {"kind": "callables", "functions": ["math:sqrt"], "policy": {"read_only": ["sqrt"], "deny": ["*drop*"]}}
-    live = Live({"sums": sums}, LiveSettings(), directory)
+    live = Live({"sums": sums} if full else {}, LiveSettings(), directory)
     control = Control(
-        store=store, registry=CollectorRegistry(), actors=lambda: _ACTORS, orders=orders, retry=retry,
+        store=store, registry=CollectorRegistry(), actors=lambda: _ACTORS if full else (), orders=orders, retry=retry,
         describe={"tap": "http://127.0.0.1:8000"}, fleet=lambda: engines.fleet, judge=attributor.report,
+        halted=kill.reason,
         routes=[
             *ExperienceApi(desk.pool, desk.forgetter).routes(), *LiveRoutes(live).routes(),
             *TrajectoryApi(store).routes(), *VersionApi(store, keys, directory / "versions").routes(),
         ],
     )  # fmt: skip
     settings = ControlSettings(port=port)
-    ring = None if keys_file is None else KeyRing(keys_file, clock=time.time)
+    ring = None if full else _keys(directory)
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(live.run, Life(Unit("live", live.run, Restart()), anyio.Event(), lambda: None))
             await serve(control.app(settings.allowed_hosts, ring), settings)
     finally:
         await store.aclose()
+
+
+def _keys(directory: Path) -> KeyRing:
+    text, _ = add_key(directory / "keys.json", tenant="ops", scope="admin", now=time.time())
+    (directory / "admin.key").write_text(text)
+    return KeyRing(directory / "keys.json", clock=time.time)
 
 
 def _actor(name: str, status: str = "ready", **fields: object) -> ActorState:
@@ -107,4 +118,4 @@ _ACTORS = (
 )  # fmt: skip
 
 if __name__ == "__main__":
-    anyio.run(main, int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]) if len(sys.argv) > 3 else None, backend="trio")
+    anyio.run(main, int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "full", backend="trio")

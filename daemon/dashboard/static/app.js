@@ -39,7 +39,13 @@ function place() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, id] = path.split("/").map(decodeURIComponent);
   const found = PAGES.find(([each]) => each === name) ?? PAGES[0];
-  return { path: name, key: location.hash, page: id && found[3] ? found[3] : found[2], id, query: Object.fromEntries(new URLSearchParams(query)) };
+  return {
+    path: name,
+    key: location.hash,
+    page: id && found[3] ? found[3] : found[2],
+    id,
+    query: Object.fromEntries(new URLSearchParams(query)),
+  };
 }
 
 /** Show what the address names. `back`: the reader returns, to where they had been. */
@@ -88,7 +94,13 @@ function draw(at, data, status, values) {
     const wide = box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1;
     // What scrolls must be reachable without a mouse.
     if (!wide) for (const name of ["tabindex", "role", "aria-label"]) box.removeAttribute(name);
-    else for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", box.dataset.label ?? "Text"]]) box.setAttribute(name, value);
+    else
+      for (const [name, value] of [
+        ["tabindex", "0"],
+        ["role", "region"],
+        ["aria-label", box.dataset.label ?? "Text"],
+      ])
+        box.setAttribute(name, value);
   }
   now.count = shown.count ?? "";
 }
@@ -96,12 +108,23 @@ function draw(at, data, status, values) {
 function failed(error, at) {
   if (error.status && error.status < 500 && error.status !== 401) {
     document.title = "Not found · evolved";
-    morph(byId("page"), [el("h1", { tabindex: "-1" }, error.status === 404 ? "Not found" : "Refused"), el("p", {}, error.message), el("p", {}, el("a", { href: `#/${at.path}` }, "Back to the list"))]);
+    morph(byId("page"), [
+      el("h1", { tabindex: "-1" }, error.status === 404 ? "Not found" : "Refused"),
+      el("p", {}, error.message),
+      el("p", {}, el("a", { href: `#/${at.path}` }, "Back to the list")),
+    ]);
     return;
   }
-  const hint = error.status === 401 ? "Reload the page to log in again." : "What is shown may be old. Agents are not affected: the tap serves without the daemon. See `systemctl status evolved-daemon`, or start it with `evolved run`.";
+  const hint =
+    error.status === 401
+      ? "Reload the page to log in again."
+      : "What is shown may be old. Agents are not affected: the tap serves without the daemon. See `systemctl status evolved-daemon`, or start it with `evolved run`.";
   trouble(`The daemon does not answer (${error.message}). ${hint}`);
-  if (!byId("page").querySelector("h1")) morph(byId("page"), [el("h1", { tabindex: "-1" }, "No connection"), el("p", {}, "This page looks again every few seconds.")]);
+  if (!byId("page").querySelector("h1"))
+    morph(byId("page"), [
+      el("h1", { tabindex: "-1" }, "No connection"),
+      el("p", {}, "This page looks again every few seconds."),
+    ]);
 }
 
 /** An order was carried out: say so, and look again. */
@@ -118,16 +141,37 @@ const announceCount = () => notice(now.count ?? "");
 
 function frame(status) {
   const parked = status.counts.dead_letters ?? 0;
-  morph(byId("nav"), PAGES.map(([path, name]) =>
-    el("li", { "data-key": `n-${path}` }, el("a", { href: `#/${path}`, "aria-current": path === now.path ? "page" : null }, name,
-      path === "dead" && parked ? el("span", { class: "badge" }, String(parked), el("span", { class: "unseen" }, " parked")) : null))));
+  morph(
+    byId("nav"),
+    PAGES.map(([path, name]) =>
+      el(
+        "li",
+        { "data-key": `n-${path}` },
+        el(
+          "a",
+          { href: `#/${path}`, "aria-current": path === now.path ? "page" : null },
+          name,
+          path === "dead" && parked
+            ? el("span", { class: "badge" }, String(parked), el("span", { class: "unseen" }, " parked"))
+            : null,
+        ),
+      ),
+    ),
+  );
   const frozen = status.frozen || status.kill_switch;
-  const why = status.kill_switch ? `kill switch: ${status.kill_switch}` : status.last_directive?.kind === "freeze" ? status.last_directive.reason : "";
+  const why = status.kill_switch
+    ? `kill switch: ${status.kill_switch}`
+    : status.last_directive?.kind === "freeze"
+      ? status.last_directive.reason
+      : "";
   morph(byId("state"), [
     el("p", { "data-key": "s" }, frozen ? tag("warn", "learning is frozen") : tag("good", "learning")),
     frozen && why ? el("p", { "data-key": "w", class: "quoted soft" }, why) : null,
-    status.kill_switch ? el("p", { "data-key": "k", class: "soft" }, "remove the file FREEZE in the state directory first") :
-      frozen ? button("Thaw…", () => thaw(act), { "data-key": "b-thaw" }) : button("Freeze…", () => freeze(act), { "data-key": "b-freeze" }),
+    status.kill_switch
+      ? el("p", { "data-key": "k", class: "soft" }, "remove the file FREEZE in the state directory first")
+      : frozen
+        ? button("Thaw…", () => thaw(act), { "data-key": "b-thaw" })
+        : button("Freeze…", () => freeze(act), { "data-key": "b-freeze" }),
     button(paused ? "Resume updates" : "Pause updates", pause, { "data-key": "b-pause", class: "quiet" }),
     el("p", { "data-key": "t", class: "soft" }, paused ? "paused at " : "as of ", moment(Date.now() / 1000)),
   ]);

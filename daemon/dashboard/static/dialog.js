@@ -12,7 +12,9 @@ export function confirmed({ title, text, verb, path, body = {}, fields = [], dan
     const reason = el("textarea", { name: "reason", id: "d-reason", rows: "3", required: true, maxlength: "1000" });
     const wrong = el("p", { role: "alert", class: "wrong" });
     const go = el("button", { type: "submit", class: danger ? "danger" : "primary" }, verb);
-    const form = el("form", {},
+    const form = el(
+      "form",
+      {},
       el("h2", { id: "d-title" }, title),
       el("p", { id: "d-text" }, text),
       fields.map(([label, control]) => {
@@ -21,7 +23,8 @@ export function confirmed({ title, text, verb, path, body = {}, fields = [], dan
       }),
       el("div", { class: "field" }, el("label", { for: "d-reason" }, "Reason, kept with the order"), reason),
       wrong,
-      el("div", { class: "actions" }, el("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go));
+      el("div", { class: "actions" }, el("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go),
+    );
     const dialog = el("dialog", { "aria-labelledby": "d-title", "aria-describedby": "d-text" }, form);
     let answer = null;
     form.onsubmit = async (event) => {

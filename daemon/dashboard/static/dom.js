@@ -9,7 +9,7 @@ function made(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (HANDLERS.includes(name)) node[name] = value;
-    else if (name === "value") node.setAttribute("value", value), (node.value = value);
+    else if (name === "value") (node.setAttribute("value", value), (node.value = value));
     else node.setAttribute(name, value === true ? "" : value);
   }
   node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
@@ -17,7 +17,8 @@ function made(node, attributes, children) {
 }
 
 export const el = (name, attributes = {}, ...children) => made(document.createElement(name), attributes, children);
-export const svg = (name, attributes = {}, ...children) => made(document.createElementNS(SVG, name), attributes, children);
+export const svg = (name, attributes = {}, ...children) =>
+  made(document.createElementNS(SVG, name), attributes, children);
 
 /** Make `parent`'s children those of `fresh`; `values` also takes over what fields hold. */
 export function morph(parent, fresh, values = false) {
@@ -57,7 +58,8 @@ function patch(old, fresh, values) {
     if (old.data !== fresh.data) old.data = fresh.data;
     return;
   }
-  for (const name of old.getAttributeNames()) if (!fresh.hasAttribute(name) && !OWN.has(name)) old.removeAttribute(name);
+  for (const name of old.getAttributeNames())
+    if (!fresh.hasAttribute(name) && !OWN.has(name)) old.removeAttribute(name);
   for (const name of fresh.getAttributeNames()) {
     const value = fresh.getAttribute(name);
     if (old.getAttribute(name) !== value && !(OWN.has(name) && name === "open")) old.setAttribute(name, value);

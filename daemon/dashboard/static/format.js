@@ -1,6 +1,7 @@
 // Numbers and times as text.
 
-export const percent = (share, digits = 0) => (share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)} %`);
+export const percent = (share, digits = 0) =>
+  share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)} %`;
 export const count = (number) => (number ?? 0).toLocaleString("en-GB");
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
@@ -22,11 +23,18 @@ export function seconds(value) {
 
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-const YEAR = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+const YEAR = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric",
+  month: "short",
+  year: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+});
 
 /** Unix seconds: the time if it is today, else with the day, in another year with that. */
 export function moment(unix) {
-  const then = new Date(1000 * unix), now = new Date();
+  const then = new Date(1000 * unix),
+    now = new Date();
   if (then.toDateString() === now.toDateString()) return CLOCK.format(then);
   return (then.getFullYear() === now.getFullYear() ? DAY : YEAR).format(then);
 }

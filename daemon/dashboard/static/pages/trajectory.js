@@ -3,7 +3,21 @@
 import { get } from "../api.js";
 import { el, svg } from "../dom.js";
 import { figure, percent, plural, seconds } from "../format.js";
-import { credit, empty, facts, head, link, long, outcome, quoted, section, table, tag, time, version } from "../parts.js";
+import {
+  credit,
+  empty,
+  facts,
+  head,
+  link,
+  long,
+  outcome,
+  quoted,
+  section,
+  table,
+  tag,
+  time,
+  version,
+} from "../parts.js";
 
 export const load = ({ id }, signal) => get(`api/trajectories/${encodeURIComponent(id)}`, signal);
 
@@ -12,9 +26,19 @@ export function draw(run) {
   return {
     title: `Trajectory: ${name}`,
     nodes: [
-      el("p", { class: "crumbs", "data-key": "crumbs" }, el("a", { href: "#/trajectories" }, "Trajectories"), " / ", el("code", {}, run.id)),
+      el(
+        "p",
+        { class: "crumbs", "data-key": "crumbs" },
+        el("a", { href: "#/trajectories" }, "Trajectories"),
+        " / ",
+        el("code", {}, run.id),
+      ),
       head(el("span", { class: "quoted" }, run.goal || run.id)),
-      about(run), steps(run), used(run), reported(run), lineage(run),
+      about(run),
+      steps(run),
+      used(run),
+      reported(run),
+      lineage(run),
     ],
   };
 }
@@ -22,12 +46,24 @@ export function draw(run) {
 function about(run) {
   const judged = run.judged;
   return facts([
-    ["outcome", outcome(run.outcome)], ["source", run.source, run.origin !== "environment" && run.source !== "production" ? `, task by ${run.origin}` : ""],
-    ["versions", run.min_version === run.version ? version(run.version) : [version(run.min_version), "–", version(run.version)]],
-    ["ended", time(run.ended), `, took ${seconds(run.ended - run.started)}`], ["closed by", run.closed_by],
+    ["outcome", outcome(run.outcome)],
+    [
+      "source",
+      run.source,
+      run.origin !== "environment" && run.source !== "production" ? `, task by ${run.origin}` : "",
+    ],
+    [
+      "versions",
+      run.min_version === run.version ? version(run.version) : [version(run.min_version), "–", version(run.version)],
+    ],
+    ["ended", time(run.ended), `, took ${seconds(run.ended - run.started)}`],
+    ["closed by", run.closed_by],
     ["tenant", quoted(run.tenant)],
     ["judge", judged ? `${judged.judge} (${judged.rubric}), weight ${figure(judged.weight)}` : "not judged yet"],
-    ["learning", run.trainable ? "may be trained on" : tag("plain", `not trained on: ${run.why_not || "not trainable"}`)],
+    [
+      "learning",
+      run.trainable ? "may be trained on" : tag("plain", `not trained on: ${run.why_not || "not trainable"}`),
+    ],
     run.stitching < 1 ? ["stitching", `${percent(run.stitching)} sure`] : null,
     run.continues ? ["continues", link(["trajectories", run.continues], run.continues.slice(0, 12))] : null,
     run.side_of ? ["beside", link(["trajectories", run.side_of], run.side_of.slice(0, 12))] : null,
@@ -37,11 +73,24 @@ function about(run) {
 function steps(run) {
   if (!run.steps.length) return section("Steps", empty("No steps.", "Only calls of chat models become steps."));
   const roles = run.steps.some((step) => step.role);
-  return section("Steps", table("Steps with their credit and tokens",
-    ["step", ...(roles ? ["role"] : []), "action", "what came back", "credit", "tokens"],
-    run.steps.map((step, number) => ({ key: `s${number}`, cells: [
-      String(number + 1), ...(roles ? [quoted(step.role)] : []), action(step), step.observation ? long(step.observation) : el("span", { class: "soft" }, "last step"),
-      worth(run, step), tokens(run, step)] }))));
+  return section(
+    "Steps",
+    table(
+      "Steps with their credit and tokens",
+      ["step", ...(roles ? ["role"] : []), "action", "what came back", "credit", "tokens"],
+      run.steps.map((step, number) => ({
+        key: `s${number}`,
+        cells: [
+          String(number + 1),
+          ...(roles ? [quoted(step.role)] : []),
+          action(step),
+          step.observation ? long(step.observation) : el("span", { class: "soft" }, "last step"),
+          worth(run, step),
+          tokens(run, step),
+        ],
+      })),
+    ),
+  );
 }
 
 function action(step) {
@@ -72,47 +121,180 @@ function tokens(run, step) {
   if (!found) return el("span", { class: "soft" }, "masked: no token ids");
   const by = found.versions.filter((each) => each >= 0);
   return [
-    el("div", {}, `${found.sampled} sampled of ${found.row}`, by.length ? [" by ", by.flatMap((each, place) => [place ? ", " : "", version(each)])] : ""),
-    found.mean_logprob === null ? el("div", { class: "soft" }, "no log-probs") : [
-      el("div", { class: "soft" }, `log-prob: mean ${found.mean_logprob.toFixed(2)}, least ${found.least_logprob.toFixed(2)}`), bars(found)],
-    found.experience ? el("div", { class: "soft" }, `${plural(found.experience, "token")} of experience cut out`) : null,
+    el(
+      "div",
+      {},
+      `${found.sampled} sampled of ${found.row}`,
+      by.length ? [" by ", by.flatMap((each, place) => [place ? ", " : "", version(each)])] : "",
+    ),
+    found.mean_logprob === null
+      ? el("div", { class: "soft" }, "no log-probs")
+      : [
+          el(
+            "div",
+            { class: "soft" },
+            `log-prob: mean ${found.mean_logprob.toFixed(2)}, least ${found.least_logprob.toFixed(2)}`,
+          ),
+          bars(found),
+        ],
+    found.experience
+      ? el("div", { class: "soft" }, `${plural(found.experience, "token")} of experience cut out`)
+      : null,
     el("div", { class: "soft" }, fate(run, step)),
   ];
 }
 
 /** Surprise of each token: a bar from the line down, 0 to 5 nats. */
 function bars(found) {
-  const wide = 3, high = 20, width = wide * found.logprobs.length;
-  return svg("svg", { class: "bars", viewBox: `0 0 ${width} ${high}`, width: Math.min(width, 240), height: high, preserveAspectRatio: "none", "aria-hidden": "true" },
+  const wide = 3,
+    high = 20,
+    width = wide * found.logprobs.length;
+  return svg(
+    "svg",
+    {
+      class: "bars",
+      viewBox: `0 0 ${width} ${high}`,
+      width: Math.min(width, 240),
+      height: high,
+      preserveAspectRatio: "none",
+      "aria-hidden": "true",
+    },
     svg("line", { class: "axis", x1: 0, x2: width, y1: 0.5, y2: 0.5 }),
-    found.logprobs.map((each, place) => svg("rect", { x: place * wide, y: 0, width: wide - 1, height: Math.min(high, 1 - each * 4).toFixed(1) })));
+    found.logprobs.map((each, place) =>
+      svg("rect", { x: place * wide, y: 0, width: wide - 1, height: Math.min(high, 1 - each * 4).toFixed(1) }),
+    ),
+  );
 }
 
 function used(run) {
-  if (!run.experience.length) return section("Experience used", el("p", { class: "soft" }, "None stood in the prompt: this run was unguided."));
-  return section("Experience used", table("Lessons that stood in the prompt", ["lesson", "do", "state now"], run.experience.map((each) => ({ key: each.id, cells: [
-    link(["experience", each.id], each.known && each.when_to_use ? quoted(each.when_to_use) : each.id.slice(0, 12)), each.known ? quoted(each.content) : "no longer in the store", each.state ?? ""] }))));
+  if (!run.experience.length)
+    return section("Experience used", el("p", { class: "soft" }, "None stood in the prompt: this run was unguided."));
+  return section(
+    "Experience used",
+    table(
+      "Lessons that stood in the prompt",
+      ["lesson", "do", "state now"],
+      run.experience.map((each) => ({
+        key: each.id,
+        cells: [
+          link(
+            ["experience", each.id],
+            each.known && each.when_to_use ? quoted(each.when_to_use) : each.id.slice(0, 12),
+          ),
+          each.known ? quoted(each.content) : "no longer in the store",
+          each.state ?? "",
+        ],
+      })),
+    ),
+  );
 }
 
 function reported(run) {
   if (!run.feedback.length) return null;
-  return section("Reported", table("What was reported of it", ["when", "kind", "outcome", "text"], run.feedback.map((each, number) => ({ key: `f${number}`, cells: [
-    time(each.at), each.kind, outcome(each.outcome), quoted(each.text)] }))));
+  return section(
+    "Reported",
+    table(
+      "What was reported of it",
+      ["when", "kind", "outcome", "text"],
+      run.feedback.map((each, number) => ({
+        key: `f${number}`,
+        cells: [time(each.at), each.kind, outcome(each.outcome), quoted(each.text)],
+      })),
+    ),
+  );
 }
 
 function lineage(run) {
   const { batches, dropped } = run.lineage;
-  if (!batches.length) return section("Lineage", el("p", {}, dropped ? [tag("plain", "left out"), ` ${dropped.replaceAll("_", " ")}: no batch will use it.`] : "No batch has used it yet."));
-  return section("Lineage", el("ol", { class: "lineage" }, batches.map((batch) => el("li", { "data-key": batch.batch_id },
-    el("p", {}, "Batch ", el("code", {}, batch.batch_id.slice(0, 12)), ", ordered ", time(batch.created)),
-    batch.versions.length ? el("ul", {}, batch.versions.map((each) => el("li", {}, "trained into ", version(each.version), " from ", version(each.parent), ", ", time(each.created), verdicts(each), served(each)))) :
-      el("p", { class: "soft" }, "The learner has not answered yet.")))));
+  if (!batches.length)
+    return section(
+      "Lineage",
+      el(
+        "p",
+        {},
+        dropped
+          ? [tag("plain", "left out"), ` ${dropped.replaceAll("_", " ")}: no batch will use it.`]
+          : "No batch has used it yet.",
+      ),
+    );
+  return section(
+    "Lineage",
+    el(
+      "ol",
+      { class: "lineage" },
+      batches.map((batch) =>
+        el(
+          "li",
+          { "data-key": batch.batch_id },
+          el("p", {}, "Batch ", el("code", {}, batch.batch_id.slice(0, 12)), ", ordered ", time(batch.created)),
+          batch.versions.length
+            ? el(
+                "ul",
+                {},
+                batch.versions.map((each) =>
+                  el(
+                    "li",
+                    {},
+                    "trained into ",
+                    version(each.version),
+                    " from ",
+                    version(each.parent),
+                    ", ",
+                    time(each.created),
+                    verdicts(each),
+                    served(each),
+                  ),
+                ),
+              )
+            : el("p", { class: "soft" }, "The learner has not answered yet."),
+        ),
+      ),
+    ),
+  );
 }
 
-const verdicts = (each) => el("ul", {}, each.verdicts.length ? each.verdicts.map((one) => el("li", {}, tag({ promote: "good", reject: "bad" }[one.decision] ?? "warn", one.decision), " ", time(one.created), ": ", quoted(one.reason))) :
-  el("li", { class: "soft" }, "not judged by the gate"));
+const verdicts = (each) =>
+  el(
+    "ul",
+    {},
+    each.verdicts.length
+      ? each.verdicts.map((one) =>
+          el(
+            "li",
+            {},
+            tag({ promote: "good", reject: "bad" }[one.decision] ?? "warn", one.decision),
+            " ",
+            time(one.created),
+            ": ",
+            quoted(one.reason),
+          ),
+        )
+      : el("li", { class: "soft" }, "not judged by the gate"),
+  );
 
 function served(each) {
-  const spans = (found, word) => found.slice(0, 8).map((span) => el("li", {}, `${word} `, word === "served at" ? "" : [version(span.version), " at "], span.engine, " from ", time(span.since), span.until ? [" to ", time(span.until)] : " until now"));
-  return each.served.length || each.carried_by.length ? el("ul", {}, spans(each.served, "served at"), spans(each.carried_by, "carried on by"), each.carried_by.length > 8 ? el("li", { class: "soft" }, `and ${each.carried_by.length - 8} more`) : null) : null;
+  const spans = (found, word) =>
+    found
+      .slice(0, 8)
+      .map((span) =>
+        el(
+          "li",
+          {},
+          `${word} `,
+          word === "served at" ? "" : [version(span.version), " at "],
+          span.engine,
+          " from ",
+          time(span.since),
+          span.until ? [" to ", time(span.until)] : " until now",
+        ),
+      );
+  return each.served.length || each.carried_by.length
+    ? el(
+        "ul",
+        {},
+        spans(each.served, "served at"),
+        spans(each.carried_by, "carried on by"),
+        each.carried_by.length > 8 ? el("li", { class: "soft" }, `and ${each.carried_by.length - 8} more`) : null,
+      )
+    : null;
 }
