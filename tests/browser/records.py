@@ -26,6 +26,7 @@ from actors.messages import (
 )
 from actors.signing import SigningKey, sign
 from actors.store import Store
+from actors.store.records import Joined
 from tests.browser.hostile import HOSTILE
 
 START = time.time() - 3600.0
@@ -160,7 +161,8 @@ def _version(number: int, key: SigningKey) -> list[Message]:
     outcome = Feedback(
         id=f"said{number}", received=at, trajectory_id=runs[0], outcome=1.0, text="the traveller was glad"
     )
-    return [order, candidate, sign(verdict, key), outcome, *([] if number == 4 else [swap])]
+    joined = Joined(id=outcome.id, trajectory_id=runs[0])
+    return [order, candidate, sign(verdict, key), outcome, joined, *([] if number == 4 else [swap])]
 
 
 def _back(key: SigningKey) -> Directive:

@@ -1,8 +1,8 @@
 // One trajectory: what was done, what each step was worth, which tokens that concerns, and what became of it.
 
 import { get } from "../api.js";
-import { el, svg } from "../dom.js";
-import { figure, percent, plural, seconds } from "../format.js";
+import { el } from "../dom.js";
+import { figure, percent, seconds } from "../format.js";
 import {
   credit,
   empty,
@@ -18,6 +18,7 @@ import {
   time,
   version,
 } from "../parts.js";
+import { tokens } from "../tokens.js";
 
 export const load = ({ id }, signal) => get(`api/trajectories/${encodeURIComponent(id)}`, signal);
 
@@ -105,65 +106,6 @@ function worth(run, step) {
   if (!run.judged) return el("span", { class: "soft" }, "not judged yet");
   const sure = step.label === "ABSTAIN" ? "" : `, ${percent(step.confidence)} sure`;
   return [credit(step.label, step.label + sure), step.reason ? el("div", { class: "quoted soft" }, step.reason) : null];
-}
-
-/** What becomes of the step's tokens in training. */
-function fate(run, step) {
-  if (!run.trainable) return `masked: ${run.why_not || "not trainable"}`;
-  if (run.lineage.dropped) return `left out: ${run.lineage.dropped.replaceAll("_", " ")}`;
-  if (!run.lineage.batches.length) return "waits for a batch";
-  const how = step.label === "ABSTAIN" ? ", credit from the outcome alone" : "";
-  return (run.lineage.batches.some((each) => each.versions.length) ? "trained on" : "in a batch") + how;
-}
-
-function tokens(run, step) {
-  const found = step.tokens;
-  if (!found) return el("span", { class: "soft" }, "masked: no token ids");
-  const by = found.versions.filter((each) => each >= 0);
-  return [
-    el(
-      "div",
-      {},
-      `${found.sampled} sampled of ${found.row}`,
-      by.length ? [" by ", by.flatMap((each, place) => [place ? ", " : "", version(each)])] : "",
-    ),
-    found.mean_logprob === null
-      ? el("div", { class: "soft" }, "no log-probs")
-      : [
-          el(
-            "div",
-            { class: "soft" },
-            `log-prob: mean ${found.mean_logprob.toFixed(2)}, least ${found.least_logprob.toFixed(2)}`,
-          ),
-          bars(found),
-        ],
-    found.experience
-      ? el("div", { class: "soft" }, `${plural(found.experience, "token")} of experience cut out`)
-      : null,
-    el("div", { class: "soft" }, fate(run, step)),
-  ];
-}
-
-/** Surprise of each token: a bar from the line down, 0 to 5 nats. */
-function bars(found) {
-  const wide = 3,
-    high = 20,
-    width = wide * found.logprobs.length;
-  return svg(
-    "svg",
-    {
-      class: "bars",
-      viewBox: `0 0 ${width} ${high}`,
-      width: Math.min(width, 240),
-      height: high,
-      preserveAspectRatio: "none",
-      "aria-hidden": "true",
-    },
-    svg("line", { class: "axis", x1: 0, x2: width, y1: 0.5, y2: 0.5 }),
-    found.logprobs.map((each, place) =>
-      svg("rect", { x: place * wide, y: 0, width: wide - 1, height: Math.min(high, 1 - each * 4).toFixed(1) }),
-    ),
-  );
 }
 
 function used(run) {
