@@ -7,6 +7,7 @@ Every page in both schemes, or with --light a,b and --dark c those alone: `overv
 
 import argparse
 import io
+import re
 from pathlib import Path
 
 from PIL import Image
@@ -26,9 +27,12 @@ PAGES = {
     "adapters": "adapters",
     "judge": "judge",
     "dead": "dead",
-    "freeze": "",
+    "order": "",
 }
 """By name, the address that it begins at."""
+
+TELLING = {"trajectory": "in a batch", "version": "signed", "lesson": "active"}
+"""Pages of one thing, and what the list says of a good one."""
 
 
 def main() -> None:
@@ -48,7 +52,7 @@ def main() -> None:
             for name in filter(None, names.split(",")):
                 show(page, arguments.url.rstrip("/"), name)
                 path = arguments.out / f"{name}-{scheme}.png"
-                path.write_bytes(small(page.screenshot(full_page=name != "freeze")))
+                path.write_bytes(small(page.screenshot(full_page=name != "order")))
                 print(f"{path} {path.stat().st_size / 1000:.0f} kB")
 
 
@@ -57,16 +61,19 @@ def show(page: Page, url: str, name: str) -> None:
     page.goto("about:blank")
     page.goto(f"{url}/#/{PAGES[name]}")
     page.locator("main h1").wait_for()
-    if name in ("trajectory", "version", "lesson"):
-        links = page.locator("main table tbody a")
+    if name in TELLING:
+        # One that has something to show, else the first.
+        rows = page.locator("main tbody tr")
+        telling = rows.filter(has_text=TELLING[name])
+        links = (telling if telling.count() else rows).locator("th a")
         if not links.count():
             return
         links.first.click()
         page.locator("main .crumbs").wait_for()
-    if name == "version":
-        page.locator("details summary").first.click()
-    if name == "freeze":
-        page.get_by_role("button", name="Freeze…").click()
+    if name == "version" and page.locator("article summary").count():
+        page.locator("article summary").first.click()
+    if name == "order":
+        page.get_by_role("button", name=re.compile("Freeze…|Thaw…")).click()
         page.get_by_label("Reason").fill("incident 4711: the flight desk answers with old prices")
     page.wait_for_timeout(150)
 

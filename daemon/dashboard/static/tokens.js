@@ -30,9 +30,9 @@ export function tokens(run, step) {
           el(
             "div",
             { class: "soft" },
-            `log-prob: mean ${found.mean_logprob.toFixed(2)}, least ${found.least_logprob.toFixed(2)}`,
+            `log-prob: mean ${nats(found.mean_logprob)}, least ${nats(found.least_logprob)}`,
           ),
-          bars(found),
+          found.least_logprob < -0.25 ? bars(found) : null,
         ],
     found.experience
       ? el("div", { class: "soft" }, `${plural(found.experience, "token")} of experience cut out`)
@@ -40,6 +40,9 @@ export function tokens(run, step) {
     el("div", { class: "soft" }, fate(run, step)),
   ];
 }
+
+/** To two digits, and never -0.00. */
+const nats = (value) => (value > -0.005 ? "0.00" : value.toFixed(2));
 
 /** Surprise of each token: a bar from the line down, 0 to 5 nats. */
 function bars(found) {

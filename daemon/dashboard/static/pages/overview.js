@@ -107,23 +107,18 @@ function engines(status) {
 
 function findings(status) {
   const told = (status.sentinel.told ?? []).slice(-6).reverse();
+  const away = status.sentinel.unreachable ?? [];
   const last = status.last_directive;
   return section(
     "Sentinel and orders",
+    away.length ? el("p", {}, tag("warn", "not reached"), ` ${away.join(", ")}`) : null,
     told.length
       ? el(
           "ul",
           { class: "plainlist" },
           told.map((each) => el("li", {}, tag("warn", each.action), " ", quoted(each.reason))),
         )
-      : el(
-          "p",
-          {},
-          tag("good", "the sentinel found nothing"),
-          (status.sentinel.unreachable ?? []).length
-            ? ` · does not reach ${status.sentinel.unreachable.join(", ")}`
-            : "",
-        ),
+      : el("p", {}, tag("good", "the sentinel found nothing")),
     el(
       "p",
       { class: "soft" },
