@@ -13,6 +13,7 @@
 #   make test-verl the verl trainer against the native one, on the CPU, in .venv-verl
 #   make test-bfcl the BFCL environment against the real bfcl-eval, in .venv-bfcl (make bfcl sets up just that)
 #   make test-appworld AppWorld as an environment and as live APIs, in .venv-appworld (make appworld sets up just that)
+#   make test-browser the dashboard in a real Chromium, driven from .venv-browser (apt install chromium nodejs npm)
 #   make test-schemathesis our own control API against its OpenAPI document, in .venv-schemathesis
 #   make test-k8s  the Kubernetes manifests against the API's schemas, offline, in .venv-k8s
 #   make test-peers real nginx mirroring to the tap, and the units as systemd reads them (apt install nginx-light systemd)
@@ -47,7 +48,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test test-operations test-postgres chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis test-k8s check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup sbom licences lock clean
+.PHONY: setup demo test test-operations test-postgres chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis test-browser test-k8s check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup sbom licences lock clean
 
 setup: .venv/ready
 
@@ -179,8 +180,25 @@ test-k8s: .venv-k8s/ready
 	$(BIN)/python -m pytest tests/kubernetes
 
 .venv-k8s/ready: locks/k8s.txt | setup
+	@echo "setup: Kubernetes' schemas"
 	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-k8s
 	@$(UV) pip install --quiet --python .venv-k8s/bin/python --require-hashes -r locks/k8s.txt
+	@touch $@
+
+test-browser: .venv-browser/ready tests/browser/node_modules/ready
+	@command -v chromium >/dev/null || { echo "chromium is needed (Debian: apt install chromium)"; exit 1; }
+	.venv-browser/bin/python -m pytest tests/browser
+
+.venv-browser/ready: locks/browser.txt | setup
+	@echo "setup: Playwright"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-browser
+	@$(UV) pip install --quiet --python .venv-browser/bin/python --require-hashes -r locks/browser.txt
+	@touch $@
+
+tests/browser/node_modules/ready: tests/browser/package-lock.json
+	@node -e 'process.exit(Number(parseInt(process.versions.node) < 20))' && npm --version >/dev/null || \
+		{ echo "Node.js 20 or newer with npm is needed (Debian: apt install nodejs npm)"; exit 1; }
+	@npm ci --prefix tests/browser --silent --no-audit --no-fund
 	@touch $@
 
 .venv-vllm/ready: locks/vllm-overrides.txt | setup
@@ -266,7 +284,8 @@ lock:
 	$(LOCK) locks/appworld.in -o locks/appworld.txt
 	$(LOCK) locks/schemathesis.in -o locks/schemathesis.txt
 	$(LOCK) locks/k8s.in -o locks/k8s.txt
+	$(LOCK) locks/browser.in -o locks/browser.txt
 	$(LOCK) --override locks/verl-overrides.txt --extra verl pyproject.toml locks/torch-needs.in locks/verl.in -o locks/verl.txt
 
 clean:
-	rm -rf .venv .venv-appworld .venv-bfcl .venv-clients .venv-hnswlib .venv-k8s .venv-litellm .venv-mcp .venv-schemathesis .venv-trl .venv-vllm .venv-verl tests/clients/js/node_modules tests/mcp/node_modules build .run
+	rm -rf .venv .venv-appworld .venv-bfcl .venv-browser .venv-clients .venv-hnswlib .venv-k8s .venv-litellm .venv-mcp .venv-schemathesis .venv-trl .venv-vllm .venv-verl tests/browser/node_modules tests/clients/js/node_modules tests/mcp/node_modules build .run

@@ -4,8 +4,8 @@ may use it, `daemon.admin` says.
 GET  /                      the dashboard
 GET  /api/status            what runs, what serves, what was counted
 GET  /api/success           success over time, swaps and gate measurements
-GET  /api/trajectories      recent trajectories, step by step with their credit (?limit, ?source)
-GET  /api/trajectories/ID   one, with its lineage: batch, version, verdict, served from and to
+     /api/trajectories      what agents did, step by step (`daemon.trajectory_api`)
+     /api/versions          what became of the weights (`daemon.version_api`)
 GET  /api/lessons           experience, with how it fared
      /api/experience        more of it (`daemon.experience_api`)
 GET  /api/judge             what the judge did, cost, and is worth
@@ -31,17 +31,15 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.staticfiles import StaticFiles
 
 from actors.fleet import Fleet
 from actors.gate_statistics import wilson
-from actors.messages import Attributed
 from actors.store import Store
 from actors.system.life import ActorState
 from daemon.admin import AdminOnly, RefusalCollector, holder
 from daemon.bodies import who
 from daemon.cluster import StandbyRefuses
-from daemon.dashboard import STATIC
+from daemon.dashboard import Dashboard
 from daemon.errors import OrderRefused
 from daemon.headers import SecurityHeaders
 from daemon.health import Health
@@ -133,8 +131,6 @@ class Control:
             Route("/api/openapi.json", self.openapi),
             Route("/api/status", self.status),
             Route("/api/success", self.success),
-            Route("/api/trajectories", self.trajectories),
-            Route("/api/trajectories/{id}", self.trajectory),
             Route("/api/lessons", self.lessons),
             Route("/api/judge", self.judge),
             Route("/api/dead", self.dead),
@@ -158,7 +154,7 @@ class Control:
             exception_handlers={OrderRefused: _refused},
         )
         # No route of its own: it would match every path, and a wrong method of one above were a file that is not there.
-        app.router.default = StaticFiles(directory=STATIC, html=True)
+        app.router.default = Dashboard()
         return app
 
     async def openapi(self, request: Request) -> Response:
@@ -240,20 +236,6 @@ class Control:
             }
         )
 
-    async def trajectories(self, request: Request) -> Response:
-        source = request.query_params.get("source") or None
-        limit = min(200, _limit(request, 20))
-        found = await self._store.recent_attributed(source=source, limit=limit)
-        return _json([_summary(item) for item in found])
-
-    async def trajectory(self, request: Request) -> Response:
-        key = request.path_params["id"]
-        found = await self._store.trajectory(key)
-        if found is None:
-            return _error(404, f"no trajectory {key}")
-        body = _summary(found) if isinstance(found, Attributed) else {"id": found.id, "goal": found.goal}
-        return _json({**body, "lineage": await self._store.lineage(key)})
-
     async def lessons(self, request: Request) -> Response:
         return _json(await self._store.experiences())
 
@@ -293,37 +275,6 @@ class Control:
 
     async def metrics(self, request: Request) -> Response:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
-
-
-def _summary(item: Attributed) -> dict[str, Any]:
-    run = item.trajectory
-    labels = item.attribution.labels
-    return {
-        "id": run.id,
-        "source": run.source,
-        "goal": run.goal,
-        "outcome": run.outcome,
-        "ended": run.ended,
-        "closed_by": run.closed_by,
-        "version": run.max_version,
-        "trainable": run.trainable,
-        "why_not": run.why_not,
-        "guided": bool(run.experience_ids),
-        "cluster": item.cluster,
-        "judge": item.attribution.judge,
-        "handoffs": msgspec.to_builtins(run.handoffs),
-        "steps": [
-            {
-                **({"role": step.role} if run.handoffs else {}),
-                "action": ", ".join(f"{call.name}({call.arguments})" for call in step.tool_calls) or step.text,
-                "observation": step.observation,
-                "label": labels[number].label if number < len(labels) else "ABSTAIN",
-                "confidence": labels[number].confidence if number < len(labels) else 0.0,
-                "reason": labels[number].reason if number < len(labels) else "",
-            }
-            for number, step in enumerate(run.steps)
-        ],
-    }
 
 
 def _limit(request: Request, default: int) -> int:

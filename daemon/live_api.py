@@ -72,7 +72,8 @@ class LiveRoutes:
         return await (self._add if request.method == "POST" else self._list)(request)
 
     async def _list(self, request: Request) -> Any:
-        return {"adapters": self._live.health(), "installed": installed()}
+        details = {one.name: {"policy": one.policy, "calls": one.counts} for one in self._live.guarded()}
+        return {"adapters": self._live.health(), "details": details, "installed": installed()}
 
     async def _add(self, request: Request) -> Any:
         return await self._live.add(await read_body(request, AddOrder), who(request))

@@ -12,6 +12,7 @@ import msgspec
 from starlette.routing import BaseRoute, Route
 
 from actors.messages import ExperienceKind, ExperienceState
+from actors.store.browsing import SOURCES, Outcome
 from daemon.experience_api import FeedbackBody, ForgetBody, ImportBody, LessonBody, SearchBody, StateBody
 from daemon.live_orders import AddOrder, CallOrder
 from daemon.orders import Order
@@ -53,12 +54,37 @@ DESCRIBED: tuple[Described, ...] = (
     Described(
         method="GET",
         path="/api/trajectories",
-        summary="Recent trajectories, step by step with their credit",
-        query={"limit": _LIMIT, "source": {"type": "string"}},
-        answer="array",
-        refuses=(422,),
+        summary="Trajectories with the credit of their steps, newest first, a page",
+        query={
+            "source": {"type": "string", "enum": [*SOURCES, ""]},
+            "outcome": {"type": "string", "enum": [*get_args(Outcome)]},
+            "tenant": {"type": "string"},
+            "q": {"type": "string"},
+            "version": {"type": "integer", "minimum": 0},
+            "limit": _LIMIT,
+            "after": {"type": "string", "pattern": r"^(\d+(\.\d+)?:.*)?$"},
+        },
+        refuses=(422, 503),
     ),
-    Described(method="GET", path="/api/trajectories/{id}", summary="One, with its lineage", refuses=(404,)),
+    Described(
+        method="GET",
+        path="/api/trajectories/{id}",
+        summary="One, with credit and tokens of its steps, experience used, and its lineage",
+        refuses=(404, 503),
+    ),
+    Described(
+        method="GET",
+        path="/api/versions",
+        summary="Every version of the weights: its verdict, where it served, what went wrong",
+        query={"limit": _LIMIT},
+        refuses=(422, 503),
+    ),
+    Described(
+        method="GET",
+        path="/api/versions/{version}",
+        summary="Where a version comes from, and why it served or did not",
+        refuses=(404, 503),
+    ),
     Described(method="GET", path="/api/lessons", summary="Experience, with how it fared", answer="array"),
     Described(method="GET", path="/api/judge", summary="What the judge did, cost, and is worth"),
     Described(method="GET", path="/api/dead", summary="Parked messages with their errors", answer="array"),

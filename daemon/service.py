@@ -80,6 +80,8 @@ from daemon.tap.errors import TapError
 from daemon.tap.spools import spools
 from daemon.tasking import Tasks
 from daemon.toolsearch import searching
+from daemon.trajectory_api import TrajectoryApi
+from daemon.version_api import VersionApi
 from daemon.watching import SentinelCollector
 
 log = structlog.get_logger(__name__)
@@ -295,6 +297,7 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
         leader=partial(leader_view, leadership, parts.member),
         routes=[
             *ExperienceApi(pool, forgetter).routes(), *live.routes(), *(tasks.routes() if tasks is not None else ()),
+            *TrajectoryApi(store).routes(), *VersionApi(store, provenance.trusted("gate"), versions).routes(),
         ],
     )  # fmt: skip
     supervisor.add("control", control_task(config, parts, supervisor, control))

@@ -95,6 +95,11 @@ class Guarded:
         return Health(broken=self._breaker.open, since=self._since, error=self._error, tools=len(self._operations))
 
     @property
+    def policy(self) -> PolicySettings:
+        """What the operator allows."""
+        return self._settings
+
+    @property
     def scrubbed(self) -> Mapping[str, int]:
         """What was taken out of answers, by kind."""
         return self._scrubber.finds

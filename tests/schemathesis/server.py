@@ -19,6 +19,8 @@ from daemon.live_api import LiveRoutes
 from daemon.live_settings import LiveSettings
 from daemon.orders import Orders
 from daemon.serving import serve
+from daemon.trajectory_api import TrajectoryApi
+from daemon.version_api import VersionApi
 from tests.support.credited import attributed
 from tests.support.experience import Desk, lesson
 from tests.support.keys import key_pair
@@ -44,7 +46,10 @@ async def main(port: int, directory: Path) -> None:
     live = Live({"sums": sums}, LiveSettings(), directory)
     control = Control(
         store=store, registry=CollectorRegistry(), actors=tuple, orders=orders, retry=retry, describe={},
-        routes=[*ExperienceApi(desk.pool, desk.forgetter).routes(), *LiveRoutes(live).routes()],
+        routes=[
+            *ExperienceApi(desk.pool, desk.forgetter).routes(), *LiveRoutes(live).routes(),
+            *TrajectoryApi(store).routes(), *VersionApi(store, keys, directory / "versions").routes(),
+        ],
     )  # fmt: skip
     settings = ControlSettings(port=port)
     try:

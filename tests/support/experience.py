@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 
 from actors.fleet import Fleet
 from actors.messages import Directive, Experience
+from actors.signing import PublicKeys
 from actors.store import Store
 from actors.system.errors import DependencyUnavailable
 from adapters.redaction import RedactionSettings, Redactor
@@ -23,6 +24,8 @@ from daemon.live_api import LiveRoutes
 from daemon.live_settings import LiveSettings
 from daemon.orders import Orders
 from daemon.tap.keys import KeyRing
+from daemon.trajectory_api import TrajectoryApi
+from daemon.version_api import VersionApi
 from tests.support.keys import key_pair
 
 
@@ -93,9 +96,13 @@ class Desk:
         )  # fmt: skip
         self.forgetter = Forgetter(store=store, lessons=plain_forget, renew=self._renew, clock=clock)
         live = LiveRoutes(Live({}, LiveSettings(), state)).routes()
-        routes = [*ExperienceApi(self.pool, self.forgetter).routes(), *live]
+        orders, keys = self._orders(state)
+        routes = [
+            *ExperienceApi(self.pool, self.forgetter).routes(), *live, *TrajectoryApi(store).routes(),
+            *VersionApi(store, keys, state / "versions").routes(),
+        ]  # fmt: skip
         self.control = Control(
-            store=store, registry=CollectorRegistry(), actors=tuple, orders=self._orders(state),
+            store=store, registry=CollectorRegistry(), actors=tuple, orders=orders,
             retry=self._nothing, describe={}, fleet=Fleet, routes=routes, clock=clock,
         )  # fmt: skip
 
@@ -105,12 +112,13 @@ class Desk:
     def http(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(transport=httpx.ASGITransport(self.app()), base_url="http://127.0.0.1")
 
-    def _orders(self, state: Path) -> Orders:
+    def _orders(self, state: Path) -> tuple[Orders, PublicKeys]:
         key, keys = key_pair(state / "signing")
-        return Orders(
+        orders = Orders(
             store=self.store, fleet=Fleet, kill=KillSwitch(state), send=self._nothing, key=key, keys=keys,
             clock=lambda: 50.0,
         )  # fmt: skip
+        return orders, keys
 
     async def _send(self, lessons: Sequence[Experience]) -> None:
         self.sent += lessons

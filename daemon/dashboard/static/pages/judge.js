@@ -1,0 +1,197 @@
+// The judge: what it did, what it cost, and how often it was right where the truth became known.
+
+import { get } from "../api.js";
+import { el } from "../dom.js";
+import { count, figure, moment, percent, plural } from "../format.js";
+import { empty, facts, head, quoted, section, table, tag } from "../parts.js";
+
+export const load = (at, signal) => get("api/judge", signal);
+
+export function draw(data) {
+  if (!data.judge)
+    return {
+      title: "Judge",
+      nodes: [
+        head("Judge"),
+        empty(
+          "No judge is at work.",
+          "Name one in config.toml under [judge]; without one, outcomes alone give credit.",
+        ),
+      ],
+    };
+  return {
+    title: "Judge",
+    nodes: [
+      head("Judge"),
+      about(data),
+      budget(data.budget),
+      agreement(data.judges),
+      worked(data.judges),
+      history(data.judges),
+    ],
+  };
+}
+
+function about(data) {
+  const said = Object.entries(data.counts).filter(([, number]) => number);
+  return facts([
+    ["judge", quoted(data.judge)],
+    ["rubric", quoted(data.rubric)],
+    [
+      "state",
+      data.away ? tag("bad", `away, asked again in ${figure(data.asked_again_in)} s`) : tag("good", "answers"),
+      data.opened ? `, was away ${plural(data.opened, "time")}` : "",
+    ],
+    [
+      "did",
+      said.length
+        ? said.map(([name, number]) => `${count(number)} ${name.replaceAll("_", " ")}`).join(", ")
+        : "nothing yet",
+    ],
+  ]);
+}
+
+function budget({ limits, spent, used_up: over }) {
+  const rows = [
+    ["tokens", "hour"],
+    ["tokens", "day"],
+    ["money", "hour"],
+    ["money", "day"],
+  ].map(([what, span]) => {
+    const most = limits[`${what}_per_${span}`],
+      now = spent[`${what}_${span}`];
+    return {
+      key: what + span,
+      cells: [
+        `${what} in an ${span}`.replace("an day", "a day"),
+        figure(now),
+        most ? figure(most) : "no limit",
+        most ? percent(now / most) : "–",
+      ],
+    };
+  });
+  return section(
+    "Cost",
+    over
+      ? el(
+          "p",
+          {},
+          tag("warn", `used up: ${over}`),
+          ` ${limits.when_spent === "abstain" ? "What comes now gets no label." : "What comes now waits."}`,
+        )
+      : null,
+    table(
+      "What the judge cost of late",
+      ["what", { name: "spent", number: true }, { name: "limit", number: true }, { name: "used", number: true }],
+      rows,
+    ),
+  );
+}
+
+const rate = (found) =>
+  found
+    ? [percent(found.value), el("div", { class: "soft" }, `${percent(found.low)} – ${percent(found.high)}, ${found.n}`)]
+    : "–";
+const auc = (found) =>
+  found.auc === null
+    ? "–"
+    : [found.auc.toFixed(2), el("div", { class: "soft" }, `at least ${found.auc_low.toFixed(2)}`)];
+const who = (page) => [
+  quoted(page.judge),
+  el("div", { class: "soft" }, page.rubric, ", ", page.tenant === "*" ? "all tenants" : quoted(page.tenant)),
+];
+const key = (page) => [page.judge, page.rubric, page.tenant].join("/");
+
+function agreement(pages) {
+  const rows = pages.flatMap((page) =>
+    [
+      ["outcomes", page.outcomes],
+      ["feedback on steps", page.steps],
+    ]
+      .filter(([, found]) => found.n)
+      .map(([kind, found]) => ({
+        key: key(page) + kind,
+        cells: [
+          who(page),
+          kind,
+          count(found.n),
+          rate(found.agreement),
+          rate(found.precision_good),
+          rate(found.precision_bad),
+          auc(found),
+          page.repeatability === null ? "–" : percent(page.repeatability),
+          page.weighed ? page.weight.toFixed(2) : `${page.weight.toFixed(2)} (not yet measured)`,
+        ],
+      })),
+  );
+  const columns = [
+    "judge",
+    "held against",
+    ...["pieces", "agrees", "right when GOOD", "right when BAD", "AUC", "same twice", "weight"].map((name) => ({
+      name,
+      number: true,
+    })),
+  ];
+  return section(
+    "Agreement with what became known",
+    rows.length
+      ? table("Agreement", columns, rows)
+      : empty(
+          "Nothing to hold it against yet.",
+          "A share of trajectories with a verified outcome is shown to the judge blind; report outcomes, and this fills.",
+        ),
+  );
+}
+
+function worked(pages) {
+  if (!pages.length) return null;
+  const columns = [
+    "judge",
+    ...["judged", "labelled as before", "not sampled", "abstained", "tokens", "money"].map((name) => ({
+      name,
+      number: true,
+    })),
+  ];
+  return section(
+    "Work",
+    table(
+      "What judges did",
+      columns,
+      pages.map((page) => ({
+        key: key(page),
+        cells: [
+          who(page),
+          count(page.judged),
+          count(page.cached),
+          count(page.not_sampled),
+          Object.entries(page.abstained)
+            .map(([why, number]) => `${count(number)} ${why.replaceAll("_", " ")}`)
+            .join(", ") || "0",
+          figure(page.tokens),
+          figure(page.money),
+        ],
+      })),
+    ),
+  );
+}
+
+function history(pages) {
+  const rows = pages
+    .flatMap((page) =>
+      page.outcomes_history.map((found, place) => ({
+        key: `${key(page)}${place}`,
+        cells: [who(page), moment(found.until), rate(found.agreement), auc(found)],
+      })),
+    )
+    .reverse();
+  return rows.length
+    ? section(
+        "Earlier windows",
+        table(
+          "Earlier windows of evidence",
+          ["judge", "until", { name: "agrees", number: true }, { name: "AUC", number: true }],
+          rows,
+        ),
+      )
+    : null;
+}

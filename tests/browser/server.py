@@ -1,0 +1,121 @@
+"""A control API as the daemon has it, over a real store: `server.py PORT DIRECTORY full|empty`.
+
+`full` has the records of `tests.browser.records`. `empty` has none, and takes an admin key, which lies in admin.key.
+
+Orders go into the store and the fleet follows, as the swapper would have it: what a page orders, it must see happen.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from actors.attributor import Attributor, AttributorSettings
+from actors.fleet import EngineView, Fleet
+from actors.messages import Directive, Serving
+from actors.store import Store
+from actors.system.life import ActorState, Life, Restart, Unit
+from adapters.judges.rules import RulesJudge
+from daemon.control import Control, ControlSettings, serve
+from daemon.experience_api import ExperienceApi
+from daemon.killswitch import KillSwitch
+from daemon.live import Live
+from daemon.live_api import LiveRoutes
+from daemon.live_settings import LiveSettings
+from daemon.orders import Orders
+from daemon.tap.keys import KeyRing, add_key
+from daemon.trajectory_api import TrajectoryApi
+from daemon.version_api import VersionApi
+from tests.browser import records
+from tests.support.experience import Desk
+from tests.support.keys import key_pair
+
+
+class Engines:
+    """What serves: goes back when a rollback is ordered."""
+
+    def __init__(self, store: Store, full: bool) -> None:
+        self._store = store
+        self.fleet = self._of(3, banned=(2,)) if full else Fleet()
+
+    def _of(self, version: int, banned: tuple[int, ...]) -> Fleet:
+        view = EngineView(
+            version=version, since=records.START + 600, reachable=True, paused=False, canary_share=0.0, note=""
+        )
+        return Fleet(stable=version, good=(0, 1, 3), banned=banned, engines={"serving": view})
+
+    async def obey(self, directive: Directive) -> None:
+        """Record the order, and carry it out."""
+        await self._store.save([directive])
+        if directive.kind == "rollback":
+            to, bad = int(directive.details["to"]), int(directive.details["version"])
+            swap = Serving(
+                id=f"back-{directive.id}", engine="serving", version=to, previous=bad, path=f"/v{to}", result="swapped",
+                since=time.time(), paused_seconds=0.061, total_seconds=0.9,
+            )  # fmt: skip
+            await self._store.save([swap])
+            self.fleet = msgspec.structs.replace(self._of(to, (2, bad)))
+
+
+async def main(port: int, directory: Path, full: bool) -> None:
+    store = Store(f"sqlite:///{directory}/store.db", clock=time.time)
+    await store.open()
+    key, keys = key_pair(directory / "signing")
+    if full:
+        await records.fill(store, key)
+    engines, desk = Engines(store, full), Desk(store, directory, clock=time.time)
+    kill = KillSwitch(directory)
+    orders = Orders(
+        store=store, fleet=lambda: engines.fleet, kill=kill, send=engines.obey, key=key, keys=keys,
+        clock=time.time,
+    )  # fmt: skip
+    attributor = Attributor(AttributorSettings(), judge=RulesJudge(), evidence=store)
+
+    async def retry(dead_id: str) -> bool:
+        if await store.revive(dead_id) is None:
+            return False
+        await store.bury(dead_id)
+        return True
+
+    sums = {"kind": "callables", "functions": ["math:sqrt"], "policy": {"read_only": ["sqrt"], "deny": ["*drop*"]}}
+    live = Live({"sums": sums} if full else {}, LiveSettings(), directory)
+    control = Control(
+        store=store, registry=CollectorRegistry(), actors=lambda: _ACTORS if full else (), orders=orders, retry=retry,
+        describe={"tap": "http://127.0.0.1:8000"}, fleet=lambda: engines.fleet, judge=attributor.report,
+        halted=kill.reason,
+        routes=[
+            *ExperienceApi(desk.pool, desk.forgetter).routes(), *LiveRoutes(live).routes(),
+            *TrajectoryApi(store).routes(), *VersionApi(store, keys, directory / "versions").routes(),
+        ],
+    )  # fmt: skip
+    settings = ControlSettings(port=port)
+    ring = None if full else _keys(directory)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(live.run, Life(Unit("live", live.run, Restart()), anyio.Event(), lambda: None))
+            await serve(control.app(settings.allowed_hosts, ring), settings)
+    finally:
+        await store.aclose()
+
+
+def _keys(directory: Path) -> KeyRing:
+    text, _ = add_key(directory / "keys.json", tenant="ops", scope="admin", now=time.time())
+    (directory / "admin.key").write_text(text)
+    return KeyRing(directory / "keys.json", clock=time.time)
+
+
+def _actor(name: str, status: str = "ready", **fields: object) -> ActorState:
+    values = {"restarts": 0, "last_error": "", "beat_age": 0.4, "note": "", "critical": True}
+    return msgspec.convert({"name": name, "status": status, **values, **fields}, ActorState)
+
+
+_ACTORS = (
+    _actor("assembler"), _actor("attributor", "ready", note="judge away"), _actor("swapper"),
+    _actor("live", "ready", restarts=2, last_error="connection refused", critical=False),
+)  # fmt: skip
+
+if __name__ == "__main__":
+    anyio.run(main, int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "full", backend="trio")

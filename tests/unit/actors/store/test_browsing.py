@@ -1,0 +1,90 @@
+"""Trajectories are leafed through by page and filter, newest first, none twice and none left out."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.store import Store, browsing
+from actors.store.browsing import Page, Wanted, browse
+from tests.support.credited import attributed
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1.0)
+    await store.open()
+    yield store
+    await store.aclose()
+
+
+async def page(store: Store, **wanted: Any) -> Page:
+    return await store.ask(lambda connection: browse(connection, Wanted(**wanted)))
+
+
+async def all_of(store: Store, wanted: Wanted) -> list[str]:
+    """Ids on all pages, in order."""
+    found = list[str]()
+    while True:
+        shown = await store.ask(lambda connection, wanted=wanted: browse(connection, wanted))
+        found += [run.id for run in shown.trajectories]
+        if shown.after is None:
+            return found
+        wanted = msgspec.structs.replace(wanted, after=shown.after)
+
+
+async def test_pages_of_all_sources_follow_each_other_by_time(store: Store) -> None:
+    sources = ("production", "sandbox", "probe")
+    # Three at a time end together: their ids decide.
+    runs = [attributed(f"t{n:02d}", source=sources[n % 3], ended=float(n // 3)) for n in range(20)]
+    await store.save(runs)
+    expected = [run.id for run in sorted(runs, key=lambda run: (-run.trajectory.ended, run.id))]
+    for limit in (1, 7, 50):
+        assert await all_of(store, Wanted(limit=limit)) == expected
+    assert await all_of(store, Wanted(limit=4, source="probe")) == [
+        one.id for one in sorted(runs, key=lambda run: (-run.trajectory.ended, run.id))
+        if one.trajectory.source == "probe"
+    ]  # fmt: skip
+
+
+async def test_outcome_tenant_words_and_version_are_filters(store: Store) -> None:
+    await store.save(
+        [
+            attributed("won", outcome=0.5, goal="Book a FLIGHT"),
+            attributed("lost", outcome=0.49, min_version=2, max_version=4),
+            attributed("open", outcome=None, tenant="acme"),
+            attributed("new").trajectory,
+        ]
+    )
+
+    async def ids(**wanted: Any) -> set[str]:
+        return {run.id for run in (await page(store, **wanted)).trajectories}
+
+    assert await ids(outcome="success") == {"won", "new"}
+    assert await ids(outcome="failure") == {"lost"}
+    assert await ids(outcome="unknown") == {"open"}
+    assert await ids(tenant="acme") == {"open"}
+    assert await ids(words="flight") == {"won"}
+    assert await ids(words="LO") == {"lost"}
+    assert await ids(version=3) == {"lost"}
+
+
+async def test_a_line_tells_credit_and_what_became_of_it(store: Store) -> None:
+    await store.save([attributed("t", experience_ids=("x",)), attributed("u", ended=1.5).trajectory])
+    judged, fresh = (await page(store)).trajectories
+    assert (judged.id, judged.labels, judged.steps, judged.guided, judged.batch_id) == ("t", ("GOOD",), 1, True, "")
+    assert (fresh.id, fresh.labels, fresh.steps, fresh.guided) == ("u", (), 1, False)
+
+
+async def test_a_rare_word_is_looked_for_in_so_many_rows_at_a_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browsing, "SCANNED", 5)
+    await store.save([attributed(f"t{n:02d}", ended=float(n), goal="rare" if n == 2 else "plain") for n in range(12)])
+    first = await page(store, words="rare")
+    assert (first.trajectories, first.after is None) == ([], False)
+    assert await all_of(store, Wanted(words="rare")) == ["t02"]
