@@ -107,8 +107,9 @@ def parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run)
         if config:
             command.add_argument(
-                "--config", type=Path, metavar="FILE", help="settings in TOML; what it leaves out has its default"
-            )
+                "--config", type=Path, metavar="FILE", default=_config_file(),
+                help="settings in TOML; what it leaves out has its default (the environment's EVOLVED_CONFIG)",
+            )  # fmt: skip
             command.add_argument(
                 "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one setting"
             )
@@ -195,6 +196,11 @@ def _keys_arguments(command: argparse.ArgumentParser) -> None:
     actions.add_parser("revoke", help="from now on the key opens nothing").add_argument(
         "id", help="as in the list, or the key itself"
     )
+
+
+def _config_file() -> Path | None:
+    name = os.environ.get("EVOLVED_CONFIG")
+    return Path(name) if name else None
 
 
 def _settings(arguments: argparse.Namespace) -> Any:

@@ -43,7 +43,7 @@ from actors.system.streams import EXPERIENCE_LESSON, POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
 from adapters.redaction import Redactor
 from daemon.attributing import AttributorCollector
-from daemon.config import SHADOW, Config, serving_engines, tap_settings
+from daemon.config import SHADOW, Config, curator_settings, serving_engines, tap_settings
 from daemon.control import Control
 from daemon.controlling import control_task
 from daemon.curating import CuratorCollector
@@ -170,7 +170,7 @@ def build(config: Config, parts: Parts) -> Supervisor:
     act(attributor, LONG, renews=True)
     act(attributor, LONG, lane="-2")
     curator = Curator(
-        config.curator, store=store, batches=config.state / "batches", clock=clock, curriculum=curriculum
+        curator_settings(config), store=store, batches=config.state / "batches", clock=clock, curriculum=curriculum
     )  # fmt: skip
     CuratorCollector(curator).register(parts.registry)
     act(curator, renews=True)

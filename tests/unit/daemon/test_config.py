@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from daemon.cli import main
-from daemon.config import Config, load, serving_engines, tap_settings
+from daemon.config import Config, curator_settings, load, serving_engines, tap_settings
 from daemon.demo.world import PROFILE
 from daemon.errors import ConfigError
 from daemon.reference import field_texts, reference
@@ -125,3 +125,14 @@ def test_the_settings_are_shown_as_toml_that_can_be_read_again(tmp_path, capsys)
     shown = tmp_path / "config.toml"
     shown.write_text(capsys.readouterr().out)
     assert load(shown) == Config()
+
+
+def test_a_state_directory_is_the_same_for_every_process_wherever_it_runs() -> None:
+    settings = Config(state_dir="state")
+    assert (settings.state, settings.spool) == (Path.cwd() / "state", Path.cwd() / "state" / settings.tap.spool_dir)
+
+
+def test_without_a_sandbox_no_group_is_waited_for() -> None:
+    assert curator_settings(Config()).groups_per_batch == 0
+    with_one = load(None, ['sandbox.environment="travel"'])
+    assert curator_settings(with_one) == with_one.curator
