@@ -26,21 +26,15 @@ def simple_commands(script: str) -> Iterator[list[str]]:
     joined = re.sub(r"\\\n\s*", " ", script)
     joined = re.sub(r"(?ms)<<'?(\w+)'?.*?^\1$", "", joined)
     for line in joined.splitlines():
-        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer = shlex.shlex(re.sub(r"\s\d?>>?\s*(&\d|[^\s&]+)", "", line), posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
         words: list[str] = []
-        skip = False
         for word in [*lexer, ";"]:
-            if skip:
-                skip = False
-            elif word in _OPERATORS:
-                if words:
-                    yield _without_prefix(words)
-                words = []
-            elif set(word) <= set("<>&") and word:
-                skip = True
-            else:
+            if word not in _OPERATORS:
                 words.append(word)
+            elif words:
+                yield _without_prefix(words)
+                words = []
 
 
 def _without_prefix(words: list[str]) -> list[str]:

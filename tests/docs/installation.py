@@ -28,7 +28,6 @@ _OVERRIDES: dict[str, Any] = {
     "rollout": {"groups": 4, "group_size": 4},
     "curator": {"groups_per_batch": 4, "group_size": 4, "min_group": 2, "group_seconds": 10.0},
     "live": {"allow_private": ["127.0.0.0/8"]},
-    "tap": {"door": {"keys_file": "keys/keys.json"}},
 }
 _WAIT = 600.0
 """Seconds until what is waited for must be there, on a machine that others use too."""
@@ -96,7 +95,7 @@ class Installation:
         """What the words in capitals stand for."""
         state = self._world.config.state
         admitted = self._call("keys", "add", "--tenant", "acme").split()[-1]
-        trajectories = self._get("/api/trajectories")["trajectories"]
+        trajectories = self._get("/api/trajectories")
         response = next(
             json.loads(line)["id"]
             for line in self._world.journal.read_text().splitlines()
@@ -124,14 +123,14 @@ class Installation:
         return [one["version"] for one in self._get("/api/success")["swaps"] if one["result"] == "swapped"]
 
     def _lessons(self) -> list[dict[str, Any]]:
-        return list(self._get("/api/experience")["lessons"])
+        return list(self._get("/api/experience"))
 
-    def _get(self, path: str) -> dict[str, Any]:
+    def _get(self, path: str) -> Any:
         end = time.monotonic() + 60
         while (found := self._world.get(path)) is None:
             assert time.monotonic() < end, f"no answer at {path}"
             time.sleep(0.5)
-        return dict(found)
+        return found
 
     def _call(self, *arguments: str) -> str:
         command = [str(self._bin / "evolved"), *arguments, "--config", str(self._world.config_path)]

@@ -107,3 +107,12 @@ def test_every_make_target_stands_in_the_readme_or_in_the_makefiles_head() -> No
 def test_the_readme_names_the_python_that_the_package_needs() -> None:
     said = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert f"Python {said.removeprefix('>=')}" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_functions_that_pages_name_are_in_the_files_that_they_name(page: Path) -> None:
+    named = re.findall(r"\b((?:actors|adapters|daemon|learner)/[\w/]+\.py):(\w+)", page.read_text())
+    wrong = [
+        f"{path}:{name}" for path, name in named if not re.search(rf"(def|class) {name}\b", (ROOT / path).read_text())
+    ]
+    assert not wrong

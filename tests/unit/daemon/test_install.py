@@ -117,3 +117,8 @@ def test_the_command_shows_first_what_it_would_write(tmp_path: Path, monkeypatch
     assert "systemctl enable --now evolved.target evolved-learner.service" in capsys.readouterr().out
     assert main(["uninstall", "--root", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["left"] == []
+
+
+def test_a_relative_state_directory_is_refused_with_the_right_one() -> None:
+    with pytest.raises(InstallRefused, match='state_dir = "/var/lib/evolved"'):
+        plan(config=Config(state_dir="state"))
