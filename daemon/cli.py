@@ -20,6 +20,7 @@ from daemon.install_cli import add_install
 from daemon.judge_cli import add_judge
 from daemon.learner_cli import add_learner
 from daemon.live_cli import add_adapters
+from daemon.options import settings_options
 from daemon.orders_cli import add_orders
 from daemon.provenance_cli import add_provenance
 from daemon.replay_cli import add_replay
@@ -168,6 +169,7 @@ def parser() -> argparse.ArgumentParser:
     config = add("config", _config, "Check the settings and print them with their defaults.")
     config.add_argument("--json", action="store_true", help="as JSON")
     config.add_argument("--reference", action="store_true", help="the commented reference with every default")
+    config.add_argument("--markdown", action="store_true", help="with --reference: as the page docs/configuration.md")
 
     warm = add("warmstart", _warmstart, "Make the demo's warm-start checkpoint from its seed.", config=False)
     warm.add_argument("--out", type=Path, required=True, help="directory to write")
@@ -193,9 +195,9 @@ def _keys_arguments(command: argparse.ArgumentParser) -> None:
     add.add_argument("--note", default="", help="for the list: who has it, what for")
     listed = actions.add_parser("list", help="all keys, without their secrets")
     listed.add_argument("--json", action="store_true", help="as JSON")
-    actions.add_parser("revoke", help="from now on the key opens nothing").add_argument(
-        "id", help="as in the list, or the key itself"
-    )
+    revoke = actions.add_parser("revoke", help="from now on the key opens nothing")
+    revoke.add_argument("id", help="as in the list, or the key itself")
+    settings_options(add, listed, revoke)
 
 
 def _config_file() -> Path | None:
@@ -301,9 +303,10 @@ def _config(arguments: argparse.Namespace) -> int:
     import tomli_w
 
     from daemon.reference import reference
+    from daemon.reference_page import reference_page
 
     if arguments.reference:
-        print(reference(), end="")
+        print(reference_page() if arguments.markdown else reference(), end="")
         return 0
     settings = msgspec.to_builtins(_settings(arguments))
     # TOML has no word for "none": such a key is left out.

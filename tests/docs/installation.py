@@ -72,7 +72,7 @@ class Installation:
         (directory / "chats.jsonl").write_text(json.dumps({"messages": said, "outcome": 1.0}) + "\n")
 
     def run(self, script: str, directory: Path) -> subprocess.CompletedProcess[str]:
-        """Carry a block out in `directory`; it ends at the first command that fails, and every command is in the output."""
+        """Carry a block out in `directory`, to the first command that fails; the output names every command."""
         env = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR", "VIRTUAL_ENV") if name in os.environ}
         env |= {"PATH": f"{self._bin}:{os.environ['PATH']}", "EVOLVED_CONFIG": "config.toml", "OMP_NUM_THREADS": "1"}
         env |= {"EVOLVED_URL": self._world.control_url, "TERM": "dumb", "COLUMNS": "160"}
