@@ -11,6 +11,7 @@
 #   make test-bfcl the BFCL environment against the real bfcl-eval, in .venv-bfcl (make bfcl sets up just that)
 #   make test-appworld AppWorld as an environment and as live APIs, in .venv-appworld (make appworld sets up just that)
 #   make test-schemathesis our own control API against its OpenAPI document, in .venv-schemathesis
+#   make test-docs every command of README and docs, on a running installation (apt install curl openssl xxd)
 #   make test-peers real nginx mirroring to the tap, and the units as systemd reads them (apt install nginx-light systemd)
 #   make check    ruff, pyright, import-linter
 #   make bench    the benchmarks: tables on screen, JSON under build/
@@ -41,7 +42,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup lock clean
+.PHONY: setup demo test chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-docs test-peers appworld test-appworld test-schemathesis check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup lock clean
 
 setup: .venv/ready
 
@@ -131,6 +132,11 @@ test-bfcl: .venv-bfcl/ready
 	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-bfcl
 	@$(UV) pip install --quiet --python .venv-bfcl/bin/python --no-deps --require-hashes -r locks/bfcl.txt
 	@touch $@
+
+test-docs: setup
+	@for name in curl openssl xxd; do command -v $$name >/dev/null || \
+		{ echo "$$name is needed (Debian: apt install curl openssl xxd)"; exit 1; }; done
+	$(BIN)/python -m pytest tests/docs
 
 test-peers: setup
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v nginx >/dev/null || \

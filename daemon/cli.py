@@ -52,6 +52,8 @@ examples:
   evolved history                       every version: judged how, served where, taken back why
   evolved install --system              systemd units for this machine
   evolved why 17                        what a version was trained on, and whether its signatures are good
+
+The variable EVOLVED_CONFIG names the settings' file for every command that is given no --config.
 """
 
 KEYS_HELP = """\

@@ -10,6 +10,7 @@ import io
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from adapters.engines.embedded.command import parser as embedded_parser
 from adapters.engines.vllm_server import parser as vllm_parser
@@ -68,7 +69,7 @@ def faults(words: Sequence[str]) -> list[str]:
 def mentioned_faults(text: str) -> list[str]:
     """What is wrong with a command that prose names, which may leave arguments out or put options in brackets."""
     words = text.replace("[", " ").replace("]", " ").replace("|", " ").split()
-    found = parser()
+    found = _parser()
     path = "evolved"
     for word in words[1:]:
         known = _subparsers(found)
@@ -98,7 +99,7 @@ def _refused(words: list[str]) -> list[str]:
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
             if words[:1] != ["engine"]:
-                parser().parse_args(words)
+                _parser().parse_args(words)
             elif any(word.partition("=")[0] == "--vllm" for word in words):
                 vllm_parser().parse_known_args(words[1:])
             else:
@@ -106,6 +107,11 @@ def _refused(words: list[str]) -> list[str]:
     except SystemExit as end:
         return [said.getvalue().strip().splitlines()[-1]] if end.code else []
     return []
+
+
+@cache
+def _parser() -> argparse.ArgumentParser:
+    return parser()
 
 
 def _targets() -> set[str]:

@@ -6,7 +6,7 @@ from tests.docs.blocks import blocks
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    left = [block for block in blocks("sh") if block.not_run]
-    terminalreporter.section(f"blocks of commands that are checked and not run: {len(left)}")
+    left = [block for block in blocks("sh", "python") if block.not_run]
+    terminalreporter.section(f"blocks that are checked and not run: {len(left)}")
     for block in left:
         terminalreporter.write_line(f"{block.place}: {block.not_run}")

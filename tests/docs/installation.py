@@ -57,7 +57,7 @@ class Installation:
         self._until(lambda: len(self._served()) >= 2, "two versions that have served", self._help)
         self._until(lambda: bool(self._lessons()), "a lesson")
         world.agents.stop(60)
-        assert world.post("/api/freeze", {"reason": "there is enough to look at"})
+        self._calm()
         self._words = self._found()
 
     def stop(self) -> None:
@@ -76,11 +76,14 @@ class Installation:
         env = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR", "VIRTUAL_ENV") if name in os.environ}
         env |= {"PATH": f"{self._bin}:{os.environ['PATH']}", "EVOLVED_CONFIG": "config.toml", "OMP_NUM_THREADS": "1"}
         env |= {"EVOLVED_URL": self._world.control_url, "TERM": "dumb", "COLUMNS": "160"}
-        return subprocess.run(
+        done = subprocess.run(
             ["bash", "-euxo", "pipefail", "-c", self.adapted(script)],
             cwd=directory, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, timeout=300, check=False,
         )  # fmt: skip
+        if "evolved thaw" in script:
+            self._calm()
+        return done
 
     def adapted(self, script: str) -> str:
         """`script` with this installation's ports and names in it."""
@@ -88,7 +91,7 @@ class Installation:
         ports = {8000: world.serving_url, 8001: world.shadow_url, 8080: world.tap_url, 8090: world.control_url}
         for port, url in ports.items():
             script = re.sub(rf"(127\.0\.0\.1|localhost):{port}\b", url.removeprefix("http://"), script)
-        script = script.replace(f"127.0.0.1:{8081}", f"127.0.0.1:{config.tap.admin_port}")
+        script = script.replace("127.0.0.1:8081", f"127.0.0.1:{config.tap.admin_port}").replace("my-model", "desk")
         return re.sub(r"\b[A-Z][A-Z_]+\b", lambda word: self._words.get(word[0], word[0]), script)
 
     def _found(self) -> dict[str, str]:
@@ -104,7 +107,7 @@ class Installation:
         batch = max((state / "batches").glob("*.batch"), key=lambda path: path.stat().st_mtime)
         return {
             "STATE_DIR": str(state),
-            "LESSON": self._lessons()[0]["id"],
+            "LESSON": self._lessons()[0]["lesson"]["id"],
             "TRAJECTORY": trajectories[0]["id"],
             "RESPONSE": response,
             "VERSION": str(self._served()[-1]),
@@ -112,6 +115,9 @@ class Installation:
             "KEY": admitted.removeprefix("evk_")[:12],
             "BATCH": str(batch),
         }
+
+    def _calm(self) -> None:
+        assert self._world.post("/api/freeze", {"reason": "there is enough to look at"})
 
     def _help(self) -> None:
         """Bring in by hand what the gate is still thinking about: the commands need versions, not good ones."""

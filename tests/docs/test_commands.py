@@ -17,6 +17,7 @@ pytestmark = pytest.mark.timeout(900)  # the first one waits for the installatio
 _ALL = blocks("sh")
 _RUN = [pytest.param(block, id=block.place) for block in _ALL if not block.not_run]
 _NOT_RUN = [pytest.param(block, id=block.place) for block in _ALL if block.not_run]
+_PROGRAMS = [pytest.param(block, id=block.place) for block in blocks("python") if not block.not_run]
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +33,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
 @pytest.fixture(scope="session")
 def desks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The directory in which the commands of each page are given."""
-    return {page: tmp_path_factory.mktemp("desk") for page in {block.page for block in _ALL}}
+    return {page: tmp_path_factory.mktemp("desk") for page in {block.page for block in blocks("sh", "python")}}
 
 
 @pytest.mark.parametrize("block", _RUN)
@@ -43,6 +44,14 @@ def test_the_commands_work_as_they_stand_there(
     if not any(desk.iterdir()):
         installation.place(desk)
     done = installation.run(block.text, desk)
+    assert done.returncode == block.status, f"{block.place} ended with {done.returncode}:\n{done.stdout[-6000:]}"
+
+
+@pytest.mark.parametrize("block", _PROGRAMS)
+def test_the_programs_work_as_they_stand_there(
+    block: Block, installation: Installation, desks: dict[str, Path]
+) -> None:
+    done = installation.run(f"python - <<'END'\n{block.text}END\n", desks[block.page])
     assert done.returncode == block.status, f"{block.place} ended with {done.returncode}:\n{done.stdout[-6000:]}"
 
 
