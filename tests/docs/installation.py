@@ -29,7 +29,7 @@ _OVERRIDES: dict[str, Any] = {
     "curator": {"groups_per_batch": 4, "group_size": 4, "min_group": 2, "group_seconds": 10.0},
     "live": {"allow_private": ["127.0.0.0/8"]},
 }
-_WAIT = 600.0
+_WAIT = 1200.0
 """Seconds until what is waited for must be there, on a machine that others use too."""
 _TICKET = "cancel a booking that was paid by card"
 
@@ -79,7 +79,7 @@ class Installation:
         done = subprocess.run(
             ["bash", "-euxo", "pipefail", "-c", self.adapted(script)],
             cwd=directory, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=300, check=False,
+            text=True, timeout=1200, check=False,
         )  # fmt: skip
         if "evolved thaw" in script:
             self._calm()

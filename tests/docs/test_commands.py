@@ -13,7 +13,7 @@ from tests.docs.blocks import Block, blocks
 from tests.docs.commands import faults, simple_commands
 from tests.docs.installation import Installation
 
-pytestmark = pytest.mark.timeout(900)  # the first one waits for the installation
+pytestmark = pytest.mark.timeout(1800)  # the first one waits for the installation
 _ALL = blocks("sh")
 _RUN = [pytest.param(block, id=block.place) for block in _ALL if not block.not_run]
 _NOT_RUN = [pytest.param(block, id=block.place) for block in _ALL if block.not_run]
