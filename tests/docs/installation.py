@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from daemon.demo.world import World
+from daemon.demo.world import WARM_START, World
 from tests.docs.blocks import ROOT
 
 _OVERRIDES: dict[str, Any] = {
@@ -114,6 +114,7 @@ class Installation:
             "EARLIER": str(self._served()[0]),
             "KEY": admitted.removeprefix("evk_")[:12],
             "BATCH": str(batch),
+            "MODEL": str(WARM_START),
         }
 
     def _calm(self) -> None:
