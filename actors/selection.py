@@ -30,8 +30,8 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """What makes a batch."""
 
     groups_per_batch: int = 8
-    """Complete sandbox groups that make an update. 0: production alone makes one, as it does where `sandbox.environment`
-    is empty."""
+    """Complete sandbox groups that make an update. 0: production alone makes one, as it does without
+    `sandbox.environment`."""
     group_size: int = 8
     """Attempts that make a group complete."""
     min_group: Annotated[int, msgspec.Meta(ge=1)] = 4
