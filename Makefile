@@ -16,6 +16,7 @@
 #   make test-browser the dashboard in a real Chromium, driven from .venv-browser (apt install chromium nodejs npm)
 #   make test-schemathesis our own control API against its OpenAPI document, in .venv-schemathesis
 #   make test-k8s  the Kubernetes manifests against the API's schemas, offline, in .venv-k8s
+#   make test-docs every command of README and docs, on a running installation (apt install curl openssl xxd)
 #   make test-peers real nginx mirroring to the tap, and the units as systemd reads them (apt install nginx-light systemd)
 #   make check    ruff, pyright, import-linter
 #   make bench    the benchmarks: tables on screen, JSON under build/
@@ -48,7 +49,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test test-operations test-postgres chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-peers appworld test-appworld test-schemathesis test-browser test-k8s check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup sbom licences lock clean
+.PHONY: setup demo test test-operations test-postgres chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-docs test-peers appworld test-appworld test-schemathesis test-browser test-k8s check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup sbom licences lock clean
 
 setup: .venv/ready
 
@@ -147,6 +148,11 @@ test-bfcl: .venv-bfcl/ready
 	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-bfcl
 	@$(UV) pip install --quiet --python .venv-bfcl/bin/python --no-deps --require-hashes -r locks/bfcl.txt
 	@touch $@
+
+test-docs: setup
+	@for name in curl openssl xxd; do command -v $$name >/dev/null || \
+		{ echo "$$name is needed (Debian: apt install curl openssl xxd)"; exit 1; }; done
+	$(BIN)/python -m pytest tests/docs
 
 test-peers: setup
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v nginx >/dev/null || \

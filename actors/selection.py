@@ -30,7 +30,8 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """What makes a batch."""
 
     groups_per_batch: int = 8
-    """Complete sandbox groups that make an update; 0 without a sandbox: production alone."""
+    """Complete sandbox groups that make an update. 0: production alone makes one, as it does without
+    `sandbox.environment`."""
     group_size: int = 8
     """Attempts that make a group complete."""
     min_group: Annotated[int, msgspec.Meta(ge=1)] = 4
@@ -41,7 +42,7 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """How long whole groups, or production enough for an update, wait for the rest of a batch; then they are ordered
     without it. Production alone is never ordered in less than `production_per_batch`."""
     production_per_batch: int = 8
-    """Production trajectories that make an update where `groups_per_batch` is 0."""
+    """Production trajectories that make an update where no groups do."""
     production_share: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.25
     """Share of a batch with groups that may be production trajectories."""
     replay_share: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 0.25

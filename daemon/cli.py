@@ -23,6 +23,7 @@ from daemon.install_cli import add_install
 from daemon.judge_cli import add_judge
 from daemon.learner_cli import add_learner
 from daemon.live_cli import add_adapters
+from daemon.options import settings_options
 from daemon.orders_cli import add_orders
 from daemon.provenance_cli import add_provenance
 from daemon.replay_cli import add_replay
@@ -57,6 +58,8 @@ examples:
   evolved install --system              systemd units for this machine
   evolved db backup FILE.tar            the store and what it does not hold, while the daemon runs
   evolved why 17                        what a version was trained on, and whether its signatures are good
+
+The variable EVOLVED_CONFIG names the settings' file for every command that is given no --config.
 """
 
 KEYS_HELP = """\
@@ -137,8 +140,9 @@ def parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run)
         if config:
             command.add_argument(
-                "--config", type=Path, metavar="FILE", help="settings in TOML; what it leaves out has its default"
-            )
+                "--config", type=Path, metavar="FILE", default=_config_file(),
+                help="settings in TOML; what it leaves out has its default (the environment's EVOLVED_CONFIG)",
+            )  # fmt: skip
             command.add_argument(
                 "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one setting"
             )
@@ -199,6 +203,7 @@ def parser() -> argparse.ArgumentParser:
     config = add("config", _config, "Check the settings and print them with their defaults.")
     config.add_argument("--json", action="store_true", help="as JSON")
     config.add_argument("--reference", action="store_true", help="the commented reference with every default")
+    config.add_argument("--markdown", action="store_true", help="with --reference: as the page docs/configuration.md")
 
     warm = add("warmstart", _warmstart, "Make the demo's warm-start checkpoint from its seed.", config=False)
     warm.add_argument("--out", type=Path, required=True, help="directory to write")
@@ -225,9 +230,14 @@ def _keys_arguments(command: argparse.ArgumentParser) -> None:
     add.add_argument("--note", default="", help="for the list: who has it, what for")
     listed = actions.add_parser("list", help="all keys, without their secrets")
     listed.add_argument("--json", action="store_true", help="as JSON")
-    actions.add_parser("revoke", help="from now on the key opens nothing").add_argument(
-        "id", help="as in the list, or the key itself"
-    )
+    revoke = actions.add_parser("revoke", help="from now on the key opens nothing")
+    revoke.add_argument("id", help="as in the list, or the key itself")
+    settings_options(add, listed, revoke)
+
+
+def _config_file() -> Path | None:
+    name = os.environ.get("EVOLVED_CONFIG")
+    return Path(name) if name else None
 
 
 def _settings(arguments: argparse.Namespace) -> Any:
@@ -349,9 +359,10 @@ def _config(arguments: argparse.Namespace) -> int:
     import tomli_w
 
     from daemon.reference import reference
+    from daemon.reference_page import reference_page
 
     if arguments.reference:
-        print(reference(), end="")
+        print(reference_page() if arguments.markdown else reference(), end="")
         return 0
     settings = msgspec.to_builtins(_settings(arguments))
     # TOML has no word for "none": such a key is left out.

@@ -199,7 +199,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def state(self) -> Path:
-        return Path(self.state_dir)
+        # Absolute: paths below it go to engines and to a learner, whose working directory is another.
+        return Path(self.state_dir).absolute()
 
     @property
     def spool(self) -> Path:
@@ -266,6 +267,13 @@ def tap_settings(config: Config) -> TapSettings:
         return tap
     upstreams = tuple(UpstreamSettings(url=one.url, name=one.name, weight=one.weight) for one in config.engines.fleet)
     return msgspec.structs.replace(tap, upstreams=upstreams)
+
+
+def curator_settings(config: Config, told: CuratorSettings | None = None) -> CuratorSettings:
+    """What the curator is told, of `told` or else of `config`: where there is no sandbox, no group will ever come, and
+    none is waited for."""
+    told = told or config.curator
+    return told if config.sandbox.environment else msgspec.structs.replace(told, groups_per_batch=0)
 
 
 def tap_redaction(config: Config) -> dict[str, Any]:

@@ -83,6 +83,11 @@ def plan(
             f"{evolved} cannot be seen by the services, which have no /home and a /tmp of their own; make the "
             "environment elsewhere: python3 -m venv /opt/evolved && /opt/evolved/bin/pip install evolved"
         )
+    if not Path(config.state_dir).is_absolute():
+        raise InstallRefused(
+            f"state_dir = {config.state_dir!r} is relative, and a service starts in no directory of yours; set "
+            f'state_dir = "/{STATE}"'
+        )
     tap = tap_settings(config)
     host = f"[{tap.host}]" if ":" in tap.host else tap.host
     marks = {

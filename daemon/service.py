@@ -47,7 +47,7 @@ from adapters.redaction import Redactor
 from daemon import preflight
 from daemon.attributing import AttributorCollector
 from daemon.cluster import LeaderCollector, leader_view, reading_along
-from daemon.config import SHADOW, Config, serving_engines, tap_settings
+from daemon.config import SHADOW, Config, curator_settings, serving_engines, tap_settings
 from daemon.control import Control
 from daemon.controlling import control_task
 from daemon.curating import CuratorCollector
@@ -210,7 +210,7 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
     act(attributor, LONG, renews=True)
     act(attributor, LONG, lane="-2")
     curator = Curator(
-        config.curator, store=store, batches=config.state / "batches", clock=clock, curriculum=curriculum
+        curator_settings(config), store=store, batches=config.state / "batches", clock=clock, curriculum=curriculum
     )  # fmt: skip
     CuratorCollector(curator).register(singletons)
     act(curator, renews=True)
@@ -282,7 +282,9 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
     reloading.part("assembler", assembler.reconfigure)
     reloading.part("attributor", attributor.reconfigure, only=("batch", "patience", "budget"))
     # The curriculum was made from some of them, and the rollout plays groups of that size.
-    reloading.part("curator", curator.reconfigure, but=CURRICULUM)
+    reloading.part(
+        "curator", lambda told: curator.reconfigure(curator_settings(config, told)), but=CURRICULUM
+    )  # fmt: skip
     reloading.part("gate.keeper", gatekeeper.reconfigure)
     reloading.part("swapper", swapper.reconfigure, but=("canary",))
     reloading.part("sentinel", sentinel.reconfigure, but=("monitors",))

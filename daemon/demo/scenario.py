@@ -31,7 +31,6 @@ from daemon.demo.world import World
 
 TRAFFIC_ONLY: dict[str, Any] = {
     "sandbox": {"environment": ""},
-    "curator": {"groups_per_batch": 0},
     "learner": {"lr": 5e-4, "mini_batches": 1},
     "gate": {"keeper": {"gate_every": 1, "gate_seconds": 10.0}, "replay": {"least": 12}},
 }

@@ -43,6 +43,18 @@ def test_a_wrong_setting_exits_with_2_and_names_the_right_one(capsys: pytest.Cap
     assert "did you mean curator.groups_per_batch?" in capsys.readouterr().err
 
 
+def test_the_settings_file_may_be_named_once_for_all_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.toml").write_text("seed = 4711\n")
+    (tmp_path / "other.toml").write_text("seed = 12\n")
+    monkeypatch.setenv("EVOLVED_CONFIG", str(tmp_path / "mine.toml"))
+    assert main(["config"]) == 0
+    assert "seed = 4711" in capsys.readouterr().out
+    assert main(["config", "--config", str(tmp_path / "other.toml")]) == 0
+    assert "seed = 12" in capsys.readouterr().out
+
+
 def test_status_without_a_daemon_says_how_to_start_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--set", "control.port=9"]) == 2
     assert "evolved run" in capsys.readouterr().err

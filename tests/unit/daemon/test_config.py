@@ -8,16 +8,30 @@ import msgspec
 import pytest
 
 from daemon.cli import main
-from daemon.config import Config, load, serving_engines, tap_settings
+from daemon.config import Config, curator_settings, load, serving_engines, tap_settings
 from daemon.demo.world import PROFILE
 from daemon.errors import ConfigError
 from daemon.reference import field_texts, reference
+from daemon.reference_page import reference_page
 
 REFERENCE = Path(__file__).parents[3] / "config.toml"
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def test_the_reference_in_the_repository_is_up_to_date() -> None:
     assert REFERENCE.read_text() == reference(), "run: evolved config --reference > config.toml"
+
+
+def test_the_page_of_settings_is_up_to_date() -> None:
+    assert PAGE.read_text() == reference_page(), "run: evolved config --reference --markdown > docs/configuration.md"
+
+
+def test_every_key_is_on_the_page_in_the_section_that_it_belongs_to() -> None:
+    sections = {part.partition("\n")[0]: part for part in PAGE.read_text().split("\n## ")}
+    for name, value in msgspec.to_builtins(Config()).items():
+        if isinstance(value, dict) and value:
+            inner = [key for key, item in value.items() if not isinstance(item, dict)]
+            assert not [key for key in inner if f"| `{key}` |" not in sections[name]]
 
 
 def test_the_reference_says_the_defaults() -> None:
@@ -125,3 +139,14 @@ def test_the_settings_are_shown_as_toml_that_can_be_read_again(tmp_path, capsys)
     shown = tmp_path / "config.toml"
     shown.write_text(capsys.readouterr().out)
     assert load(shown) == Config()
+
+
+def test_a_state_directory_is_the_same_for_every_process_wherever_it_runs() -> None:
+    settings = Config(state_dir="state")
+    assert (settings.state, settings.spool) == (Path.cwd() / "state", Path.cwd() / "state" / settings.tap.spool_dir)
+
+
+def test_without_a_sandbox_no_group_is_waited_for() -> None:
+    assert curator_settings(Config()).groups_per_batch == 0
+    with_one = load(None, ['sandbox.environment="travel"'])
+    assert curator_settings(with_one) == with_one.curator

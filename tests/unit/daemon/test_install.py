@@ -128,3 +128,8 @@ def test_from_systemd_253_on_a_reload_is_waited_for_and_the_drop_ins_go_again(tm
     assert "Type=notify-reload" in drop_in.read_text()
     assert install.uninstall(tmp_path) == []
     assert not drop_in.parent.exists()
+
+
+def test_a_relative_state_directory_is_refused_with_the_right_one() -> None:
+    with pytest.raises(InstallRefused, match='state_dir = "/var/lib/evolved"'):
+        plan(config=Config(state_dir="state"))

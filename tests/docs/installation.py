@@ -1,0 +1,153 @@
+"""A small installation of all of evolved, with what the pages' commands need to find: versions, lessons, tasks, files.
+
+It is the demo's: broker, two embedded engines, tap, daemon, learner, agents on the travel desk. The agents work until
+two versions have served; then learning is frozen, so that the commands have the machine for themselves. Words in
+capitals in a command stand for something of the reader's own: here, of this installation.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from daemon.demo.world import WARM_START, World
+from tests.docs.blocks import ROOT
+
+_OVERRIDES: dict[str, Any] = {
+    # Commands are shown on a running installation; whether what it learned is good is other suites' question.
+    "gate": {
+        "keeper": {"gate_every": 1, "gate_seconds": 5.0},
+        "sandbox": {"batch": 8, "tasks": 16, "max_tasks": 32, "margin": 0.3},
+    },
+    "rollout": {"groups": 4, "group_size": 4},
+    "curator": {"groups_per_batch": 4, "group_size": 4, "min_group": 2, "group_seconds": 10.0},
+    "live": {"allow_private": ["127.0.0.0/8"]},
+}
+_WAIT = 1200.0
+"""Seconds until what is waited for must be there, on a machine that others use too."""
+_TICKET = "cancel a booking that was paid by card"
+
+
+class Installation:
+    """Runs in `directory` until `stop()`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._world = World(
+            directory / "world", seed=0, overrides=_OVERRIDES, agents={"agents": 4, "feedback_delay": 0.2}
+        )
+        self._bin = directory / "bin"
+        self._bin.mkdir()
+        for name, module in (("evolved", "-m daemon.cli "), ("python", "")):
+            path = self._bin / name
+            path.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {module}"$@"\n')
+            path.chmod(0o755)
+        self._words: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Start all of it, and wait until there is something to look at."""
+        world = self._world
+        world.start()
+        world.agents.start()
+        self._until(lambda: len(self._served()) >= 2, "two versions that have served", self._help)
+        self._until(lambda: bool(self._lessons()), "a lesson")
+        world.agents.stop(60)
+        self._calm()
+        self._words = self._found()
+
+    def stop(self) -> None:
+        self._world.stop()
+
+    def place(self, directory: Path) -> None:
+        """Put into `directory` what a reader would have there."""
+        shutil.copy(self._world.config_path, directory / "config.toml")
+        tool = {"name": "send_invoice", "description": "Send an invoice to a customer.", "parameters": {}}
+        (directory / "billing.json").write_text(json.dumps([{"type": "function", "function": tool}]))
+        said = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]
+        (directory / "chats.jsonl").write_text(json.dumps({"messages": said, "outcome": 1.0}) + "\n")
+
+    def run(self, script: str, directory: Path) -> subprocess.CompletedProcess[str]:
+        """Carry a block out in `directory`, to the first command that fails; the output names every command."""
+        env = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR", "VIRTUAL_ENV") if name in os.environ}
+        env |= {"PATH": f"{self._bin}:{os.environ['PATH']}", "EVOLVED_CONFIG": "config.toml", "OMP_NUM_THREADS": "1"}
+        env |= {"EVOLVED_URL": self._world.control_url, "TERM": "dumb", "COLUMNS": "160"}
+        done = subprocess.run(
+            ["bash", "-euxo", "pipefail", "-c", self.adapted(script)],
+            cwd=directory, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=1200, check=False,
+        )  # fmt: skip
+        if "evolved thaw" in script:
+            self._calm()
+        return done
+
+    def adapted(self, script: str) -> str:
+        """`script` with this installation's ports and names in it."""
+        config, world = self._world.config, self._world
+        ports = {8000: world.serving_url, 8001: world.shadow_url, 8080: world.tap_url, 8090: world.control_url}
+        for port, url in ports.items():
+            script = re.sub(rf"(127\.0\.0\.1|localhost):{port}\b", url.removeprefix("http://"), script)
+        script = script.replace("127.0.0.1:8081", f"127.0.0.1:{config.tap.admin_port}").replace("my-model", "desk")
+        return re.sub(r"\b[A-Z][A-Z_]+\b", lambda word: self._words.get(word[0], word[0]), script)
+
+    def _found(self) -> dict[str, str]:
+        """What the words in capitals stand for."""
+        state = self._world.config.state
+        admitted = self._call("keys", "add", "--tenant", "acme").split()[-1]
+        trajectories = self._get("/api/trajectories")
+        response = next(
+            json.loads(line)["id"]
+            for line in self._world.journal.read_text().splitlines()
+            if json.loads(line)["event"] == "response"
+        )
+        batch = max((state / "batches").glob("*.batch"), key=lambda path: path.stat().st_mtime)
+        return {
+            "STATE_DIR": str(state),
+            "LESSON": self._lessons()[0]["lesson"]["id"],
+            "TRAJECTORY": trajectories[0]["id"],
+            "RESPONSE": response,
+            "VERSION": str(self._served()[-1]),
+            "EARLIER": str(self._served()[0]),
+            "KEY": admitted.removeprefix("evk_")[:12],
+            "BATCH": str(batch),
+            "MODEL": str(WARM_START),
+        }
+
+    def _calm(self) -> None:
+        assert self._world.post("/api/freeze", {"reason": "there is enough to look at"})
+
+    def _help(self) -> None:
+        """Bring in by hand what the gate is still thinking about: the commands need versions, not good ones."""
+        newest = self._get("/api/status")["trained"]
+        if newest and newest not in self._served():
+            self._world.post("/api/promote", {"version": newest, "force": True, "reason": "documentation's tests"})
+
+    def _served(self) -> list[int]:
+        return [one["version"] for one in self._get("/api/success")["swaps"] if one["result"] == "swapped"]
+
+    def _lessons(self) -> list[dict[str, Any]]:
+        return list(self._get("/api/experience"))
+
+    def _get(self, path: str) -> Any:
+        end = time.monotonic() + 60
+        while (found := self._world.get(path)) is None:
+            assert time.monotonic() < end, f"no answer at {path}"
+            time.sleep(0.5)
+        return found
+
+    def _call(self, *arguments: str) -> str:
+        command = [str(self._bin / "evolved"), *arguments, "--config", str(self._world.config_path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def _until(self, there: Callable[[], bool], what: str, meanwhile: Callable[[], None] | None = None) -> None:
+        end = time.monotonic() + _WAIT
+        while not there():
+            self._world.check()
+            assert time.monotonic() < end, f"{what}: not there after {_WAIT:.0f} s"
+            if meanwhile is not None:
+                meanwhile()
+            time.sleep(2.0)

@@ -1,0 +1,64 @@
+"""Every command of the documentation is run as it stands there, page by page and in order, on a real installation.
+
+What cannot be run here says why before its block, and is held against the parsers that it is for. `pytest -rA` or the
+end of `make test-docs` lists those blocks with their reasons.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import Block, blocks
+from tests.docs.commands import faults, simple_commands
+from tests.docs.installation import Installation
+
+pytestmark = pytest.mark.timeout(1800)  # the first one waits for the installation
+_ALL = blocks("sh")
+_RUN = [pytest.param(block, id=block.place) for block in _ALL if not block.not_run]
+_NOT_RUN = [pytest.param(block, id=block.place) for block in _ALL if block.not_run]
+_PROGRAMS = [pytest.param(block, id=block.place) for block in blocks("python") if not block.not_run]
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    made = Installation(tmp_path_factory.mktemp("installation"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="session")
+def desks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The directory in which the commands of each page are given."""
+    return {page: tmp_path_factory.mktemp("desk") for page in {block.page for block in blocks("sh", "python")}}
+
+
+@pytest.mark.parametrize("block", _RUN)
+def test_the_commands_work_as_they_stand_there(
+    block: Block, installation: Installation, desks: dict[str, Path]
+) -> None:
+    desk = desks[block.page]
+    if not any(desk.iterdir()):
+        installation.place(desk)
+    done = installation.run(block.text, desk)
+    assert done.returncode == block.status, f"{block.place} ended with {done.returncode}:\n{done.stdout[-6000:]}"
+
+
+@pytest.mark.parametrize("block", _PROGRAMS)
+def test_the_programs_work_as_they_stand_there(
+    block: Block, installation: Installation, desks: dict[str, Path]
+) -> None:
+    done = installation.run(f"python - <<'END'\n{block.text}END\n", desks[block.page])
+    assert done.returncode == block.status, f"{block.place} ended with {done.returncode}:\n{done.stdout[-6000:]}"
+
+
+@pytest.mark.parametrize("block", _NOT_RUN)
+def test_commands_that_cannot_be_run_here_are_at_least_taken_by_their_parsers(block: Block) -> None:
+    assert not [fault for words in simple_commands(block.text) for fault in faults(words)]
+
+
+def test_most_blocks_are_run() -> None:
+    assert len(_RUN) > len(_NOT_RUN) / 2

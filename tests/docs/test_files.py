@@ -1,0 +1,58 @@
+"""Blocks that are files: settings are ours, JSON parses, Python compiles, and every block says what it is."""
+
+import ast
+import importlib
+import json
+import tomllib
+from typing import Any
+
+import pytest
+
+from adapters.live.policy import PolicySettings
+from daemon import toml
+from daemon.config import Config
+from tests.docs.blocks import Block, blocks, blocks_of, pages
+
+_LANGUAGES = {"sh", "toml", "json", "python", "text"}
+
+
+def _ids(found: list[Block]) -> list[Any]:
+    return [pytest.param(block, id=block.place) for block in found]
+
+
+def test_every_block_says_what_it_is() -> None:
+    found = [block for page in pages() for block in blocks_of(page)]
+    assert not [f"{block.place}: {block.language!r}" for block in found if block.language not in _LANGUAGES]
+
+
+@pytest.mark.parametrize("block", _ids(blocks("toml")))
+def test_settings_are_taken_by_the_configuration(block: Block) -> None:
+    table = tomllib.loads(block.text)
+    if not block.foreign:
+        toml.convert(table, Config, block.place)
+        for name, adapter in table.get("adapters", {}).items():
+            toml.convert(adapter.get("policy", {}), PolicySettings, f"{block.place}: adapters.{name}.policy")
+
+
+@pytest.mark.parametrize("block", _ids(blocks("json")))
+def test_json_parses_as_one_document_or_line_by_line(block: Block) -> None:
+    try:
+        json.loads(block.text)
+    except json.JSONDecodeError:
+        for line in block.text.strip().splitlines():
+            json.loads(line)
+
+
+@pytest.mark.parametrize("block", _ids(blocks("python")))
+def test_python_compiles_and_imports_what_exists(block: Block) -> None:
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    tree = compile(block.text, block.place, "exec", flags=flags | ast.PyCF_ONLY_AST)
+    compile(tree, block.place, "exec", flags=flags)
+    assert isinstance(tree, ast.Module)
+    for statement in ast.walk(tree):
+        if isinstance(statement, ast.ImportFrom) and statement.module:
+            module = importlib.import_module(statement.module)
+            assert not [name.name for name in statement.names if not hasattr(module, name.name)]
+        elif isinstance(statement, ast.Import):
+            for name in statement.names:
+                importlib.import_module(name.name)

@@ -1,0 +1,118 @@
+"""What pages say outside of blocks: commands, settings, links and pictures that exist."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from daemon.config import Config
+from tests.docs.blocks import ROOT, pages, prose
+from tests.docs.commands import faults, mentioned_faults
+
+_CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_LINK = re.compile(r"!?\[[^\]\[]*\]\(([^)\s]+)\)")
+_SETTING = re.compile(r"[a-z_]+(\.[a-z_]+)+")
+_PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]
+
+
+def _anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", prose(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.replace("`", "").lower()).replace(" ", "-") for title in titles}
+
+
+def _is_setting(name: str) -> bool:
+    kind: object = Config
+    for part in name.split("."):
+        if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+            return True  # below a table of free keys
+        fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+        if part not in fields:
+            return False
+        kind = fields[part]
+    return True
+
+
+def _is_code(name: str) -> bool:
+    """`learner.loss.token_shares` and such: modules of ours, and what is in them."""
+    parts = name.split(".")
+    ends = [ROOT.joinpath(*parts[:length]) for length in range(2, len(parts) + 1)]
+    return any(end.with_suffix(".py").exists() or end.is_dir() for end in ends)
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_commands_that_prose_names_exist(page: Path) -> None:
+    wrong: list[str] = []
+    for code in _CODE.findall(re.sub(r"\n\s*", " ", prose(page))):
+        if code.startswith("evolved ") and not re.match(r"evolved (-|[a-z]+_)", code):
+            wrong += mentioned_faults(code)
+        elif code.startswith(("make ", "python -m ")):
+            wrong += faults(re.sub(r"[\[\]]", " ", code).split())
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_settings_that_prose_names_exist(page: Path) -> None:
+    sections = {field.name for field in msgspec.structs.fields(Config)}
+    named = {
+        code.partition(" ")[0]
+        for code in _CODE.findall(prose(page))
+        if _SETTING.fullmatch(code.partition(" ")[0]) and code.partition(".")[0] in sections
+    }
+    files = re.compile(r"\.(py|md|toml|yml|json|jsonl|log|safetensors|db|pem|sig|sh)$")
+    assert not [n for n in sorted(named) if not files.search(n) and not _is_setting(n) and not _is_code(n)]
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_links_lead_to_pages_and_sections_that_exist(page: Path) -> None:
+    wrong: list[str] = []
+    for target in _LINK.findall(prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        if not found.exists():
+            wrong.append(f"{target}: no such file")
+        elif anchor and anchor not in _anchors(found):
+            wrong.append(f"{target}: no such section; there are {', '.join(sorted(_anchors(found)))}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_files_of_the_repository_that_prose_names_exist(page: Path) -> None:
+    named = {
+        code
+        for code in _CODE.findall(prose(page))
+        if re.fullmatch(r"(actors|adapters|daemon|docs|learner|locks|ops|tests)/[\w./-]+", code)
+    }
+    assert not [name for name in sorted(named) if not (ROOT / name).exists()]
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    listed = set(_LINK.findall((ROOT / "docs" / "index.md").read_text()))
+    there = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert there <= listed
+
+
+def test_every_make_target_stands_in_the_readme_or_in_the_makefiles_head() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    head = makefile.partition("PYTHON ?=")[0] + (ROOT / "README.md").read_text()
+    phony = re.search(r"^\.PHONY: (.+)$", makefile, re.M)
+    assert phony is not None
+    quiet = {"setup", "clients", "clean"}
+    assert not [name for name in phony[1].split() if f"make {name}" not in head and name not in quiet]
+
+
+def test_the_readme_names_the_python_that_the_package_needs() -> None:
+    said = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert f"Python {said.removeprefix('>=')}" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_functions_that_pages_name_are_in_the_files_that_they_name(page: Path) -> None:
+    named = re.findall(r"\b((?:actors|adapters|daemon|learner)/[\w/]+\.py):(\w+)", page.read_text())
+    wrong = [
+        f"{path}:{name}" for path, name in named if not re.search(rf"(def|class) {name}\b", (ROOT / path).read_text())
+    ]
+    assert not wrong
