@@ -7,10 +7,12 @@ EVOLVED_TEST_DATABASE=postgresql runs what keeps a store on a real PostgreSQL in
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.postgres import Cluster, running_cluster
+if TYPE_CHECKING:
+    from tests.support.postgres import Cluster
 
 pytest_plugins = ["tests.support.secrets"]
 ON_POSTGRES = os.environ.get("EVOLVED_TEST_DATABASE", "sqlite") == "postgresql"
@@ -35,8 +37,11 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Cluster]:
+def postgres() -> "Iterator[Cluster]":
     """A real server, started for the first test that wants it."""
+    # Suites with an environment of their own have no driver, and want none.
+    from tests.support.postgres import running_cluster
+
     with running_cluster() as cluster:
         yield cluster
 
@@ -48,7 +53,7 @@ def new_store_url(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ca
         numbers = iter(("evolved", *(f"evolved-{number}" for number in range(2, 100))))
         yield lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db"
         return
-    cluster: Cluster = request.getfixturevalue("postgres")
+    cluster: "Cluster" = request.getfixturevalue("postgres")
     names: list[str] = []
 
     def make() -> str:

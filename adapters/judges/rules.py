@@ -90,7 +90,7 @@ def _label(
         )
     before = next((i for i in range(index) if _repeats(steps, deeds, i, index)), None)
     if before is not None:
-        return StepLabel("BAD", 0.9, f"repeats step {before} for the same answer")
+        return StepLabel("BAD", 0.9, f"repeats step {before + 1} for the same answer")
     if deed.final:
         if succeeded is None:
             return StepLabel("ABSTAIN", 0.5, "final answer, outcome unknown")
@@ -98,10 +98,10 @@ def _label(
             StepLabel("GOOD", 1.0, "final answer") if succeeded else StepLabel("BAD", 0.8, "final answer of a failure")
         )
     if deed.needed_by and (succeeded or not deed.guessed):
-        return StepLabel("GOOD", 0.9 if succeeded else 0.8, f"its result is used by step {deed.needed_by[0]}")
+        return StepLabel("GOOD", 0.9 if succeeded else 0.8, f"its result is used by step {deed.needed_by[0] + 1}")
     enabled = _enabled(index, deeds)
     if enabled is not None:
-        return StepLabel("GOOD", 0.8, f"step {enabled} works now, it was refused before")
+        return StepLabel("GOOD", 0.8, f"step {enabled + 1} works now, it was refused before")
     if succeeded and deed.worked and deed.obtained:
         return StepLabel("GOOD", 0.7, "worked on what earlier steps had found")
     return StepLabel("ABSTAIN", 0.5, "no evidence")
