@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import structlog
 from prometheus_client import CollectorRegistry
 
-from actors.store import Store, StoreError
+from actors.store import Store, StoreError, StoreMisconfigured
 from actors.system import runtime
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
@@ -72,6 +72,8 @@ class Parts:
         try:
             store = Store(config.store_url, clock=time.time, settings=config.store)
             await store.open()
+        except StoreMisconfigured as error:
+            raise StartFailed(str(error)) from error
         except StoreError as error:
             remedy = "or set store.url to another" if config.store.url else f"it is in state_dir {config.state}"
             raise StartFailed(f"store.url: {error}; {remedy}") from error

@@ -133,20 +133,22 @@ def test_a_database_from_the_future_is_left_as_it_is(here: Installation) -> None
         database.commit()
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = seen(state)["evolved.db"]
-    fails(here, "run", "store.url", "schema 999", "upgrade it first", str(state))
+    fails(here, "run", "store.url", "schema 999", "evolved db restore", str(state))
     assert seen(state)["evolved.db"] == before
 
 
 def test_an_address_of_a_database_that_is_none_is_not_shown_with_its_password(here: Installation) -> None:
     here.configure(store={"url": "oracul://me:hunter2@host/name"})
-    fails(here, "run", "store.url", "postgresql+psycopg://")
+    fails(here, "run", "store: url holds a password", "password_file")
     assert "hunter2" not in here.run("run").stderr
+    here.configure(store={"url": "oracul://me@host/name"})
+    fails(here, "run", "store.url: oracul is neither sqlite nor postgresql+psycopg")
 
 
 def test_secrets_that_cannot_be_read(here: Installation) -> None:
     missing = here.directory / "missing"
-    here.configure(bus={"url": "nats://127.0.0.1:9", "password_file": str(missing)})
-    fails(here, "run", f"bus.password_file {missing}", "No such file", "give a file")
+    here.configure(bus={"url": "nats://127.0.0.1:9", "user": "me", "password_file": str(missing)})
+    fails(here, "run", f"bus.password_file = {missing}", "No such file", "name another file")
     here.configure(tap={"door": {"keys_file": str(missing)}})
     fails(here, "tap", "tap.door.keys_file", str(missing), "evolved keys add")
 
