@@ -19,13 +19,14 @@ from actors.messages import Directive, Serving
 from actors.store import Store
 from actors.system.life import ActorState, Life, Restart, Unit
 from adapters.judges.rules import RulesJudge
-from daemon.control import Control, ControlSettings, serve
+from daemon.control import Control, ControlSettings
 from daemon.experience_api import ExperienceApi
 from daemon.killswitch import KillSwitch
 from daemon.live import Live
 from daemon.live_api import LiveRoutes
 from daemon.live_settings import LiveSettings
 from daemon.orders import Orders
+from daemon.serving import serve
 from daemon.tap.keys import KeyRing, add_key
 from daemon.trajectory_api import TrajectoryApi
 from daemon.version_api import VersionApi

@@ -98,7 +98,7 @@ class Installation:
         """What the words in capitals stand for."""
         state = self._world.config.state
         admitted = self._call("keys", "add", "--tenant", "acme").split()[-1]
-        trajectories = self._get("/api/trajectories")
+        trajectories = self._get("/api/trajectories")["trajectories"]
         response = next(
             json.loads(line)["id"]
             for line in self._world.journal.read_text().splitlines()

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.secrets import leaks, planted
+from tests.support.secret_scan import leaks, planted
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.prints_secrets  # those of the tests within
 HEAD = """
 import json, logging, pytest
 from prometheus_client import CollectorRegistry, Counter
-from tests.support.secrets import planted
-pytest_plugins = ["tests.support.secrets"]
+from tests.support.secret_scan import planted
+pytest_plugins = ["tests.support.secret_scan"]
 """
 LEAKING = """
 def test_prints():
