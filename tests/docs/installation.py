@@ -73,6 +73,8 @@ class Installation:
 
     def run(self, script: str, directory: Path) -> subprocess.CompletedProcess[str]:
         """Carry a block out in `directory`, to the first command that fails; the output names every command."""
+        if "evolved rollback" in script:
+            self._ahead()
         env = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR", "VIRTUAL_ENV") if name in os.environ}
         env |= {"PATH": f"{self._bin}:{os.environ['PATH']}", "EVOLVED_CONFIG": "config.toml", "OMP_NUM_THREADS": "1"}
         env |= {"EVOLVED_URL": self._world.control_url, "TERM": "dumb", "COLUMNS": "160"}
@@ -120,11 +122,24 @@ class Installation:
     def _calm(self) -> None:
         assert self._world.post("/api/freeze", {"reason": "there is enough to look at"})
 
-    def _help(self) -> None:
+    def _help(self, version: int = 0) -> None:
         """Bring in by hand what the gate is still thinking about: the commands need versions, not good ones."""
-        newest = self._get("/api/status")["trained"]
-        if newest and newest not in self._served():
+        newest = version or self._get("/api/status")["trained"]
+        if version or (newest and newest not in self._served()):
             self._world.post("/api/promote", {"version": newest, "force": True, "reason": "documentation's tests"})
+
+    def _ahead(self) -> None:
+        """See that there is a version to go back from: another page may have done it already."""
+        newest = max(self._served())
+
+        def serves() -> bool:
+            return self._get("/api/status")["serving"]["version"] == newest
+
+        if not serves():
+            assert self._world.post("/api/thaw", {"reason": "documentation's tests"})  # frozen, nothing comes in
+            self._help(newest)
+            self._until(serves, f"v{newest} serves again")
+            self._calm()
 
     def _served(self) -> list[int]:
         return [one["version"] for one in self._get("/api/success")["swaps"] if one["result"] == "swapped"]
