@@ -53,7 +53,7 @@ def new_store_url(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ca
         numbers = iter(("evolved", *(f"evolved-{number}" for number in range(2, 100))))
         yield lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db"
         return
-    cluster: "Cluster" = request.getfixturevalue("postgres")
+    cluster: Cluster = request.getfixturevalue("postgres")
     names: list[str] = []
 
     def make() -> str:

@@ -23,6 +23,7 @@ from adapters.engines.vllm import VllmEngine
 from tests.benchmarks import report
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
+from tests.support.epochs import seen_epoch
 from tests.support.swapping import Door, SwapDaemon, door, open_store, patience, promote, swap_programs, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(300)]
@@ -97,7 +98,7 @@ class Bench:
     async def serve(self, version: int) -> np.ndarray:
         """Make the engine serve `version`, and say how it answers then."""
         await self.engine.pause()
-        await self.engine.load(self.versions / f"v{version:06d}")
+        await self.engine.load(self.versions / f"v{version:06d}", epoch=seen_epoch(self.url))
         await self.engine.label(version)
         await self.engine.resume()
         return await self.engine.log_probs(IDS)

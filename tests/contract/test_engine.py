@@ -15,6 +15,7 @@ from adapters.engines.vllm import VllmEngine
 from adapters.errors import EngineRejected
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
+from tests.support.epochs import seen_epoch
 
 pytestmark = [pytest.mark.anyio, pytest.mark.torch]
 SAID = "".join(checkpoints.CALL)
@@ -58,7 +59,7 @@ class Bench:
         path = (directory or self.directory) / name
         return SwapJob(
             engine=self.url, path=str(path), version=version, result="", last_good=str(self.directory / "a"),
-            last_version=1,
+            last_version=1, epoch=seen_epoch(self.url),
         )  # fmt: skip
 
     async def prompt(self, text: str = "Hello, who is there?") -> list[int]:
@@ -283,7 +284,7 @@ async def test_a_swap_under_load_loses_nothing_and_goes_on_with_the_new_weights_
     async def one(i: int) -> None:
         made[i] = await engine.generate(prompts[i], max_tokens=700, temperature=0.0, ignore_eos=True)
 
-    await engine.prepare(path)
+    await engine.prepare(path, epoch=seen_epoch(bench.url))
     # How long it takes until tokens are made, and how soon a server that is busy with them hears of a pause, depends on
     # the machine; with more than three requests a vLLM of so small a model hears of nothing until they are over.
     for wait in (0.1, 0.3, 0.03, 0.6, 1.2, 0.01):
@@ -293,7 +294,7 @@ async def test_a_swap_under_load_loses_nothing_and_goes_on_with_the_new_weights_
                 group.start_soon(one, i)
             await anyio.sleep(wait)
             await engine.pause()
-            await engine.load(path)
+            await engine.load(path, epoch=seen_epoch(bench.url))
             await engine.label(2)
             await engine.resume()
         assert all(len(answer.token_ids) == len(answer.logprobs) == 700 for answer in made.values())

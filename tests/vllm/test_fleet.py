@@ -19,6 +19,7 @@ from adapters.engines.swap import SwapJob, perform
 from adapters.engines.vllm import VllmEngine
 from adapters.errors import EngineRejected
 from tests.support import checkpoints
+from tests.support.epochs import seen_epoch
 from tests.support.rolling import Rolling, rolling
 from tests.support.swapping import until
 from tests.support.tap_process import family
@@ -50,7 +51,8 @@ def numbered(tmp_path: Path) -> Path:
 async def rolled(tiny: Started, twin: Launched, numbered: Path, tmp_path: Path) -> AsyncIterator[Rolling]:
     urls = {"one": tiny.url, "two": twin.url}
     for url in urls.values():
-        job = SwapJob(engine=url, path=str(numbered / "v000000"), version=0, result="")
+        epoch = seen_epoch(url, KEY)
+        job = SwapJob(engine=url, path=str(numbered / "v000000"), version=0, result="", epoch=epoch)
         async with VllmEngine(url, key=KEY) as engine:
             assert (await perform(job, engine)).result == "swapped"
     async with rolling(tmp_path, numbered, urls, CANARY, {"two": KEY}) as running:

@@ -15,6 +15,7 @@ from adapters.engines.swap import SwapJob, perform, run_swap
 from adapters.engines.vllm import VllmEngine
 from adapters.errors import CheckpointRefused
 from tests.support import checkpoints
+from tests.support.epochs import seen_epoch
 from tests.vllm.conftest import MODEL, Started, greedy
 
 pytestmark = pytest.mark.anyio
@@ -40,6 +41,8 @@ async def engine(tiny: Started, versions: Path) -> AsyncIterator[VllmEngine]:
 def job(engine: VllmEngine, path: Path, version: int, **changes: object) -> SwapJob:
     good = path.parent / "a"
     fields = {"engine": engine.url, "path": str(path), "version": version, "result": "", "last_version": 1}
+    if "epoch" not in changes:
+        changes["epoch"] = seen_epoch(engine.url, engine.key)
     return SwapJob(**{**fields, "last_good": str(good) if good.exists() else "", **changes})
 
 
@@ -146,7 +149,7 @@ async def test_a_bad_checkpoint_is_refused_and_what_serves_is_the_same_bit_for_b
     await engine.pause()
     try:
         with pytest.raises(CheckpointRefused, match=BAD[how]):  # whoever leaves out the look before gets it at the load
-            await engine.load(bad)
+            await engine.load(bad, epoch=seen_epoch(engine.url))
     finally:
         await engine.resume()
     assert greedy(engine.url) == before
@@ -170,7 +173,7 @@ async def test_the_workers_go_back_to_what_they_served_before(engine: VllmEngine
     await swap(engine, versions / "b", 2)
     await engine.pause()
     try:
-        await engine.rollback()
+        await engine.rollback(epoch=seen_epoch(engine.url))
     finally:
         await engine.resume()
     assert greedy(engine.url) == before
