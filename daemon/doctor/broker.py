@@ -8,13 +8,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
-import httpx
 import msgspec
 import nats.errors
 from nats.aio.client import Client
 
 from actors.system.broker import read_credentials
 from actors.system.errors import BrokerFailed
+from actors.system.nats_monitoring import MonitoringUnavailable, sync_policy
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
 
 _SYNC_SECONDS = 120.0
@@ -144,14 +144,14 @@ def _interval(text: str) -> float:
 
 
 async def _monitored(scene: Scene) -> float:
-    host = urlsplit(scene.config.bus.url.split(",")[0].strip()).hostname
-    base = scene.monitor or f"http://{host}:{_MONITOR}"
+    bus = scene.config.bus
+    base = scene.monitor or bus.monitor_url
+    base = base or f"http://{urlsplit(bus.url.split(',')[0].strip()).hostname}:{_MONITOR}"
     try:
-        async with scene.http() as http:
-            settings = (await http.get(f"{base.rstrip('/')}/varz")).json()["jetstream"]["config"]
-        return 0.0 if settings.get("sync_always") else float(settings["sync_interval"]) / 1e9
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        policy = await sync_policy(base)
+    except MonitoringUnavailable as error:
         raise NotLooked(f"no monitoring of nats-server at {base}; name it with --broker-monitor URL") from error
+    return 0.0 if policy.always else policy.seconds
 
 
 BROKER = (
