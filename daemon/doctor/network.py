@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import anyio
 import httpx
+import msgspec
 
-from daemon.admin import key_headers
+from daemon.control import ControlSettings
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
 from daemon.errors import ConfigError
+from daemon.reach import address, control_client
 
 
 async def listens(host: str, port: int) -> bool:
@@ -31,19 +33,22 @@ async def daemon_answers(scene: Scene) -> bool:
     if not await listens(control.host, control.port):
         return False
     try:
-        headers = await aside(key_headers, control.admin_key_file)
-    except ConfigError:
-        headers = {}
-    url = f"http://{control.host}:{control.port}/api/status"
-    try:
-        async with scene.http(headers) as http:
-            answer = await http.get(url)
-        ours = "admin key" in answer.text if answer.status_code == 401 else "actors" in answer.json()
-    except (httpx.HTTPError, ValueError, TypeError):
+        answer = await aside(_status, control)
+        ours = "evolved keys add" in answer.text if answer.status_code in (401, 403) else "actors" in answer.json()
+    except (httpx.HTTPError, ConfigError, ValueError, TypeError):
         ours = False
     if not ours:
-        raise ForeignServer(url)
+        raise ForeignServer(f"{address(control)}/api/status")
     return True
+
+
+def _status(control: ControlSettings) -> httpx.Response:
+    try:
+        client = control_client(control, CALL_SECONDS)
+    except ConfigError:  # another check names a key file that cannot be used
+        client = control_client(msgspec.structs.replace(control, admin_key_file=""), CALL_SECONDS)
+    with client:
+        return client.get("/api/status")
 
 
 class ForeignServer(Exception):

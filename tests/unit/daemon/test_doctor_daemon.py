@@ -1,0 +1,54 @@
+"""The doctor knows our own daemon by its answer, also where it is shown no key."""
+
+import socket
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from daemon.admin import AdminOnly
+from daemon.config import Config
+from daemon.control import ControlSettings
+from daemon.doctor.base import Scene
+from daemon.doctor.network import ForeignServer, daemon_answers, listens
+from daemon.serving import serve
+from daemon.tap.keys import KeyRing, add_key
+
+pytestmark = pytest.mark.anyio
+
+
+async def hello(request: Request) -> JSONResponse:
+    return JSONResponse({"hello": "world"})
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+async def test_a_daemon_that_wants_a_key_is_ours_and_another_server_is_not(tmp_path: Path, guarded: bool) -> None:
+    keys = tmp_path / "keys.json"
+    add_key(keys, tenant="ops", scope="admin", now=time.time(), expires=None, note="")
+    routes, door = [Route("/api/status", hello)], KeyRing(keys, clock=time.time) if guarded else None
+    app = Starlette(routes=routes, middleware=[Middleware(AdminOnly, keys=door, routes=routes)])
+    settings, stop = ControlSettings(port=free_port()), anyio.Event()
+    scene = Scene(Config(state_dir=str(tmp_path), control=settings))
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: serve(app, settings, stop=stop))
+        with anyio.fail_after(30):
+            while not await listens(settings.host, settings.port):  # noqa: ASYNC110 - another server has no event
+                await anyio.sleep(0.02)
+        if guarded:
+            assert await daemon_answers(scene)
+        else:
+            with pytest.raises(ForeignServer):
+                await daemon_answers(scene)
+        stop.set()
