@@ -5,11 +5,11 @@
 #   make test     unit, contract and integration tests (real nats-server, real HTTP, real engine)
 #   make test-postgres all tests that keep a store, on a real PostgreSQL of their own (apt install postgresql)
 #   make test-operations the doctor, SIGHUP and bad input, with real processes (root: it mounts small disks)
-#   make chaos    kill -9 of daemon, learner and broker in mid-demo
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo, and of one of three daemons (apt install postgresql)
 #   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
 #   make test-mcp  five real MCP servers through our adapter, in .venv-mcp and tests/mcp/node_modules (nodejs, npm, git)
 #   make test-vllm a real vLLM on the CPU with our plug-in, in .venv-vllm: engine contract, swaps, the tap before it
+#                  (make vllm sets up just that)
 #   make test-verl the verl trainer against the native one, on the CPU, in .venv-verl
 #   make test-bfcl the BFCL environment against the real bfcl-eval, in .venv-bfcl (make bfcl sets up just that)
 #   make test-appworld AppWorld as an environment and as live APIs, in .venv-appworld (make appworld sets up just that)
@@ -49,7 +49,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test test-operations test-postgres chaos test-clients clients test-mcp test-vllm test-verl bfcl test-bfcl test-docs test-peers appworld test-appworld test-schemathesis test-browser test-k8s check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup sbom licences lock clean
+.PHONY: setup demo test test-operations test-postgres chaos test-clients clients test-mcp vllm test-vllm test-verl bfcl test-bfcl test-docs test-peers appworld test-appworld test-schemathesis test-browser test-k8s check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup sbom licences lock clean
 
 setup: .venv/ready
 
@@ -66,7 +66,7 @@ setup: .venv/ready
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps -e .
 	@touch $@
 
-demo: setup $(if $(filter vllm,$(ENGINE)),.venv-vllm/plugin)
+demo: setup $(if $(filter vllm,$(ENGINE)),vllm)
 	$(BIN)/evolved demo --seed $(SEED) $(if $(filter vllm,$(ENGINE)),--vllm .venv-vllm/bin/python)
 
 test: setup
@@ -117,7 +117,9 @@ tests/mcp/node_modules/ready: tests/mcp/package-lock.json
 	@npm ci --prefix tests/mcp --silent --no-audit --no-fund
 	@touch $@
 
-test-vllm: .venv-vllm/plugin
+vllm: .venv-vllm/plugin
+
+test-vllm: vllm
 	$(BIN)/python -m pytest tests/vllm
 
 # The suite, then the parity table: our loss beside verl's, native weights beside verl's on one rank and on two.

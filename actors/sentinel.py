@@ -283,7 +283,9 @@ class Sentinel:
         except (EngineError, TimeoutError) as error:
             if name not in self.unreachable:
                 self.unreachable.add(name)
-                _log.error("engine_unreachable", engine=name, reason=f"{type(error).__name__}: {error}")
+                silent = f"no answer within {self._settings.probe_timeout:g} s"
+                reason = silent if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+                _log.error("engine_unreachable", engine=name, reason=reason)
             return
         if name in self.unreachable:
             self.unreachable.discard(name)

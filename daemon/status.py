@@ -89,10 +89,16 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
     console.print(actors)
 
 
+def _version(number: int | None) -> str:
+    if number is None:
+        return "[red]away[/red]"
+    return f"v{number}" if number >= 0 else "as it started"
+
+
 def _engines(fleet: dict[str, Any]) -> Table:
     engines = Table("engine", "version", "since", "new trajectories", "note")
     for name, view in fleet["engines"].items():
-        version = f"v{view['version']}" if view["version"] is not None else "[red]away[/red]"
+        version = _version(view["version"])
         since = datetime.fromtimestamp(view["since"], UTC).strftime("%Y-%m-%d %H:%M:%SZ") if view["since"] else "–"
         share = f"{100 * view['canary_share']:g} % (canary)" if view["canary_share"] else "by weight"
         notes = ["[red]paused[/red]"] if view["paused"] else []

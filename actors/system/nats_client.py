@@ -321,7 +321,8 @@ class NatsClient:
             return
         with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
             await asyncio.wait_for(client.flush(1), 0.5)
-        with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
+        with contextlib.suppress(TimeoutError, nats.errors.Error, OSError, RuntimeError):
+            # A RuntimeError is uvloop's word for writing to a line that the broker has closed already.
             await asyncio.wait_for(client.close(), 0.5)
 
 

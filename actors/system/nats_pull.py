@@ -160,10 +160,11 @@ class NatsPull:
                 continue
             if source.requests.pop(message.subject, None) is None or status == "408":
                 continue
-            description = (message.headers or {}).get("Description", "")
+            if not source.lost:  # every request that stands is refused by itself: the first says it for all
+                description = (message.headers or {}).get("Description", "")
+                _log.info("pull_refused", durable=self._durable, status=status, description=description)
             source.blocked_until = asyncio.get_running_loop().time() + _RECHECK
             source.lost = True
-            _log.info("pull_refused", durable=self._durable, status=status, description=description)
 
     async def fetch(self, n: int, timeout: float) -> list[Delivery]:
         """See `bus.Subscription.fetch`."""

@@ -19,7 +19,7 @@ WIDTH, HEIGHT = 1280, 860
 PAGES = {
     "overview": "",
     "trajectories": "trajectories?source=production",
-    "trajectory": "trajectories?source=production&outcome=success",
+    "trajectory": "trajectories?source=production&outcome=failure",
     "versions": "versions",
     "version": "versions",
     "experience": "experience",

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from actors.messages import Directive
 from actors.system.actor import Output, Result
@@ -281,6 +282,34 @@ def test_closing_waits_neither_for_a_pending_fetch_nor_for_a_dead_broker(tmp_pat
 
     # A pull request stands for 20 seconds, a loaded machine takes one or two for anything.
     assert all(seconds < 10 for seconds in run(main))
+
+
+def test_closing_with_words_unsent_on_a_line_that_the_broker_closed_is_no_error(tmp_path):
+    async def main(host):
+        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
+            subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
+            await broker.stop()
+            await subscription.fetch(1, 1.0)
+            await bus.aclose()
+
+    run(main)
+
+
+def test_a_broker_that_leaves_refuses_every_request_and_is_told_of_once(tmp_path):
+    async def main(host):
+        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
+            subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
+            # Each asks for one record more than stands: five requests.
+            for more in range(1, 6):
+                await subscription.fetch(more, 0.05)
+            with capture_logs() as logs:
+                await broker.stop()
+                with anyio.move_on_after(1):
+                    await subscription.fetch(1, 1)
+            return logs
+
+    refused = [line for line in run(main) if line["event"] == "pull_refused"]
+    assert [line["description"] for line in refused] == ["Server Shutdown"]
 
 
 def test_the_broker_wants_its_password_and_keeps_it_private(tmp_path):

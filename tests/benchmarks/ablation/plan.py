@@ -130,6 +130,7 @@ def experiments() -> tuple[Experiment, ...]:
         _alpha(),
         _immediate(),
         _own_step("own step", "Does credit save updates on the long desk, if a label is its own step's alone?", _LONG),
+        _own_step("own step, short", "The same on the short desk", _SHORT),
         _few(),
         _own_step("own step, drift", "The same after a rename, with guided rollouts", _with(_DRIFT, eta=0.5)),
         _rates(),

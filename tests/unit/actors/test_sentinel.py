@@ -2,6 +2,7 @@
 
 import json
 
+import anyio
 import msgspec
 import pytest
 from structlog.testing import capture_logs
@@ -40,8 +41,8 @@ class Bench:
         self.sentinel = self.make()
         self.count = 0
 
-    def make(self) -> Sentinel:
-        return Sentinel(SETTINGS, store=self.store, engines=self.engines, clock=self.clock)
+    def make(self, settings: SentinelSettings = SETTINGS) -> Sentinel:
+        return Sentinel(settings, store=self.store, engines=self.engines, clock=self.clock)
 
     async def tell(self, *messages: Message) -> list[Directive]:
         result = await self.sentinel.handle([Received(message.id, "any", message) for message in messages])
@@ -200,6 +201,14 @@ async def test_an_unreachable_engine_is_logged_once_and_its_return_once(bench):
             await bench.sentinel.tick()
     events = [(entry["event"], entry["engine"]) for entry in logs]
     assert events == [("engine_unreachable", "shadow"), ("engine_reachable", "shadow")]
+
+
+async def test_an_engine_that_does_not_answer_in_time_is_said_to(bench, monkeypatch):
+    monkeypatch.setattr(bench.engines["shadow"], "metrics", anyio.sleep_forever)
+    bench.sentinel = bench.make(msgspec.structs.replace(SETTINGS, probe_timeout=0.01))
+    with capture_logs() as logs:
+        await bench.sentinel.tick()
+    assert [(entry["engine"], entry["reason"]) for entry in logs] == [("shadow", "no answer within 0.01 s")]
 
 
 async def test_repeated_conclusions_have_the_same_ids(bench):

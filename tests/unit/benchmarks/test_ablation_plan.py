@@ -14,7 +14,7 @@ from tests.benchmarks.ablation.loop import Point, Ran, settings_of
 from tests.benchmarks.ablation.plan import Arm, Cell, Experiment, Setup, cell_id, cells, experiments, read_setup
 from tests.benchmarks.ablation.results import Results
 
-HEADLINES = ("short", "long", "drift", "own step", "own step, drift", "few")
+HEADLINES = ("short", "long", "drift", "own step", "own step, short", "own step, drift", "few")
 
 
 def ran(*successes: float, every: int = 2, before: float | None = None) -> Ran:

@@ -303,3 +303,11 @@ async def test_status_shows_each_engine(desk: Desk) -> None:
     text = out.getvalue()
     assert all(part in text for part in ("v6", "10 % (canary)", "paused", "1970-01-01 00:00:09Z", "away"))
     assert "should serve: v5; v7 waits for its trial; one can go back to: v5, v3" in text
+
+
+async def test_an_engine_that_nothing_was_loaded_into_serves_what_it_was_started_with(desk: Desk) -> None:
+    view = EngineView(version=-1, since=9.0, reachable=True, paused=False, canary_share=0.0, note="")
+    desk.fleet = Fleet(stable=0, good=(0,), engines={"a": view})
+    out = StringIO()
+    show((await desk.http.get("/api/status")).json(), Console(file=out, width=200))
+    assert ("as it started" in out.getvalue(), "v-1" in out.getvalue()) == (True, False)
