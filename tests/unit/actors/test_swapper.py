@@ -104,6 +104,19 @@ async def test_the_first_look_books_what_is_there(tmp_path):
     assert bench.runner.calls == []
 
 
+@pytest.mark.parametrize(("there", "starts_at"), [(True, 7), (False, 0)])
+async def test_an_engine_with_a_label_starts_from_it_only_if_the_version_is_ours(tmp_path, there, starts_at):
+    bench = Bench(tmp_path)
+    bench.engines["serving"].current = 7
+    if there:
+        (tmp_path / "v000007").mkdir()
+    await bench.swapper.start()
+    (serving,) = await bench.tick()
+    assert (serving.result, serving.version) == ("started", starts_at)
+    swapped = [(event.result, event.version) for event in await bench.tick()]
+    assert (swapped, versions(bench)) == ([] if there else [("swapped", 0)], [starts_at])
+
+
 async def test_a_promoted_version_is_swapped_in_once(bench):
     (serving,) = await bench.tell(bench.promote(3))
     assert (serving.result, serving.version, serving.previous) == ("swapped", 3, 0)

@@ -105,10 +105,11 @@ async def test_status_counts_success_with_its_interval(desk: Desk) -> None:
 
 
 async def test_status_says_how_much_of_the_training_is_replay_and_what_is_missing(desk: Desk) -> None:
-    desk.curator = {"drawn": 40, "drawn_elsewhere": 4, "replay_missing": 6}
+    desk.curator = {"drawn": 40, "drawn_elsewhere": 4, "replay_missing": 6, "skipped_trajectories": 16}
     out = StringIO()
     show((await desk.http.get("/api/status")).json(), Console(file=out, width=200))
     assert "10 % from other kinds of task than the leading; 6 trajectories short" in out.getvalue()
+    assert "16 trajectories, in batches that the learner skipped" in out.getvalue()
 
 
 async def test_status_says_what_the_sentinel_did(desk: Desk) -> None:
