@@ -4,8 +4,9 @@
 
 Every candidate goes into the shadow engine at once (the newest, if several wait), because the rollouts run there and
 must be fresh. Every few versions, or when some time has passed, the newest one is tried against what serves (`gate/`,
-`trials.py`, `replay_trial.py`) and gets a signed verdict: promote, reject, or hold. Nothing here touches an engine that
-serves users.
+`trials.py`, `replay_trial.py`) and gets a signed verdict: promote, reject, or hold. What comes of a version that was
+rolled back is rejected whatever it can do: the measurements let its ancestor pass too. Nothing here touches an engine
+that serves users.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ import structlog
 
 from actors.messages import MANIFEST, Candidate, Message, Serving, Verdict, derived_id
 from actors.ports import GateStore, SwapRunner
+from actors.serving_plan import number
 from actors.serving_times import ServingTimes
 from actors.signing import SigningKey, sign
 from actors.system.actor import Output, Received, Result
@@ -29,6 +31,10 @@ from adapters.errors import CheckpointRefused, EngineError
 _log = structlog.get_logger(__name__)
 _REFUSED = "refused"
 """Measurement of a candidate that the shadow engine did not take."""
+_LINE = "rolled_back_ancestor"
+"""Measurement of a candidate that was not tried: the version of its line that was rolled back."""
+_REMEMBERED = 1000
+"""Candidates and directives that a candidate's line is looked for in, newest first."""
 
 
 class GatekeeperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,6 +94,7 @@ class Gatekeeper:
         self._attempts = 0
         """Verdicts about the newest candidate that was judged."""
         self._since = 0.0
+        self._parents: dict[int, int] = {}
         self.skipped = 0
         """Candidates that were never loaded because a newer one had come."""
 
@@ -102,7 +109,8 @@ class Gatekeeper:
     async def start(self) -> None:
         verdicts = await self._store.verdicts(limit=100)
         refused = {verdict.manifest for verdict in verdicts if _REFUSED in verdict.measurements}
-        candidates = await self._store.candidates(limit=16)
+        candidates = await self._store.candidates(limit=_REMEMBERED)
+        self._parents = {item.version: item.parent for item in reversed(candidates)}
         self._newest = next((item for item in candidates if item.manifest not in refused), None)
         self._last = verdicts[0] if verdicts else None
         self._attempts = sum(1 for verdict in verdicts if self._last and verdict.manifest == self._last.manifest)
@@ -114,6 +122,9 @@ class Gatekeeper:
         if newest is None:
             return Result()
         records: list[Message] = list(candidates)
+        self._parents |= {candidate.version: candidate.parent for candidate in candidates}
+        for old in list(self._parents)[:-_REMEMBERED]:
+            del self._parents[old]
         if self._newest is not None and newest.version < self._newest.version and newest.created < self._newest.created:
             self.skipped += len(candidates)
             return Result(records)
@@ -210,9 +221,25 @@ class Gatekeeper:
 
     async def _judge(self, candidate: Candidate) -> Verdict:
         incumbent = await self._incumbent()
-        served = await self._served()
-        comparison = await self._trial.compare(candidate.version, incumbent, served, self._load)
+        comparison = await self._condemned(candidate)
+        if comparison is None:
+            served = await self._served()
+            measured = await self._trial.compare(candidate.version, incumbent, served, self._load)
+            # Trials take minutes: the rollback may have come meanwhile.
+            comparison = await self._condemned(candidate) or measured
         return self._verdict(candidate, incumbent, comparison)
+
+    async def _condemned(self, candidate: Candidate) -> Comparison | None:
+        """A rejection if `candidate`, or a version that it comes of, was rolled back."""
+        orders = [order for order in await self._store.directives(limit=_REMEMBERED) if order.kind == "rollback"]
+        bad = {number(order, "version") for order in orders}
+        version: int | None = candidate.version
+        while version is not None and version not in bad:
+            parent = self._parents.get(version, -1)
+            version = parent if 0 <= parent < version else None
+        if version is None:
+            return None
+        return Comparison("reject", f"comes of v{version}, which was rolled back", {_LINE: float(version)})
 
     def _verdict(self, candidate: Candidate, incumbent: int, comparison: Comparison) -> Verdict:
         now = self._clock()

@@ -54,6 +54,10 @@ class GateStore(StateStore, Protocol):
         """Newest first."""
         ...
 
+    async def directives(self, limit: int = ...) -> list[Directive]:
+        """Newest first."""
+        ...
+
     async def recent_attributed(
         self, *, source: str | None = ..., tenant: str | None = ..., since: float = ..., limit: int = ...
     ) -> list[Attributed]:

@@ -132,12 +132,14 @@ class _Walk:
         self._failures: dict[tuple[str, int], int] = {}
         self._gave_up: dict[str, set[int]] = {}
         self._banned: set[int] = set()
+        self._rolled_back: set[int] = set()
 
     def take(self, event: Verdict | Directive | Serving) -> None:
         match event:
             case Verdict(decision="promote"):
                 self._manifests[event.version] = event.manifest
-                if event.version not in self._banned:
+                # Better than what was rolled back says nothing: the gate was at it when the rollback came.
+                if event.version not in self._banned and event.incumbent not in self._rolled_back:
                     self._promote(Goal(event.version, event.path, event.manifest, "verdict"))
             case Directive(kind="promote"):
                 self._order(event)
@@ -191,6 +193,7 @@ class _Walk:
             self._roll_on(trial)  # promoted by hand while it was on trial: the operator has seen enough
             return
         self._banned.discard(version)
+        self._rolled_back.discard(version)
         for key in [key for key in self._failures if key[1] == version]:
             del self._failures[key]
         for versions in self._gave_up.values():
@@ -215,6 +218,7 @@ class _Walk:
             bad = trial.goal.version if trial is not None else self._good[-1].version if self._good else None
         if bad is not None:
             self._banned.add(bad)
+            self._rolled_back.add(bad)
         if self._waiting is not None and self._waiting.version in self._banned:
             self._waiting = None
         if trial is not None and trial.goal.version == bad and to in (None, self._version()):

@@ -71,8 +71,8 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
             + (f"; {missing} trajectories short, for want of any" if missing else ""),
         )
     if curator.get("skipped_trajectories"):
-        skipped = f"{curator['skipped_trajectories']} trajectories, in batches that the learner skipped: its log says why"
-        figures.add_row("not learned from", skipped)
+        skipped = f"{curator['skipped_trajectories']} trajectories"
+        figures.add_row("not learned from", f"{skipped}, in batches that the learner skipped: its log says why")
     for told in status.get("sentinel", {}).get("told", [])[-_TOLD:]:
         figures.add_row("sentinel", f"{told['action']}: {told['reason']}")
     settings = status.get("settings", {})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from actors.gatekeeper import Gatekeeper, GatekeeperSettings
-from actors.messages import Serving, Verdict
+from actors.messages import Directive, Serving, Verdict
 from actors.ports import SwapReport
 from actors.serving_times import ServingTimes
 from actors.signing import record_problem
@@ -70,6 +70,13 @@ class Bench:
         )
         self.store.save([serving])
 
+    def roll_back(self, version: int) -> None:
+        details = {"version": str(version), "to": "0"}
+        order = Directive(
+            id=f"r{version}", kind="rollback", reason="", origin="sentinel", created=self.clock.now, details=details
+        )
+        self.store.save([order])
+
     async def offer(self, *versions: int) -> list[Verdict]:
         made = [candidate(version, self.path / f"v{version:06d}", created=self.clock.now) for version in versions]
         return self.take(await self.gate.handle([Received(c.id, "policy.candidate", c) for c in made]))
@@ -102,6 +109,47 @@ async def test_a_worse_candidate_is_rejected(bench):
     bench.serve(1, bench.clock.now)
     (verdict,) = await bench.offer(4)
     assert (verdict.decision, verdict.incumbent) == ("reject", 1)
+
+
+async def test_what_comes_of_a_version_that_was_rolled_back_is_rejected_untried(bench):
+    await bench.offer(1)
+    bench.serve(1, bench.clock.now)
+    await bench.offer(2)
+    bench.roll_back(1)
+    bench.serve(0, bench.clock.now)
+    asked = bench.engine.requests
+    (verdict,) = await bench.offer(3)
+    assert (verdict.decision, verdict.reason) == ("reject", "comes of v1, which was rolled back")
+    assert bench.engine.requests == asked
+    fresh = candidate(5, bench.path / "v000005", parent=0, created=bench.clock.now)
+    bench.engine.skill[5] = 0.9
+    (verdict,) = bench.take(await bench.gate.handle([Received(fresh.id, "policy.candidate", fresh)]))
+    assert verdict.decision == "promote", "the learner went back as well"
+
+
+async def test_a_rollback_during_a_trial_ends_it_with_a_rejection(bench, monkeypatch):
+    await bench.offer(1)
+    bench.serve(1, bench.clock.now)
+    compare = bench.trial.compare
+
+    async def interrupted(*arguments):
+        bench.roll_back(1)
+        return await compare(*arguments)
+
+    monkeypatch.setattr(bench.trial, "compare", interrupted)
+    (verdict,) = await bench.offer(2)
+    assert (verdict.decision, verdict.reason) == ("reject", "comes of v1, which was rolled back")
+
+
+async def test_a_line_is_known_after_a_restart(bench):
+    await bench.offer(1)
+    bench.serve(1, bench.clock.now)
+    await bench.offer(2)
+    bench.roll_back(1)
+    bench.gate = bench.make()
+    await bench.gate.start()
+    (verdict,) = await bench.offer(3)
+    assert verdict.reason == "comes of v1, which was rolled back"
 
 
 async def test_a_candidate_must_match_the_best_that_ever_served(bench):

@@ -255,10 +255,10 @@ async def test_an_engine_that_is_away_is_logged_once_and_caught_up(bench):
 
 
 def test_the_goal_is_what_was_decided_last():
-    def verdict(version: int, at: float) -> Verdict:
+    def verdict(version: int, at: float, incumbent: int = 0) -> Verdict:
         return Verdict(
-            id=str(at), version=version, path=f"/v{version}", manifest="m", incumbent=0, decision="promote", reason="",
-            created=at,
+            id=str(at), version=version, path=f"/v{version}", manifest="m", incumbent=incumbent, decision="promote",
+            reason="", created=at,
         )  # fmt: skip
 
     def serving(version: int, at: float, result="swapped") -> Serving:
@@ -281,6 +281,10 @@ def test_the_goal_is_what_was_decided_last():
     assert found(serving(0, 1, "started"), verdict(2, 2), serving(2, 3), frozen=True) == 2
     assert found(serving(0, 1, "started"), verdict(2, 2), serving(2, 3), back) == 0
     assert found(serving(0, 1, "started"), verdict(2, 2), serving(2, 3), back, serving(0, 6), verdict(4, 7)) == 4
+    late = verdict(4, 7, incumbent=2)
+    assert found(serving(0, 1, "started"), verdict(2, 2), serving(2, 3), back, late) == 0, "better than what was bad"
+    again = Directive(id="p", kind="promote", reason="", origin="", created=6.0, details={"version": "2"})
+    assert found(serving(0, 1, "started"), verdict(2, 2), serving(2, 3), back, again, late) == 4
     assert found(serving(0, 1, "started"), verdict(2, 2), serving(2, 3, "refused"), serving(2, 4, "refused")) == 0
     assert found(serving(2, 1, "started"), back) is None, "nothing good is left: a person must look"
 
