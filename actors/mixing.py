@@ -6,9 +6,9 @@ Pure. A unit that waits is a production trajectory or a whole sandbox group. Slo
 - among units of one version clusters in proportion to their index (`actors.bandit`), and of each the newest;
 - the last slots are replay: not of the cluster that leads the batch, and whose cluster waited longest.
 
-No key (tenant, cluster, task) gets more than its share while a unit waits that is within all shares. When none does,
-caps are let go one after the other, the tenant's last; so a cap never leaves a batch empty, or short, for want of other
-keys.
+No key (tenant, caller, cluster, task) gets more than its share while a unit waits that is within all shares. When none
+does, caps are let go one after the other from the task's on, the tenant's last; so a cap never leaves a batch empty, or
+short, for want of other keys.
 """
 
 from collections import Counter, defaultdict, deque
@@ -26,6 +26,8 @@ class Unit(msgspec.Struct, frozen=True):
     name: str
     cluster: str
     tenant: str
+    caller: str
+    """Id of the agent key; empty where there is none, as in the sandbox: such units share no caller."""
     task: str
     """Empty where nobody named one: such units share no task."""
     version: int
@@ -42,12 +44,15 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
     """Shares of a batch, 0 to 1."""
 
     tenant: float = 1.0
+    caller: float = 1.0
     cluster: float = 1.0
     task: float = 1.0
     replay: float = 0.0
 
 
-Key = tuple[str, str, str]
+Key = tuple[str, str, str, str]
+_CLUSTER = 2
+"""Where the cluster stands in a key."""
 
 
 def draw(waiting: Iterable[Unit], wanted: int, shares: Shares, curriculum: Curriculum) -> list[Unit]:
@@ -57,31 +62,36 @@ def draw(waiting: Iterable[Unit], wanted: int, shares: Shares, curriculum: Curri
     """
     queues: defaultdict[Key, deque[Unit]] = defaultdict(deque)
     for unit in sorted(waiting, key=lambda unit: unit.newest_first):
-        queues[(unit.tenant, unit.cluster, unit.task)].append(unit)
+        queues[(unit.tenant, unit.caller, unit.cluster, unit.task)].append(unit)
     wanted = min(wanted, sum(map(len, queues.values())))
     focus = wanted - slots(shares.replay, wanted)
-    taken: tuple[Counter[str], ...] = (Counter(), Counter(), Counter())
-    caps = tuple(max(1, ceil(share * wanted - 1e-9)) for share in (shares.tenant, shares.cluster, shares.task))
+    limits = (shares.tenant, shares.caller, shares.cluster, shares.task)
+    caps = tuple(max(1, ceil(share * wanted - 1e-9)) for share in limits)
+    taken: tuple[Counter[str], ...] = tuple(Counter() for _ in limits)
+    clusters = taken[_CLUSTER]
 
     def within(keys: Sequence[Key]) -> Sequence[Key]:
-        for kinds in (3, 2, 1):
+        for kinds in range(len(caps), 0, -1):
             kept = [key for key in keys if all(not key[k] or taken[k][key[k]] < caps[k] for k in range(kinds))]
             if kept:
                 return kept
         return keys
 
     def index(cluster: str) -> float:
-        return curriculum.gains.index(cluster) / (1 + taken[1][cluster])
+        return curriculum.gains.index(cluster) / (1 + clusters[cluster])
+
+    def waited(cluster: str, unit: Unit) -> tuple[int, float, tuple[int, float, str]]:
+        return (clusters[cluster], curriculum.last(cluster), unit.newest_first)
 
     drawn: list[Unit] = []
     for slot in range(wanted):
-        leader = leading(taken[1])
-        others = [key for key in queues if key[1] != leader] if slot >= focus else []
+        leader = leading(clusters)
+        others = [key for key in queues if key[_CLUSTER] != leader] if slot >= focus else []
         keys = within(others or list(queues))
         if others:
-            best = min(keys, key=lambda key: (taken[1][key[1]], curriculum.last(key[1]), queues[key][0].newest_first))
+            best = min(keys, key=lambda key: waited(key[_CLUSTER], queues[key][0]))
         else:
-            best = min(keys, key=lambda key: _rank(queues[key][0], index(key[1])))
+            best = min(keys, key=lambda key: _rank(queues[key][0], index(key[_CLUSTER])))
         drawn.append(queues[best].popleft())
         if not queues[best]:
             del queues[best]

@@ -58,6 +58,8 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Outcomes of the store, for sandbox and production each, from which a restart learns the clusters again."""
     max_per_tenant: Share = 0.5
     """Share of the groups, and of the production part, that one tenant may have while others wait too."""
+    max_per_key: Share = 0.5
+    """The same for one agent key, where agents have keys."""
     max_per_cluster: Share = 0.75
     """The same for one cluster of goals."""
     max_per_task: Share = 0.5
@@ -140,6 +142,7 @@ class _Group:
             name=name,
             cluster=first.cluster,
             tenant=first.trajectory.tenant,
+            caller=first.trajectory.caller,
             task=first.trajectory.task_id,
             version=self.oldest,
             ended=max(member.trajectory.ended for member in self.members),
@@ -334,6 +337,7 @@ class Pool:
                 name=item.id,
                 cluster=item.cluster,
                 tenant=item.trajectory.tenant,
+                caller=item.trajectory.caller,
                 task=item.trajectory.task_id,
                 version=item.trajectory.min_version,
                 ended=item.trajectory.ended,
@@ -351,7 +355,8 @@ class Pool:
     def _shares(self, replay: float) -> Shares:
         limits = self._settings
         return Shares(
-            tenant=limits.max_per_tenant, cluster=limits.max_per_cluster, task=limits.max_per_task, replay=replay
+            tenant=limits.max_per_tenant, caller=limits.max_per_key, cluster=limits.max_per_cluster,
+            task=limits.max_per_task, replay=replay,
         )  # fmt: skip
 
     def _about(self, unit: Unit) -> str:

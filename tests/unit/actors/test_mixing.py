@@ -9,8 +9,11 @@ from actors.curriculum import Curriculum
 from actors.mixing import Shares, Unit, draw
 
 
-def unit(name: str, cluster: str = "c", *, tenant: str = "t", task: str = "", version: int = 0, ended: float = 0.0):
-    return Unit(name=name, cluster=cluster, tenant=tenant, task=task, version=version, ended=ended)
+def unit(
+    name: str, cluster: str = "c", *, tenant: str = "t", caller: str = "", task: str = "", version: int = 0,
+    ended: float = 0.0,
+) -> Unit:  # fmt: skip
+    return Unit(name=name, cluster=cluster, tenant=tenant, caller=caller, task=task, version=version, ended=ended)
 
 
 def many(cluster: str, count: int, **fields) -> list[Unit]:
@@ -60,11 +63,11 @@ def test_without_others_the_leading_cluster_fills_the_batch() -> None:
 
 
 def test_each_kind_of_key_has_its_cap_while_others_wait() -> None:
-    loud = {"tenant": {"tenant": "x"}, "task": {"task": "x"}, "cluster": {}}
+    loud = {"tenant": {"tenant": "x"}, "caller": {"caller": "x"}, "task": {"task": "x"}, "cluster": {}}
     for kind, fields in loud.items():
-        rest = [unit(f"r{n}", f"r{n}" if kind == "cluster" else "loud", tenant="y", task="y") for n in range(8)]
-        waiting = [*many("loud", 20, ended=9.0, **fields), *(rest if kind != "cluster" else many("quiet", 8))]
-        drawn = draw(waiting, 8, Shares(**{kind: 0.5}), Curriculum())
+        other = "quiet" if kind == "cluster" else "loud"
+        rest = [unit(f"r{n}", other, tenant="y", caller="y", task="y") for n in range(8)]
+        drawn = draw([*many("loud", 20, ended=9.0, **fields), *rest], 8, Shares(**{kind: 0.5}), Curriculum())
         assert sum(one.name.startswith("loud") for one in drawn) == 4, kind
 
 
@@ -73,6 +76,11 @@ def test_the_tenants_cap_is_the_last_to_go() -> None:
     quiet = [unit(f"q{n}", tenant="quiet") for n in range(4)]
     drawn = draw([*loud, *quiet], 8, Shares(tenant=0.5, cluster=0.5), Curriculum())
     assert Counter(one.tenant for one in drawn) == {"loud": 4, "quiet": 4}
+
+
+def test_runs_without_a_key_share_no_callers_cap() -> None:
+    waiting = [*many("c", 8, ended=9.0), unit("q", caller="quiet")]
+    assert "q" not in names(draw(waiting, 8, Shares(caller=0.5), Curriculum()))
 
 
 def test_few_others_take_their_part_and_the_rest_fills_up() -> None:
@@ -85,12 +93,13 @@ units = st.builds(
     st.text("abcdef", min_size=1, max_size=6),
     st.sampled_from(["", "c1", "c2", "c3"]),
     tenant=st.sampled_from(["t1", "t2"]),
+    caller=st.sampled_from(["", "a", "b"]),
     task=st.sampled_from(["", "k1", "k2"]),
     version=st.integers(0, 3),
     ended=st.floats(0, 100),
 )
 share = st.floats(0, 1)
-shares = st.builds(Shares, tenant=share, cluster=share, task=share, replay=share)
+shares = st.builds(Shares, tenant=share, caller=share, cluster=share, task=share, replay=share)
 
 
 @given(waiting=st.lists(units, max_size=30, unique_by=lambda one: one.name), wanted=st.integers(0, 12), shares=shares)

@@ -155,6 +155,12 @@ def test_one_tenant_alone_may_fill_a_batch_but_not_crowd_others_out() -> None:
     assert ids(traffic(*loud, *quiet).select(1.0)) == ["p5", "p4", "q0", "q1"]
 
 
+def test_one_key_of_a_tenant_does_not_crowd_its_others_out() -> None:
+    loud = [attributed(f"p{n}", ended=50.0 + n, caller="a") for n in range(6)]
+    quiet = [attributed(f"q{n}", caller="b") for n in range(2)]
+    assert ids(traffic(*loud, *quiet).select(1.0)) == ["p5", "p4", "q0", "q1"]
+
+
 def test_a_tenant_that_is_alone_with_its_backlog_is_not_held_up_by_others() -> None:
     loud = [attributed(f"p{n}") for n in range(8)]
     selected = traffic(*loud, attributed("q", tenant="quiet")).select(1.0)
