@@ -7,8 +7,8 @@ Pure. A unit that waits is a production trajectory or a whole sandbox group. Slo
 - the last slots are replay: not of the cluster that leads the batch, and whose cluster waited longest.
 
 No key (tenant, caller, cluster, task) gets more than its share while a unit waits that is within all shares. When none
-does, caps are let go one after the other from the task's on, the tenant's last; so a cap never leaves a batch empty, or
-short, for want of other keys.
+does, the tenant's cap is kept if it can be, then the caller's, the cluster's and the task's; so a cap never leaves a
+batch empty, or short, for want of other keys, and a tenant that is alone does not undo the other caps.
 """
 
 from collections import Counter, defaultdict, deque
@@ -71,10 +71,8 @@ def draw(waiting: Iterable[Unit], wanted: int, shares: Shares, curriculum: Curri
     clusters = taken[_CLUSTER]
 
     def within(keys: Sequence[Key]) -> Sequence[Key]:
-        for kinds in range(len(caps), 0, -1):
-            kept = [key for key in keys if all(not key[k] or taken[k][key[k]] < caps[k] for k in range(kinds))]
-            if kept:
-                return kept
+        for kind, cap in enumerate(caps):
+            keys = [key for key in keys if not key[kind] or taken[kind][key[kind]] < cap] or keys
         return keys
 
     def index(cluster: str) -> float:

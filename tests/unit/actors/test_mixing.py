@@ -78,6 +78,12 @@ def test_the_tenants_cap_is_the_last_to_go() -> None:
     assert Counter(one.tenant for one in drawn) == {"loud": 4, "quiet": 4}
 
 
+def test_a_tenant_that_is_alone_does_not_undo_the_other_caps() -> None:
+    waiting = [*many("c", 20, caller="loud", ended=9.0), *(unit(f"q{n}", caller="quiet") for n in range(8))]
+    drawn = draw(waiting, 8, Shares(tenant=0.5, caller=0.5), Curriculum())
+    assert Counter(one.caller for one in drawn) == {"loud": 4, "quiet": 4}
+
+
 def test_runs_without_a_key_share_no_callers_cap() -> None:
     waiting = [*many("c", 8, ended=9.0), unit("q", caller="quiet")]
     assert "q" not in names(draw(waiting, 8, Shares(caller=0.5), Curriculum()))
