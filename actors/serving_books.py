@@ -6,6 +6,7 @@ Kept in memory, bounded, and rebuilt from the store; nothing is decided here but
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+import anyio
 import structlog
 
 from actors.histogram import Histogram
@@ -100,6 +101,17 @@ class ServingBooks:
         """Unix seconds when the first engine took `version` that has it in the books; 0 if none has."""
         good = (item for name in self._engines for item in self.good(name))
         return min((item.since for item in good if item.version == version), default=0.0)
+
+    async def first(self, name: str, version: int) -> int:
+        """The version that everything starts from, where engine `name` came up labelled `version`.
+
+        A label whose version is not here was given by an installation that is gone: the learner would take runs under
+        it for ones from the future.
+        """
+        if version <= 0 or await anyio.to_thread.run_sync(self.directory(version).is_dir):
+            return max(version, 0)
+        _log.warning("engine_has_another_line", engine=name, version=version, remedy="v0 is loaded")
+        return 0
 
     def current(self, name: str) -> int:
         """What engine `name` serves, as far as is written; -1 if nothing."""

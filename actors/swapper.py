@@ -297,7 +297,7 @@ class Swapper:
             # served was rolled back, it stays: a person must look.
             if self._books.current(name) >= 0 or wanted.stable is not None or wanted.banned:
                 return None
-            return self._books.record(name, "started", await self._came_up(name, look.version), previous=-1)
+            return self._books.record(name, "started", await self._books.first(name, look.version), previous=-1)
         if look.version == want.version:
             last = self._books.current(name)
             if last == look.version:
@@ -308,14 +308,6 @@ class Swapper:
             self._waits[name] = "waits for another engine to serve"
             return None
         return await self._swap(name, want, look.version)
-
-    async def _came_up(self, name: str, version: int) -> int:
-        """The version that everything starts from. A label whose version is not here was given by an installation that
-        is gone: the learner would take runs under it for ones from the future."""
-        if version <= 0 or await anyio.to_thread.run_sync(self._books.directory(version).is_dir):
-            return max(version, 0)
-        _log.warning("engine_has_another_line", engine=name, version=version, remedy="v0 is loaded")
-        return 0
 
     async def _another_serves(self, name: str) -> bool:
         """Whether users have somebody to go to while `name` is paused; yes if there is only one engine."""
