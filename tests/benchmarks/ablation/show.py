@@ -112,7 +112,10 @@ def curves(experiments: Sequence[Experiment], done: Mapping[str, Done], director
             axes.fill_between(updates, *np.percentile(values, (25, 75), axis=0), color=colour, alpha=0.15, lw=0)
         axes.set(xlabel="updates", ylabel="held-out success", ylim=(0, 1), title=experiment.question)
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=7, ncols=1 if len(lines) < 9 else 2)
+        if len(lines) < 9:
+            axes.legend(fontsize=7)
+        else:  # beside the curves: it would cover them
+            axes.legend(fontsize=6, ncols=(len(lines) + 29) // 30, loc="upper left", bbox_to_anchor=(1.01, 1.02))
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"ablation-{re.sub('[^a-z0-9]+', '-', experiment.name)}.png"
         figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
