@@ -17,7 +17,7 @@ import itertools
 import random
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 
@@ -118,6 +118,11 @@ class Router:
         upstream = self.named(engine)
         if upstream is not None:
             self._keep(keys, upstream)
+
+    def memory(self) -> Iterator[tuple[str, bytes]]:
+        """Every id and opening with the name of its engine: by engine, the oldest first."""
+        for upstream in self.upstreams:
+            yield from ((upstream.name, key) for key, one in self._routes.items() if one is upstream)
 
     def _remember(self, keys: Sequence[bytes] | dict[bytes, None], upstream: Upstream) -> None:
         if self.tell is not None and (news := [key for key in keys if self._routes.get(key) is not upstream]):

@@ -148,7 +148,7 @@ class Tap:
             helpers.append(group.create_task(self._router.watch(self._settings.health_seconds)))
             helpers.append(group.create_task(self._routing.watch(self._settings.routes_seconds)))
             if self._siblings is not None and self._router.many:
-                self._siblings.open(self._router.learned)
+                self._siblings.open(self._router.learned, self._router.memory)
                 self._router.tell, self._router.catch_up = self._siblings.tell, self._siblings.catch_up
             try:
                 log.info("tap_listening", host=self._settings.host, port=bound.port, upstream=self._names())

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 
 import anyio
@@ -220,20 +220,32 @@ def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_call(tmp_
                 at: dict[int, list[str]] = {number: [] for number in range(conversations)}
                 gate = asyncio.Semaphore(12)
 
-                async def talk(number: int) -> None:
-                    for turn in range(turns):
+                async def talk(number: int, turns: Iterable[int]) -> None:
+                    for turn in turns:
                         # A connection for each turn: any worker may take it.
                         async with gate, httpx.AsyncClient(timeout=60, verify=False) as client:
                             answer = await client.post(tap.url, json=conversation(number, turn))
                         at[number].append(answer.json()["choices"][0]["message"]["content"])
 
-                await asyncio.gather(*(talk(number) for number in range(conversations)))
+                await asyncio.gather(*(talk(number, range(turns)) for number in at))
                 served = await asyncio.to_thread(tap.figures, "evolved_tap_requests_total")
                 heard = await asyncio.to_thread(tap.figures, "evolved_tap_siblings_heard_total")
+                dropped = await asyncio.to_thread(tap.figures, "evolved_tap_siblings_dropped_total")
                 moved = [number for number, names in at.items() if len(set(names)) > 1]
-                print(f"calls by worker {served}; heard {heard}; conversations that moved: {len(moved)}")
+                print(f"calls by worker {served}; heard {heard}, dropped {dropped}; moved: {len(moved)}")
                 assert min(served.values()) > 0
                 assert min(heard.values()) > 0
+                assert not moved
+                assert not any(dropped.values())
+
+                # A worker that is started again is told by the other.
+                os.kill(tap.pids()["1"], signal.SIGKILL)
+                await asyncio.to_thread(tap.until, lambda: _restarted(tap), "it is started again and has been told")
+                await asyncio.gather(*(talk(number, range(turns, turns + 2)) for number in at))
+                served = await asyncio.to_thread(tap.figures, "evolved_tap_requests_total")
+                moved = [number for number, names in at.items() if len(set(names)) > 1]
+                print(f"after a kill: calls by worker {served}; moved: {len(moved)}")
+                assert min(served.values()) > 0
                 assert not moved
                 assert {names[0] for names in at.values()} == {"a", "b"}
 
@@ -252,6 +264,10 @@ def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_call(tmp_
                 print(f"canary: {canary} of {drawn} new trajectories at a share of 0.25")
                 # Five standard deviations of a fair draw.
                 assert abs(canary - 0.25 * drawn) < 5 * (drawn * 0.25 * 0.75) ** 0.5
+
+    def _restarted(tap: Tap) -> bool:
+        heard = tap.figures("evolved_tap_siblings_heard_total")
+        return tap.figures("evolved_tap_worker_restarts_total")["1"] == 1 and heard.get("1", 0) > 0
 
     def _share(tap: Tap) -> float:
         shown = tap.ask("/upstreams").json()
