@@ -1,5 +1,6 @@
 """One tap process before one strict engine for the whole suite: what one case leaves behind, the next one meets."""
 
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -15,6 +16,7 @@ REQUEST_SECONDS = 0.8
 KEEP_ALIVE_SECONDS = 1.2
 FIRST_BYTE_SECONDS = 1.0
 IDLE_SECONDS = 0.8
+_IDLE = 'evolved_tap_upstream_idle{engine="serving"}'
 
 
 class Rig(msgspec.Struct):
@@ -35,6 +37,20 @@ class Rig(msgspec.Struct):
             with self.client() as client:
                 client.send(b"GET /nowhere HTTP/1.1\r\nHost: tap\r\n\r\n")
                 assert client.response().status == 404
+
+    def quiet(self) -> None:
+        """Wait until no call of an earlier test can still reach the engine, for two seconds at most: a client that left
+        has its call on its way, and a connection may lie unread in the engine's backlog."""
+        end = time.monotonic() + 2.0
+        while time.monotonic() < end:
+            with Client(self.engine.port) as last:
+                last.send(b"GET /v1/last HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n\r\n")
+                last.half_close()
+                last.responses()
+            told = self.tap.metrics()
+            if told["evolved_tap_in_flight"] == 0 and self.engine.open <= told[_IDLE]:
+                return
+            time.sleep(0.01)
 
     def still_sane(self, *, alone: bool = True) -> None:
         """A request of somebody else gets its own answer, and the engine has got nothing that a strict one refuses.
@@ -76,5 +92,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 @pytest.fixture
 def rig(running: Rig) -> Rig:
+    running.engine.fresh()
+    running.quiet()
     running.engine.fresh()
     return running

@@ -121,14 +121,14 @@ class StrictEngine:
             except OSError:
                 return
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+            with self._lock:
+                number, self.dialled = self.dialled, self.dialled + 1
+                self._socks.add(sock)
+                self.open += 1
+            threading.Thread(target=self._serve, args=(sock, number), daemon=True).start()
 
-    def _serve(self, sock: socket.socket) -> None:
+    def _serve(self, sock: socket.socket, number: int) -> None:
         reader = Reader(sock)
-        with self._lock:
-            number, self.dialled = self.dialled, self.dialled + 1
-            self._socks.add(sock)
-            self.open += 1
         line = Line(sock, reader)
         try:
             with sock, contextlib.suppress(OSError):
