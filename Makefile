@@ -25,6 +25,7 @@
 #   make bench-retrieval   finding lessons beside numpy, faiss and hnswlib, which is in .venv-hnswlib
 #   make bench-bfcl        BFCL: ground truth, agreement with the official checker, speed, a thousand attempts at once
 #   make bench-toolsearch  finding operations: AppWorld's, in .venv-appworld, and 5,000 made-up ones (MODEL=a BERT's folder)
+#   make bench-years       a daemon on a store of 10,000 versions and 150,000 trajectories beside one on a young store
 #   make bench-ablation    what of the learner helps; hours, resumable (MINUTES=60 stops in time)
 #   make bench-peers-setup LiteLLM's proxy, in .venv-litellm
 #   make sbom     what tap and daemon run on, as CycloneDX: build/sbom.cdx.json
@@ -49,7 +50,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test test-operations test-postgres chaos test-clients clients test-mcp vllm test-vllm test-verl bfcl test-bfcl test-docs test-peers appworld test-appworld test-schemathesis test-browser test-k8s check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-ablation bench-peers-setup sbom licences lock clean
+.PHONY: setup demo test test-operations test-postgres chaos test-clients clients test-mcp vllm test-vllm test-verl bfcl test-bfcl test-docs test-peers appworld test-appworld test-schemathesis test-browser test-k8s check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-years bench-ablation bench-peers-setup sbom licences lock clean
 
 setup: .venv/ready
 
@@ -261,6 +262,10 @@ bench-bfcl: setup .venv-bfcl/ready
 bench-toolsearch: setup .venv-appworld/ready
 	@mkdir -p build
 	$(BIN)/python -m tests.benchmarks.toolsearch --appworld .venv-appworld/bin/python $(if $(MODEL),--model $(MODEL)) --json build/toolsearch.json
+
+bench-years: setup
+	@mkdir -p build
+	$(BIN)/python -m tests.benchmarks.years --json build/years.json
 
 bench-ablation: setup
 	$(BIN)/python -m tests.benchmarks.ablation --prepare

@@ -69,8 +69,8 @@ def run_history(arguments: argparse.Namespace) -> int:
     from actors.store.history import history
     from daemon.why import how_long, when
 
-    found = _asked(arguments, history)
-    found = found[-arguments.limit :] if arguments.limit > 0 else found
+    newest = arguments.limit if arguments.limit > 0 else None
+    found = _asked(arguments, lambda connection: history(connection, newest))
     if arguments.json:
         print(json.dumps(msgspec.to_builtins(found), indent=2))
         return 0

@@ -10,7 +10,7 @@ among the newest two; the audit trail. What cannot be brought below the quota is
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -35,6 +35,8 @@ _DAY = 86_400.0
 _MIB = 1 << 20
 _STEPS = 500
 """Transactions of one kind in one hour: what is left goes in the next."""
+_ROUND = 10_000
+"""Rows that are looked for at a time."""
 _PAUSE = 0.05
 """Seconds between two, for those that write to the store meanwhile."""
 _VERSION = re.compile(r"v(\d{6,})")
@@ -132,11 +134,14 @@ class Retention:
         kept = await self._store.ask(old.protected)
         if settings.trajectories_days:
             before = now - settings.trajectories_days * _DAY
-            await self._pages("trajectories", lambda c, after: old.trajectories(c, before, kept, after), draining)
+            await self._due(
+                "trajectories", lambda c: old.due_trajectories(c, before, kept, _ROUND),
+                lambda c, ids: old.drop_trajectories(c, ids, before), draining,
+            )  # fmt: skip
             await self._steps("feedback", lambda c: old.feedback(c, before), draining)
         if settings.exchanges_days:
             since = now - settings.exchanges_days * _DAY
-            await self._pages("exchanges", lambda c, after: old.exchanges(c, since, after), draining)
+            await self._calls(since, draining)
         if settings.judgements_days:
             unused = now - settings.judgements_days * _DAY
             await self._steps("judgements", lambda c: old.judgements(c, unused), draining)
@@ -156,36 +161,49 @@ class Retention:
         limit = self._quota.state_bytes
         await self._files(self.usage.total - limit)
         self.usage = await self._measure()
-        floor, after = self._clock() - _FLOOR_DAYS * _DAY, ""
+        floor = self._clock() - _FLOOR_DAYS * _DAY
         for days in (180.0, 90.0, 30.0, 7.0, _FLOOR_DAYS):
             before = min(floor, self._clock() - days * _DAY)
-            while self.usage.total > limit and not draining():
-                done, after = await self._store.change(old.trajectories, before, kept, after)
-                self._note("trajectories", done)
-                if done.rows:
-                    await self._pages("exchanges", lambda c, at, b=before: old.exchanges(c, b, at), draining)
+            if self.usage.total > limit:
+                await self._calls(before, draining)
                 self.usage = await self._measure()
-                await anyio.sleep(self._pause)
-                if not after:
+            while self.usage.total > limit and not draining():
+                due = await self._store.ask(old.due_trajectories, before, kept, old.PAGE)
+                if not due:
                     break
-            after = ""
+                calls = await self._store.ask(old.calls_of, due)
+                self._note("trajectories", await self._store.change(old.drop_trajectories, due, before))
+                self._note("exchanges", await self._store.change(old.drop_exchanges, calls, before))
+                self.usage = await self._measure()
+                self._beat()
+                await anyio.sleep(self._pause)
         if self.usage.total > limit:
             await self._versions(_NEWEST, lambda: self._now_used() > limit)
         self.usage = await self._measure()
         if self.usage.total > limit:
             log.warning("state_over_quota", in_use=self.usage.total, quota=limit, kinds=self.usage.kinds)
 
-    async def _pages(
-        self, kind: str, step: Callable[[Connection, str], tuple[Removed, str]], draining: Callable[[], bool]
-    ) -> None:
-        after = ""
-        for _ in range(_STEPS):
-            done, after = await self._store.change(step, after)
-            self._note(kind, done)
-            self._beat()
-            if not after or draining():
+    async def _calls(self, before: float, draining: Callable[[], bool]) -> None:
+        await self._due(
+            "exchanges", lambda c: old.due_exchanges(c, before, _ROUND),
+            lambda c, ids: old.drop_exchanges(c, ids, before), draining,
+        )  # fmt: skip
+
+    async def _due(
+        self, kind: str, find: Callable[[Connection], list[str]], drop: Callable[[Connection, Sequence[str]], Removed],
+        draining: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        """Look in transactions that only read, and write in short ones: other writers wait for none of the looking."""
+        for _ in range(_STEPS * old.PAGE // _ROUND):
+            due = await self._store.ask(find)
+            for first in range(0, len(due), old.PAGE):
+                if draining():
+                    return
+                self._note(kind, await self._store.change(drop, due[first : first + old.PAGE]))
+                self._beat()
+                await anyio.sleep(self._pause)
+            if len(due) < _ROUND:
                 return
-            await anyio.sleep(self._pause)
 
     async def _steps(self, kind: str, step: Callable[[Connection], Removed], draining: Callable[[], bool]) -> None:
         for _ in range(_STEPS):

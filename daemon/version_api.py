@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio.to_thread
 import msgspec
+from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -18,11 +19,10 @@ from starlette.routing import Route
 from actors.messages import MANIFEST, Serving, Verdict
 from actors.signing import PublicKeys, record_problem
 from actors.store import Store, StoreUnavailable
-from actors.store.history import VersionHistory, history, why
+from actors.store.history import VersionHistory, history, numbers, swaps, why
 from daemon.errors import OrderRefused
 
 _MOST = 500
-_SWAPS = 2000
 _HEADLINES = (
     "success", "low", "high", "tasks", "incumbent_success", "incumbent_difference", "incumbent_low", "incumbent_high",
 )  # fmt: skip
@@ -48,15 +48,15 @@ class VersionApi:
         given = request.query_params.get("limit", "50")
         if not given.isascii() or not given.isdecimal() or len(given) > 18 or int(given) < 1:
             raise OrderRefused(422, f"limit is {given[:40]!r}; give a number from 1 on")
+        limit = min(_MOST, int(given))
         try:
-            found = await self._store.ask(history)
-            swaps = await self._store.servings(limit=_SWAPS)
+            found, made, known = await self._store.ask(lambda connection: _page(connection, limit))
         except StoreUnavailable as error:
             return _error(503, f"the store is away: {error}")
-        newest = list(reversed(found))[: min(_MOST, int(given))]
-        return _json({"versions": [self._line(item, swaps) for item in newest], "all": len(found)})
+        newest = [self._line(item, made.get(item.version, [])) for item in reversed(found)]
+        return _json({"versions": newest, "all": known})
 
-    def _line(self, item: VersionHistory, swaps: list[Serving]) -> dict[str, Any]:
+    def _line(self, item: VersionHistory, made: list[Serving]) -> dict[str, Any]:
         last = item.verdicts[-1] if item.verdicts else None
         return {
             "version": item.version, "parent": item.parent, "trained": item.trained,
@@ -64,7 +64,7 @@ class VersionApi:
                 **self._verdict(last),
                 "measurements": {name: last.measurements[name] for name in _HEADLINES if name in last.measurements},
             },
-            "served": item.served, "setbacks": item.setbacks, "swaps": _swaps(item.version, swaps),
+            "served": item.served, "setbacks": item.setbacks, "swaps": [_swap(one) for one in made],
         }  # fmt: skip
 
     async def _one(self, request: Request) -> Response:
@@ -74,7 +74,7 @@ class VersionApi:
         version = int(given)
         try:
             found = await self._store.ask(lambda connection: why(connection, version))
-            swaps = await self._store.servings(limit=_SWAPS)
+            made = await self._store.ask(lambda connection: swaps(connection, version, version))
         except StoreUnavailable as error:
             return _error(503, f"the store is away: {error}")
         if found is None:
@@ -87,14 +87,9 @@ class VersionApi:
                 "version": item.version, "parent": item.parent, "trained": item.trained,
                 "manifest": item.manifest, "on_disk": on_disk,
                 "verdicts": [self._verdict(verdict) for verdict in reversed(item.verdicts)],
-                "served": item.served, "setbacks": item.setbacks, "swaps": _swaps(version, swaps),
-                "ancestry": [
-                    {
-                        "version": one.version, "trained": one.trained, "served": bool(one.served),
-                        "decision": one.verdicts[-1].decision if one.verdicts else None,
-                    }
-                    for one in found.ancestry
-                ],
+                "served": item.served, "setbacks": item.setbacks,
+                "swaps": [_swap(one) for one in made.get(version, [])],
+                "ancestry": found.ancestry, "ancestors": found.ancestors,
                 "batches": found.batches,
                 "metrics": {} if candidate is None else candidate.metrics,
                 "files": [] if candidate is None else candidate.files,
@@ -109,16 +104,17 @@ class VersionApi:
         }  # fmt: skip
 
 
-def _swaps(version: int, swaps: list[Serving]) -> list[dict[str, Any]]:
-    """Swaps to `version`, newest first."""
-    return [
-        {
-            "engine": one.engine, "result": one.result, "at": one.since, "previous": one.previous,
-            "paused_seconds": one.paused_seconds, "total_seconds": one.total_seconds, "reason": one.reason,
-        }
-        for one in swaps
-        if one.version == version
-    ]  # fmt: skip
+def _page(connection: Connection, limit: int) -> tuple[list[VersionHistory], dict[int, list[Serving]], int]:
+    """The newest versions, what engines were made to serve of them, and how many there are in all."""
+    found, known = history(connection, limit), len(numbers(connection))
+    return found, swaps(connection, found[0].version, found[-1].version) if found else {}, known
+
+
+def _swap(one: Serving) -> dict[str, Any]:
+    return {
+        "engine": one.engine, "result": one.result, "at": one.since, "previous": one.previous,
+        "paused_seconds": one.paused_seconds, "total_seconds": one.total_seconds, "reason": one.reason,
+    }  # fmt: skip
 
 
 def _json(body: Any) -> Response:

@@ -39,15 +39,8 @@ def explain(found: Why, config: Config) -> dict[str, Any]:
     history = msgspec.to_builtins(found.history)
     return {
         **history,
-        "ancestry": [
-            {
-                "version": item.version,
-                "trained": item.trained,
-                "decision": item.verdicts[-1].decision if item.verdicts else None,
-                "served": bool(item.served),
-            }
-            for item in found.ancestry
-        ],
+        "ancestry": msgspec.to_builtins(found.ancestry),
+        "ancestors": found.ancestors,
         "batches": msgspec.to_builtins(found.batches),
         "metrics": {} if candidate is None else candidate.metrics,
         "files": [] if candidate is None else msgspec.to_builtins(candidate.files),
@@ -72,7 +65,9 @@ def show(told: dict[str, Any], console: Console | None = None) -> None:
     console = console or Console(highlight=False)
     facts = Table.grid(padding=(0, 2))
     facts.add_row("version", f"v{told['version']}, trained {when(told['trained']) or 'before the store was there'}")
-    facts.add_row("line", " <- ".join([f"v{told['version']}", *(f"v{item['version']}" for item in told["ancestry"])]))
+    line = [told["version"], *(item["version"] for item in told["ancestry"])]
+    more = told["ancestors"] - len(told["ancestry"])
+    facts.add_row("line", " <- ".join(f"v{one}" for one in line) + (f" <- {more} more" if more else ""))
     manifest = told["manifest"]
     state = "no longer on this disk" if not manifest["on_disk"] else manifest["problem"] or "signature good"
     facts.add_row("manifest", f"{manifest['sha256'] or 'unknown'} ({state})")

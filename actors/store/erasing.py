@@ -29,7 +29,7 @@ from actors.messages import (
 from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
-from actors.store.history import history
+from actors.store.spans import spans
 
 _PAGE = 500
 _ID, _TENANT, _CALLER = "id", "tenant", "caller"
@@ -197,14 +197,18 @@ def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
             seen.setdefault(version, set()).add(key)
     if not seen:
         return []
-    touched: list[Touched] = []
-    heirs = set(seen)
-    for item in history(connection):  # by version, and a parent is always a lower one
-        if item.version in heirs or item.parent in heirs:
-            heirs.add(item.version)
-            now = tuple(sorted({span.engine for span in item.served if span.until is None}))
-            touched.append(Touched(version=item.version, trajectories=len(seen.get(item.version, ())), engines=now))
-    return touched
+    heirs, serving = set(seen), dict[int, set[str]]()
+    # A parent is always a lower version.
+    for version, parent in connection.execute(select(row.version, row.parent).order_by(row.version)):
+        if parent in heirs:
+            heirs.add(version)
+    for span in spans(connection, min(heirs)):
+        if span.until is None:
+            serving.setdefault(span.version, set()).add(span.engine)
+    return [
+        Touched(version=one, trajectories=len(seen.get(one, ())), engines=tuple(sorted(serving.get(one, ()))))
+        for one in sorted(heirs)
+    ]
 
 
 def entomb(connection: Connection, selector: Selector, scope: Scope, now: float) -> None:

@@ -1,7 +1,6 @@
 """What became of every version: trained from what, judged how, served where and how long, taken back why."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import msgspec
 from sqlalchemy import Connection, func, select
@@ -10,10 +9,10 @@ from actors.messages import Candidate, Directive, Serving, Verdict, derived_id
 from actors.store import reading
 from actors.store import tables as t
 from actors.store.engine import chunks
+from actors.store.spans import LOADED, spans
 
-_LIMIT = 100_000
-"""Records of a kind that are read."""
-_LOADED = ("started", "swapped")
+_ANCESTORS = 100
+"""Of a version that are told of."""
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +49,17 @@ class VersionHistory(msgspec.Struct, frozen=True, kw_only=True):
     setbacks: tuple[Setback, ...] = ()
 
 
+class Ancestor(msgspec.Struct, frozen=True, kw_only=True):
+    """A version that another one comes from."""
+
+    version: int
+    trained: float | None
+    """Unix seconds."""
+    decision: str | None
+    """The gate's last."""
+    served: bool
+
+
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Trajectories of one tenant and source in a batch."""
 
@@ -74,86 +84,130 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     history: VersionHistory
     candidate: Candidate | None
     """Files, batches and the learner's metrics."""
-    ancestry: tuple[VersionHistory, ...]
-    """Its parent, and so on to the first."""
+    ancestry: tuple[Ancestor, ...]
+    """Its parent, and so on, the nearest hundred."""
+    ancestors: int
+    """To the first."""
     batches: tuple[BatchSources, ...]
     """Of the version itself."""
 
 
-def history(connection: Connection) -> list[VersionHistory]:
-    """All versions that were trained, judged or served, by version."""
-    candidates = _candidates(connection)
-    verdicts = sorted(reading.verdicts(connection, _LIMIT), key=lambda item: item.created)
-    servings = sorted(reading.servings(connection, None, _LIMIT), key=lambda item: (item.since, item.id))
-    directives = sorted(reading.directives(connection, _LIMIT), key=lambda item: item.created)
-    served, setbacks = _served(servings), _setbacks(servings, directives)
-    numbers = {*candidates, *served, *setbacks, *(verdict.version for verdict in verdicts)}
+def history(connection: Connection, newest: int | None = None) -> list[VersionHistory]:
+    """Versions that were trained, judged or served, by version; all of them, or the `newest` so many."""
+    known = numbers(connection)
+    known = known if newest is None else known[-newest:]
+    return _between(connection, known[0], known[-1]) if known else []
+
+
+def numbers(connection: Connection) -> list[int]:
+    """All versions that the store knows anything of, by version."""
+    rows = (t.CandidateRow, t.VerdictRow, t.ServingRow)
+    found = {number for row in rows for number in connection.scalars(select(row.version).distinct())}
+    return sorted(found | _ordered_back(connection).keys())
+
+
+def swaps(connection: Connection, low: int, high: int) -> dict[int, list[Serving]]:
+    """What engines were made to serve, by version from `low` to `high`, newest first, refusals included."""
+    row, found = t.ServingRow, dict[int, list[Serving]]()
+    wanted = select(row.body).where(row.version.between(low, high)).order_by(row.since.desc(), row.id)
+    for one in reading.bodies(connection, wanted, Serving):
+        found.setdefault(one.version, []).append(one)
+    return found
+
+
+def why(connection: Connection, version: int) -> Why | None:
+    """Where `version` comes from and what it did; None if the store knows no such version."""
+    item = next(iter(_between(connection, version, version)), None)
+    if item is None:
+        return None
+    candidate = _candidates(connection, version, version).get(version)
+    batches = () if candidate is None else tuple(_batch(connection, key) for key in candidate.batch_ids)
+    line = _line(connection, item)
+    return Why(
+        history=item, candidate=candidate, ancestry=_ancestors(connection, line[:_ANCESTORS]),
+        ancestors=len(line), batches=batches,
+    )  # fmt: skip
+
+
+def _between(connection: Connection, low: int, high: int) -> list[VersionHistory]:
+    candidates = _candidates(connection, low, high)
+    row, verdicts = t.VerdictRow, dict[int, list[Verdict]]()
+    wanted = select(row.body).where(row.version.between(low, high)).order_by(row.created)
+    for verdict in reading.bodies(connection, wanted, Verdict):
+        verdicts.setdefault(verdict.version, []).append(verdict)
+    served: dict[int, list[Served]] = {}
+    for span in spans(connection, low, high):
+        served.setdefault(span.version, []).append(Served(engine=span.engine, since=span.since, until=span.until))
+    made = swaps(connection, low, high)
+    setbacks = {number: back for number, back in _ordered_back(connection).items() if low <= number <= high}
+    for number, servings in made.items():
+        setbacks.setdefault(number, []).extend(
+            Setback(at=item.since, kind=item.result, who=item.engine, reason=item.reason)
+            for item in servings
+            if item.result not in LOADED
+        )
     return [
         VersionHistory(
             version=number,
             parent=candidates[number].parent if number in candidates else None,
             trained=candidates[number].created if number in candidates else None,
             manifest=candidates[number].manifest if number in candidates else "",
-            verdicts=tuple(verdict for verdict in verdicts if verdict.version == number),
+            verdicts=tuple(verdicts.get(number, ())),
             served=tuple(served.get(number, ())),
-            setbacks=tuple(setbacks.get(number, ())),
+            setbacks=tuple(sorted(setbacks.get(number, ()), key=lambda item: item.at)),
         )
-        for number in sorted(numbers)
+        for number in sorted({*candidates, *verdicts, *made, *setbacks})
     ]
 
 
-def why(connection: Connection, version: int) -> Why | None:
-    """Where `version` comes from and what it did; None if the store knows no such version."""
-    known = {item.version: item for item in history(connection)}
-    if version not in known:
-        return None
-    ancestry: list[VersionHistory] = []
-    parent = known[version].parent
-    # A parent is always a lower version, which is what ends this.
-    while parent is not None and parent >= 0 and parent < (ancestry[-1].version if ancestry else version):
-        ancestry.append(known.get(parent) or VersionHistory(version=parent))
-        parent = ancestry[-1].parent
-    candidate = _candidates(connection).get(version)
-    batches = () if candidate is None else tuple(_batch(connection, key) for key in candidate.batch_ids)
-    return Why(history=known[version], candidate=candidate, ancestry=tuple(ancestry), batches=batches)
-
-
-def _candidates(connection: Connection) -> dict[int, Candidate]:
+def _candidates(connection: Connection, low: int, high: int) -> dict[int, Candidate]:
     """The first announcement of each version; later ones only answer orders that trained nothing."""
-    found: dict[int, Candidate] = {}
-    for candidate in reading.candidates(connection, _LIMIT):
-        before = found.get(candidate.version)
-        if before is None or candidate.id == derived_id("candidate", candidate.version):
+    row, found = t.CandidateRow, dict[int, Candidate]()
+    wanted = select(row.body).where(row.version.between(low, high)).order_by(row.created.desc())
+    for candidate in reading.bodies(connection, wanted, Candidate):
+        if candidate.version not in found or candidate.id == derived_id("candidate", candidate.version):
             found[candidate.version] = candidate
     return found
 
 
-def _served(servings: Sequence[Serving]) -> dict[int, list[Served]]:
-    by_engine: dict[str, list[Serving]] = {}
-    for serving in servings:
-        if serving.result in _LOADED:
-            by_engine.setdefault(serving.engine, []).append(serving)
-    spans: dict[int, list[Served]] = {}
-    for engine, events in by_engine.items():
-        for event, following in pairwise([*events, None]):
-            if event is not None:
-                until = None if following is None else following.since
-                spans.setdefault(event.version, []).append(Served(engine=engine, since=event.since, until=until))
-    return spans
-
-
-def _setbacks(servings: Sequence[Serving], directives: Sequence[Directive]) -> dict[int, list[Setback]]:
-    found: dict[int, list[Setback]] = {}
-    for item in servings:
-        if item.result not in _LOADED:
-            setback = Setback(at=item.since, kind=item.result, who=item.engine, reason=item.reason)
-            found.setdefault(item.version, []).append(setback)
-    for directive in directives:
+def _ordered_back(connection: Connection) -> dict[int, list[Setback]]:
+    """Orders to take a version back, by version."""
+    row, found = t.DirectiveRow, dict[int, list[Setback]]()
+    wanted = select(row.body).where(row.kind == "rollback")
+    for directive in reading.bodies(connection, wanted, Directive):
         bad = directive.details.get("version", "")
-        if directive.kind == "rollback" and bad.isdecimal():
+        if bad.isdecimal():
             setback = Setback(at=directive.created, kind="rollback", who=directive.origin, reason=directive.reason)
             found.setdefault(int(bad), []).append(setback)
-    return {version: sorted(setbacks, key=lambda item: item.at) for version, setbacks in found.items()}
+    return found
+
+
+def _line(connection: Connection, item: VersionHistory) -> list[int]:
+    """Its parent, and so on to the first."""
+    row, line = t.CandidateRow, list[int]()
+    parents = {one.version: one.parent for one in connection.execute(select(row.version, row.parent))}
+    version, parent = item.version, item.parent
+    # A parent is always a lower version, which is what ends this.
+    while parent is not None and 0 <= parent < version:
+        line.append(parent)
+        version, parent = parent, parents.get(parent)
+    return line
+
+
+def _ancestors(connection: Connection, line: Sequence[int]) -> tuple[Ancestor, ...]:
+    trained, decided, served = dict[int, float](), dict[int, str](), set[int]()
+    candidate, verdict, serving = t.CandidateRow, t.VerdictRow, t.ServingRow
+    for part in chunks(line):
+        of_candidates = select(candidate.version, candidate.created).where(candidate.version.in_(part))
+        for one in connection.execute(of_candidates.order_by(candidate.created.desc())):
+            trained[one.version] = one.created  # the first announcement stays
+        of_verdicts = select(verdict.version, verdict.decision).where(verdict.version.in_(part))
+        decided.update((one[0], one[1]) for one in connection.execute(of_verdicts.order_by(verdict.created)))
+        loaded = select(serving.version).where(serving.version.in_(part), serving.result.in_(LOADED))
+        served.update(connection.scalars(loaded.distinct()))
+    return tuple(
+        Ancestor(version=one, trained=trained.get(one), decision=decided.get(one), served=one in served) for one in line
+    )
 
 
 def _batch(connection: Connection, key: str) -> BatchSources:

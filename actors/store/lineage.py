@@ -1,26 +1,13 @@
 """The ledger of learning: trajectory -> batches -> versions -> verdicts -> served from and to."""
 
-from itertools import pairwise
-
 import msgspec
 from sqlalchemy import Connection, select
 
-from actors.messages import Serving
 from actors.store import reading
 from actors.store import tables as t
+from actors.store.spans import Span, spans
 
-_SERVINGS = 10_000
-_LOADED = ("started", "swapped")
-"""After a swap that was refused or rolled back the engine serves on what it served before."""
-
-
-class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """`engine` served `version` from `since` to `until` (unix seconds; None: it still does)."""
-
-    engine: str
-    version: int
-    since: float
-    until: float | None
+_CARRIERS = 100
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +27,10 @@ class VersionLine(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: tuple[Judged, ...] = ()
     served: tuple[Span, ...] = ()
     carried_by: tuple[Span, ...] = ()
-    """Where versions that descend from it were served: they carry what it learned."""
+    """Where versions that descend from it were served, for they carry what it learned: the newest hundred, these
+    first."""
+    carriers: int = 0
+    """Of them in all."""
 
 
 class BatchLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,18 +64,17 @@ def lineage(connection: Connection, trajectory_id: str) -> Lineage:
         return Lineage(trajectory_id=trajectory_id, dropped=dropped)
     candidate = t.CandidateRow
     edges = connection.execute(select(candidate.version, candidate.parent))
-    parents: dict[int, int] = {edge.version: edge.parent for edge in edges}
-    spans = _spans(reading.servings(connection, None, _SERVINGS))
+    children: dict[int, list[int]] = {}
+    for version, parent in edges:
+        children.setdefault(parent, []).append(version)
     lines = tuple(
-        BatchLine(batch_id=order.id, created=order.created, versions=_versions(connection, order.id, parents, spans))
+        BatchLine(batch_id=order.id, created=order.created, versions=_versions(connection, order.id, children))
         for order in orders
     )
     return Lineage(trajectory_id=trajectory_id, batches=lines, dropped=dropped)
 
 
-def _versions(
-    connection: Connection, batch_id: str, parents: dict[int, int], spans: list[Span]
-) -> tuple[VersionLine, ...]:
+def _versions(connection: Connection, batch_id: str, children: dict[int, list[int]]) -> tuple[VersionLine, ...]:
     row, link, verdict = t.CandidateRow, t.CandidateBatchRow, t.VerdictRow
     found = connection.execute(
         select(row.version, row.parent, row.created)
@@ -100,38 +89,27 @@ def _versions(
             select(verdict.body).where(verdict.version == version).order_by(verdict.created),
             reading.Verdict,
         )
-        heirs = {other for other in parents if other != version and _descends(other, version, parents)}
+        heirs, all_spans = _heirs(version, children), spans(connection, version)
+        carried = [span for span in all_spans if span.version in heirs]
         lines.append(
             VersionLine(
                 version=version,
                 parent=parent,
                 created=created,
                 verdicts=tuple(Judged(decision=v.decision, reason=v.reason, created=v.created) for v in judged),
-                served=tuple(span for span in spans if span.version == version),
-                carried_by=tuple(span for span in spans if span.version in heirs),
+                served=tuple(span for span in all_spans if span.version == version),
+                carried_by=tuple(reversed(carried[-_CARRIERS:])),
+                carriers=len(carried),
             )
         )
     return tuple(lines)
 
 
-def _descends(version: int, ancestor: int, parents: dict[int, int]) -> bool:
-    # A parent is always a lower version, which is what ends this.
-    while version > ancestor and version in parents and parents[version] < version:
-        version = parents[version]
-    return version == ancestor
-
-
-def _spans(servings: list[Serving]) -> list[Span]:
-    """Who served what from when to when."""
-    by_engine: dict[str, list[Serving]] = {}
-    for serving in sorted((s for s in servings if s.result in _LOADED), key=lambda s: (s.since, s.id)):
-        by_engine.setdefault(serving.engine, []).append(serving)
-    spans: list[Span] = []
-    for engine, events in by_engine.items():
-        for event, following in pairwise([*events, None]):
-            if event is None:
-                continue
-            until = None if following is None else following.since
-            served = event.previous if event.result == "rolled_back" else event.version
-            spans.append(Span(engine=engine, version=served, since=event.since, until=until))
-    return spans
+def _heirs(version: int, children: dict[int, list[int]]) -> set[int]:
+    """All that descend from `version`."""
+    found, fresh = set[int](), {version}
+    while fresh:
+        # A child is always a higher version, which is what ends this.
+        fresh = {child for parent in fresh for child in children.get(parent, ()) if child > parent}
+        found |= fresh
+    return found

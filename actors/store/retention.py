@@ -64,38 +64,74 @@ def protected(connection: Connection) -> set[str]:
     return kept
 
 
-def trajectories(connection: Connection, before: float, kept: set[str], after: str = "") -> tuple[Removed, str]:
-    """Take out some that ended before `before`, with their feedback; what was done, and where to go on ("" at the end).
+def due_trajectories(connection: Connection, before: float, kept: set[str], limit: int) -> list[str]:
+    """Some that ended before `before`, the oldest first; at most `limit`. Only reads, so that nobody waits for it.
 
     Args:
         kept: see `protected`.
-        after: where the step before ended.
     """
-    row = t.TrajectoryRow
-    waits = row.attributed & row.trainable & (row.batch_id == "") & (row.dropped == "")
-    wanted = select(row.id, func.length(row.body)).where(row.ended < before, ~waits, row.id > after)
-    page = connection.execute(wanted.order_by(row.id).limit(PAGE)).all()
-    going = {key: size for key, size in page if key not in kept}
+    row, due = t.TrajectoryRow, list[tuple[float, str]]()
+    # By source, for that is how the index has them by time.
+    for source in connection.scalars(select(row.source).distinct()).all():
+        wanted = select(row.ended, row.id).where(row.source == source, row.ended < before, ~_waits())
+        page = connection.execute(wanted.order_by(row.ended, row.id).limit(limit + len(kept)))
+        due += [(ended, key) for ended, key in page if key not in kept]
+    return [key for _, key in sorted(due)[:limit]]
+
+
+def drop_trajectories(connection: Connection, ids: Sequence[str], before: float) -> Removed:
+    """Take out those of `ids` that still may go, with their feedback."""
+    row, rows, size = t.TrajectoryRow, 0, 0
     said: list[str] = []
-    for part in chunks(sorted(going)):
-        said += connection.scalars(select(t.FeedbackRow.id).where(t.FeedbackRow.joined.in_(part)))
-        connection.execute(delete(row).where(row.id.in_(part)))
+    for part in chunks(ids):
+        wanted = select(row.id, func.length(row.body)).where(row.id.in_(part), row.ended < before, ~_waits())
+        going = connection.execute(wanted).all()
+        keys = [key for key, _ in going]
+        said += connection.scalars(select(t.FeedbackRow.id).where(t.FeedbackRow.joined.in_(keys)))
+        connection.execute(delete(row).where(row.id.in_(keys)))
+        rows, size = rows + len(keys), size + sum(one for _, one in going)
     _drop_feedback(connection, said)
-    done = Removed(len(going), sum(going.values()))
     _retain(connection, trajectories=before)
-    return done, page[-1][0] if len(page) == PAGE else ""
+    return Removed(rows, size)
 
 
-def exchanges(connection: Connection, before: float, after: str = "") -> tuple[Removed, str]:
-    """Take out some calls from before `before` that no trajectory holds (any more); as `trajectories`."""
-    row, run = t.ExchangeRow, t.TrajectoryRow
-    held = exists().where(run.id == row.trajectory_id)
-    wanted = select(row.id, func.length(row.body)).where(row.started < before, row.id > after, ~held)
-    page = connection.execute(wanted.order_by(row.id).limit(PAGE)).all()
-    for part in chunks([key for key, _ in page]):
-        connection.execute(delete(row).where(row.id.in_(part)))
+def due_exchanges(connection: Connection, before: float, limit: int) -> list[str]:
+    """Some calls from before `before` that no trajectory holds (any more). Only reads."""
+    row = t.ExchangeRow
+    # The order is an index's, which is read instead of the calls.
+    wanted = select(row.id).where(row.started < before, ~_held()).order_by(row.trajectory_id, row.stitched, row.started)
+    return list(connection.scalars(wanted.limit(limit)))
+
+
+def drop_exchanges(connection: Connection, ids: Sequence[str], before: float) -> Removed:
+    """Take out those of `ids` that still may go."""
+    row, rows, size = t.ExchangeRow, 0, 0
+    for part in chunks(ids):
+        wanted = select(row.id, func.length(row.body)).where(row.id.in_(part), row.started < before, ~_held())
+        going = connection.execute(wanted).all()
+        connection.execute(delete(row).where(row.id.in_([key for key, _ in going])))
+        rows, size = rows + len(going), size + sum(one for _, one in going)
     _retain(connection, exchanges=before)
-    return Removed(len(page), sum(size for _, size in page)), page[-1][0] if len(page) == PAGE else ""
+    return Removed(rows, size)
+
+
+def calls_of(connection: Connection, trajectories: Sequence[str]) -> list[str]:
+    """Ids of the calls in `trajectories`."""
+    row, found = t.ExchangeRow, list[str]()
+    for part in chunks(trajectories):
+        found += connection.scalars(select(row.id).where(row.trajectory_id.in_(part)))
+    return found
+
+
+def _waits() -> ColumnElement[bool]:
+    """A batch may still use the trajectory."""
+    row = t.TrajectoryRow
+    return row.attributed & row.trainable & (row.batch_id == "") & (row.dropped == "")
+
+
+def _held() -> ColumnElement[bool]:
+    """The call is in a trajectory."""
+    return exists().where(t.TrajectoryRow.id == t.ExchangeRow.trajectory_id)
 
 
 def feedback(connection: Connection, before: float) -> Removed:

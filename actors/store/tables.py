@@ -9,7 +9,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from actors.store.columns import Characters, LongCharacters, whole
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """Number of the newest migration (`actors.store.migrations`): whoever changes a table here writes the next one."""
 
 
@@ -20,6 +20,11 @@ class Base(DeclarativeBase):
         str: Characters(), float: Float().with_variant(Double(), "postgresql"), int: whole(), bytes: LargeBinary(),
         bool: Boolean(),
     }  # fmt: skip
+
+
+def _some(name: str, column: str, where: str, postgresql: str = "") -> Index:
+    """An index over the few rows that are counted, by the words that SQLAlchemy asks for them with."""
+    return Index(name, column, sqlite_where=text(where), postgresql_where=text(postgresql or where))
 
 
 class ExchangeRow(Base):
@@ -59,6 +64,8 @@ class ExchangeRow(Base):
             sqlite_where=text("custom_id <> ''"),
             postgresql_where=text("custom_id <> ''"),
         ),
+        _some("ix_exchanges_failed", "status", "status >= 400"),
+        _some("ix_exchanges_late", "late", "late = 1", "late"),
     )
 
 
@@ -74,6 +81,7 @@ class FeedbackRow(Base):
     late: Mapped[bool] = mapped_column(server_default=false())
     """It came when its trajectory had its credit already: kept, and nothing is learned from it."""
     body: Mapped[bytes]
+    __table_args__ = (_some("ix_feedback_late", "late", "late = 1", "late"),)
 
 
 class WaitingNameRow(Base):
@@ -115,6 +123,7 @@ class TrajectoryRow(Base):
     __table_args__ = (
         Index("ix_trajectories_recent", "source", "ended"),
         Index("ix_trajectories_pool", "attributed", "batch_id", "dropped", "ended"),
+        _some("ix_trajectories_dropped", "dropped", "dropped <> ''"),
     )
 
 
@@ -230,7 +239,7 @@ class VerdictRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     version: Mapped[int] = mapped_column(index=True)
     decision: Mapped[str]
-    created: Mapped[float]
+    created: Mapped[float] = mapped_column(index=True)
     body: Mapped[bytes]
 
 
@@ -240,9 +249,9 @@ class ServingRow(Base):
     __tablename__ = "servings"
     id: Mapped[str] = mapped_column(primary_key=True)
     engine: Mapped[str]
-    version: Mapped[int]
+    version: Mapped[int] = mapped_column(index=True)
     result: Mapped[str]
-    since: Mapped[float]
+    since: Mapped[float] = mapped_column(index=True)
     body: Mapped[bytes]
     __table_args__ = (Index("ix_servings_engine", "engine", "since"),)
 
@@ -253,7 +262,7 @@ class DirectiveRow(Base):
     __tablename__ = "directives"
     id: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str]
-    created: Mapped[float]
+    created: Mapped[float] = mapped_column(index=True)
     body: Mapped[bytes]
 
 

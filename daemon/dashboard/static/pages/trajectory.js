@@ -236,7 +236,7 @@ function served(each) {
         {},
         spans(each.served, "served at"),
         spans(each.carried_by, "carried on by"),
-        each.carried_by.length > 8 ? el("li", { class: "soft" }, `and ${each.carried_by.length - 8} more`) : null,
+        each.carriers > 8 ? el("li", { class: "soft" }, `and ${each.carriers - 8} earlier`) : null,
       )
     : null;
 }

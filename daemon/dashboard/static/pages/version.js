@@ -54,10 +54,13 @@ function about(found) {
       ["trained", found.trained ? time(found.trained) : "before the store was there"],
       [
         "line",
-        [found.version, ...found.ancestry.map((each) => each.version)].flatMap((each, place) => [
-          place ? " ← " : "",
-          place ? version(each) : `v${each}`,
-        ]),
+        [
+          ...[found.version, ...found.ancestry.map((each) => each.version)].flatMap((each, place) => [
+            place ? " ← " : "",
+            place ? version(each) : `v${each}`,
+          ]),
+          found.ancestors > found.ancestry.length ? ` ← ${found.ancestors - found.ancestry.length} more` : "",
+        ],
       ],
       [
         "served",

@@ -20,6 +20,7 @@ from actors.messages import (
     Verdict,
 )
 from actors.store import Store, StoreUnavailable
+from actors.store.history import history, numbers, why
 from tests.support.credited import attributed
 from tests.support.full_disk import full_disk
 from tests.support.traffic import exchange
@@ -60,6 +61,26 @@ async def test_lineage_leads_from_a_trajectory_to_what_served_it(store: Store) -
     assert [judged.decision for judged in line.verdicts] == ["promote"]
     assert [(span.since, span.until) for span in line.served] == [(20.0, 30.0)]
     assert [(span.version, span.since, span.until) for span in line.carried_by] == [(2, 30.0, 50.0)]
+
+
+async def test_of_a_long_line_the_nearest_and_the_newest_are_told_and_the_rest_counted(store: Store) -> None:
+    await store.save([attributed("t"), order("b", "t"), candidate(1, "b")])
+    await store.save([candidate(number) for number in range(2, 251)])
+    await store.save([verdict(249, "reject"), *(serving(number, 10.0 * number + 5) for number in range(1, 251))])
+    ((line,),) = (batch.versions for batch in (await store.lineage("t")).batches)
+    assert [span.version for span in line.carried_by] == list(range(250, 150, -1))
+    assert line.carriers == 249
+    found = await store.ask(lambda connection: why(connection, 250))
+    assert found is not None
+    assert [(one.version, one.decision, one.served) for one in found.ancestry[:2]] == [
+        (249, "reject", True), (248, None, True),
+    ]  # fmt: skip
+    assert (len(found.ancestry), found.ancestors) == (100, 250)
+    newest = await store.ask(lambda connection: history(connection, 3))
+    everything = await store.ask(history)
+    assert newest == everything[-3:]
+    assert [span.until for span in newest[1].served] == [2505.0]
+    assert [item.version for item in everything] == await store.ask(numbers)
 
 
 async def test_lineage_of_what_was_never_used_is_empty(store: Store) -> None:

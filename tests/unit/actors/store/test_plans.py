@@ -1,0 +1,60 @@
+"""What is asked for every few seconds reads no whole table of records, however many years are in it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, Engine, event
+
+from actors.store import Store, reading, retention
+from actors.store.engine import open_engine
+from actors.store.history import history, numbers, swaps, why
+from actors.store.settings import StoreSettings
+
+pytestmark = pytest.mark.anyio
+ASKED: dict[str, Callable[[Connection], object]] = {
+    "counts": reading.counts,
+    "candidates": lambda c: reading.candidates(c, 1),
+    "verdicts": lambda c: reading.verdicts(c, 100),
+    "servings": lambda c: reading.servings(c, None, 100),
+    "servings of one": lambda c: reading.servings(c, "a", 100),
+    "directives": lambda c: reading.directives(c, 1),
+    "frozen": reading.frozen,
+    "batches": lambda c: reading.batches(c, 20),
+    "outcomes": lambda c: reading.recent_outcomes(c, "production", 0.0, 100),
+    "versions": lambda c: (history(c, 50), numbers(c), swaps(c, 1, 50)),
+    "why": lambda c: why(c, 7),
+    "due trajectories": lambda c: retention.due_trajectories(c, 5.0, set(), 10),
+    "due exchanges": lambda c: retention.due_exchanges(c, 5.0, 10),
+}
+BODIES = ("exchanges", "trajectories", "feedback", "batches", "verdicts")
+"""Tables whose rows are large, or many, or both."""
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> Iterator[Engine]:
+    url = f"sqlite:///{tmp_path}/s.db"
+    store = Store(url, clock=lambda: 0.0)
+    await store.open()
+    await store.aclose()
+    engine = open_engine(url, StoreSettings())
+    yield engine
+    engine.dispose()
+
+
+@pytest.mark.parametrize("name", ASKED)
+async def test_what_is_asked_often_reads_indexes(engine: Engine, name: str) -> None:
+    statements: list[tuple[str, tuple[object, ...]]] = []
+    with engine.connect() as connection:
+
+        @event.listens_for(connection, "before_cursor_execute")
+        def note(_: object, __: object, statement: str, parameters: tuple[object, ...], *___: object) -> None:
+            statements.append((statement, parameters))
+
+        ASKED[name](connection)
+        event.remove(connection, "before_cursor_execute", note)
+        assert statements
+        for statement, parameters in statements:
+            plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+            scans = [step for step in plan for table in BODIES if step == f"SCAN {table}"]
+            assert scans == [], f"{statement}: {plan}"
