@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.support.engines import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-appworld" / "bin" / "python"

@@ -41,11 +41,11 @@ from actors.system.nats_client import NatsSettings
 from actors.system.runner import run_actor
 from actors.system.streams import TRAJECTORY_CLOSED
 from actors.system.supervisor import Supervisor
-from daemon.demo.world import free_ports
 from tests.benchmarks import report
 from tests.benchmarks.ablation.labels import label
 from tests.support.http_judge import HttpJudge, endpoint
 from tests.support.nats import opened_bus, running_broker
+from tests.support.ports import free_ports
 from tests.support.scripted_judge import Labels, ScriptedJudge
 from tests.support.travelling import plays
 

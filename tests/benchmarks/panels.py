@@ -23,7 +23,7 @@ import yaml
 from daemon.config import load
 from daemon.demo.world import answers
 from tests.benchmarks import report
-from tests.support.tapping import unused_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 OPS = ROOT / "ops"
@@ -104,7 +104,7 @@ def watch(directory: Path, options: argparse.Namespace) -> dict[str, int]:
             if demo.poll() is not None:
                 raise SystemExit("the demo did not start")
         time.sleep(1.0)
-        port = unused_port()
+        port = free_port()
         url = f"http://127.0.0.1:{port}"
         prometheus = subprocess.Popen(
             [

@@ -34,8 +34,8 @@ from daemon.weights import ServerSettings, server
 from learner.versions import WEIGHTS, Versions
 from tests.benchmarks import report
 from tests.benchmarks.swap import served, write_model
-from tests.support.engines import free_port
 from tests.support.keys import key_pair
+from tests.support.ports import free_port
 
 BLOCK = 1 << 20
 ROWS = {

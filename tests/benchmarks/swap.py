@@ -33,7 +33,7 @@ from adapters.errors import EngineError
 from tests.benchmarks import report
 from tests.benchmarks.swap_gap import Client
 from tests.support import checkpoints
-from tests.support.engines import free_port
+from tests.support.ports import free_port
 
 WIDTH, INNER, HEADS = 1024, 4096, 16
 """Of the larger model: 16.8 million parameters a layer."""

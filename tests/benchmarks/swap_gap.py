@@ -27,7 +27,8 @@ from adapters.engines.swap import SwapJob, SwapOutcome, run_swap
 from daemon.tap.settings import TapSettings
 from tests.benchmarks import report
 from tests.support import checkpoints
-from tests.support.engines import embedded_engine, free_port
+from tests.support.engines import embedded_engine
+from tests.support.ports import free_port
 
 WARM_START = Path(__file__).parents[2] / "daemon" / "demo" / "warmstart"
 PROMPT = "Book a flight to:Oslo for:Mia, please."

@@ -17,7 +17,7 @@ from actors.messages.spool import RawExchange, decode_spooled
 from daemon.tap.settings import TapSettings
 from daemon.tap.spool_reader import SpoolReader
 from tests.benchmarks import report
-from tests.benchmarks.peers import free_port
+from tests.support.ports import free_port
 
 _POLL_SECONDS = 0.02
 _END_SECONDS = 40

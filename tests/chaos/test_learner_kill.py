@@ -22,6 +22,8 @@ import numpy as np
 import pytest
 import tomli_w
 
+from tests.support.ports import free_ports
+
 pytest.importorskip("torch")
 
 import torch
@@ -33,7 +35,6 @@ from actors.system.streams import POLICY_CANDIDATE, WORK_TRAIN
 from daemon.config import Config, load
 from daemon.connect import open_bus
 from daemon.demo.processes import scrubbed
-from daemon.demo.world import free_ports
 from learner.checkpoints import Checkpoints
 from learner.service import open_trainer
 from learner.trainers.files import load_tensors

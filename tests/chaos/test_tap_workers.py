@@ -27,7 +27,7 @@ from actors.system.stub_bus import StubBus
 from daemon.conversion import InThread
 from daemon.shipper import Shipper, ShipperMetrics, ShipperSettings
 from daemon.tap.spools import spools
-from tests.support.nats_cluster import free_ports
+from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 

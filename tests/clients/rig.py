@@ -16,7 +16,7 @@ import httpx
 from actors.messages.spool import RawExchange, decode_spooled
 from daemon.tap.spool_reader import SpoolReader
 from tests.clients.catalogue import Client, Run
-from tests.support.engines import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 240.0

@@ -28,8 +28,8 @@ from daemon.experience_mcp import server
 from daemon.serving import serve
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.credited import attributed
-from tests.support.engines import free_port
 from tests.support.experience import Desk, lesson
+from tests.support.ports import free_port
 from tests.support.traffic import exchange
 
 pytestmark = pytest.mark.anyio

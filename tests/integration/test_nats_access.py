@@ -20,7 +20,8 @@ from daemon.config import Config
 from daemon.connect import open_bus
 from daemon.errors import StartFailed
 from tests.support.nats import QUICK
-from tests.support.nats_cluster import PASSWORD, Authority, Operator, free_ports, server, tls, user
+from tests.support.nats_cluster import PASSWORD, Authority, Operator, server, tls, user
+from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -26,7 +26,7 @@ from daemon.restore import restore
 from daemon.rewinding import rewind
 from daemon.state_lock import state_lock
 from tests.support.nats import opened_bus, running_broker
-from tests.support.tapping import unused_port
+from tests.support.ports import free_port
 from tests.support.traffic import exchange
 
 CALLS = 300
@@ -38,7 +38,7 @@ def quiet(_: str) -> None:
 
 
 def settings(state: Path) -> Config:
-    return Config(state_dir=str(state), control=ControlSettings(port=unused_port()))
+    return Config(state_dir=str(state), control=ControlSettings(port=free_port()))
 
 
 async def opened(config: Config) -> Store:

@@ -28,8 +28,9 @@ from daemon.cli import main
 from daemon.doctor.files import network_file_system
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from tests.support import checkpoints, troubled
-from tests.support.engines import embedded_engine, free_port
+from tests.support.engines import embedded_engine
 from tests.support.installation import Installation, listens
+from tests.support.ports import free_port
 from tests.support.served import served
 from tests.support.tapping import BODY
 

@@ -17,7 +17,8 @@ from actors.messages.spool import RawExchange
 from actors.turns import read_turn
 from adapters.intake.tap import exchange_from_raw
 from tests.support.engine import Engine, completion, running_engine, stream_pieces
-from tests.support.tapping import Rig, running_tap, unused_port
+from tests.support.ports import free_port
+from tests.support.tapping import Rig, running_tap
 
 pytestmark = pytest.mark.anyio
 SHIPPED = Path(__file__).parents[2] / "ops" / "nginx" / "mirror.conf"
@@ -45,7 +46,7 @@ def started(root: Path) -> subprocess.Popen[bytes]:
 @contextlib.asynccontextmanager
 async def mirroring(directory: Path, *, engine: int, mirror: int) -> AsyncIterator[httpx.AsyncClient]:
     """nginx with the shipped configuration on other ports, and an agent's client before it."""
-    port, text = unused_port(), SHIPPED.read_text()
+    port, text = free_port(), SHIPPED.read_text()
     for shipped, here in (
         ("listen 127.0.0.1:8080;", f"listen 127.0.0.1:{port};"),
         ("server 127.0.0.1:8000;", f"server 127.0.0.1:{engine};"),
@@ -82,7 +83,7 @@ async def mirroring(directory: Path, *, engine: int, mirror: int) -> AsyncIterat
 @contextlib.asynccontextmanager
 async def mirrored(directory: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Engine, Rig]]:
     """(client, engine, tap): the tap sees copies alone."""
-    async with running_engine() as engine, running_tap(directory, unused_port(), mirror_port=0) as rig:
+    async with running_engine() as engine, running_tap(directory, free_port(), mirror_port=0) as rig:
         assert rig.bound.mirror_port is not None
         async with mirroring(directory, engine=engine.port, mirror=rig.bound.mirror_port) as client:
             yield client, engine, rig
@@ -158,7 +159,7 @@ async def test_other_requests_are_not_copied(tmp_path: Path) -> None:
 
 
 async def test_agents_do_not_notice_a_tap_that_is_down(tmp_path: Path) -> None:
-    async with running_engine() as engine, mirroring(tmp_path, engine=engine.port, mirror=unused_port()) as client:
+    async with running_engine() as engine, mirroring(tmp_path, engine=engine.port, mirror=free_port()) as client:
         began = time.monotonic()
         answers = [await client.post("/v1/chat/completions", json=BODY) for _ in range(20)]
         took = time.monotonic() - began

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import yaml
 
-from tests.support.tapping import unused_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 RULES, DASHBOARDS = ROOT / "ops" / "prometheus", ROOT / "ops" / "grafana" / "dashboards"
@@ -73,7 +73,7 @@ def test_alerts_fire_when_they_should_and_not_before() -> None:
 
 
 def test_every_metric_in_a_rule_or_a_dashboard_is_exported_by_one_of_our_processes(tmp_path: Path) -> None:
-    tap, admin, control = unused_port(), unused_port(), unused_port()
+    tap, admin, control = free_port(), free_port(), free_port()
     (tmp_path / "config.toml").write_text(
         f'state_dir = "{tmp_path}/state"\n[tap]\nport = {tap}\nadmin_port = {admin}\n[control]\nport = {control}\n'
         '[sandbox]\nenvironment = "travel"\n'

@@ -14,8 +14,8 @@ from daemon.control import ControlSettings
 from daemon.errors import TransferFailed
 from daemon.restore import restore
 from daemon.rewinding import REWIND
+from tests.support.ports import free_port
 from tests.support.postgres import Cluster
-from tests.support.tapping import unused_port
 from tests.support.traffic import exchange
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +37,7 @@ async def test_a_store_in_postgresql_is_backed_up_and_put_back_beside_what_was_t
     settings = {"url": postgres.url(name)}
     config = Config(
         state_dir=str(tmp_path / "state"), store=type(Config().store)(**settings),
-        control=ControlSettings(port=unused_port()),
+        control=ControlSettings(port=free_port()),
     )  # fmt: skip
     store = Store(config.store_url, clock=lambda: 1.0)
     await store.open()

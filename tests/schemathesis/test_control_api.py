@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from daemon.openapi import DESCRIBED
-from tests.support.engines import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / ".venv-schemathesis" / "bin" / "st"

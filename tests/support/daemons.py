@@ -20,11 +20,12 @@ from actors.messages import SIGNATURE, Candidate
 from actors.store import Store
 from daemon.config import Config, load
 from daemon.demo.processes import Child, module
-from daemon.demo.world import answers, free_ports
+from daemon.demo.world import answers
 from daemon.provenance import Provenance
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
 from tests.support.pipeline import Agents, until
+from tests.support.ports import free_ports
 from tests.support.postgres import running_cluster
 from tests.support.swapping import Door, door
 

@@ -1,7 +1,6 @@
 """Engines for tests: the embedded one as a process of its own, and a vLLM of another environment."""
 
 import contextlib
-import socket
 import subprocess
 import sys
 import time
@@ -11,11 +10,7 @@ from typing import BinaryIO
 
 import httpx
 
-
-def free_port() -> int:
-    """A port on loopback that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+from tests.support.ports import free_port
 
 
 @contextlib.contextmanager

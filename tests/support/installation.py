@@ -15,7 +15,7 @@ import tomli_w
 
 from daemon.config import Config, load
 from daemon.toml import merge
-from tests.support.engines import free_port
+from tests.support.ports import free_port
 
 
 class Installation:

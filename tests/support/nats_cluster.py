@@ -7,7 +7,6 @@ import ipaddress
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -22,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from actors.system.broker import server_binary
+from tests.support.ports import free_ports
 
 PASSWORD = "pa$$ word of a test"
 
@@ -234,14 +234,3 @@ def _jwt(issuer: Any, kind: str, subject: str, nats: dict[str, Any], *, expires:
 
 def _base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free, all different."""
-    with contextlib.ExitStack() as stack:
-        found: list[int] = []
-        for _ in range(count):
-            sock = stack.enter_context(socket.socket())
-            sock.bind(("127.0.0.1", 0))
-            found.append(sock.getsockname()[1])
-        return found

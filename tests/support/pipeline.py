@@ -20,8 +20,9 @@ import tomli_w
 
 from daemon.config import Config, load
 from daemon.demo.processes import Child, module
-from daemon.demo.world import answers, free_ports
+from daemon.demo.world import answers
 from tests.benchmarks.native import Native
+from tests.support.ports import free_ports
 
 TURNS = 4
 """Calls of one run."""

@@ -10,7 +10,7 @@ from hypercorn.asyncio import serve
 from starlette.types import ASGIApp
 
 from tests.benchmarks.report import await_port
-from tests.support.engines import free_port
+from tests.support.ports import free_port
 
 
 @contextmanager

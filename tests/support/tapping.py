@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
@@ -93,11 +92,6 @@ async def hang(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bo
     """Say nothing until the caller leaves."""
     await stream.receive()
     return False
-
-
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 async def until(condition: Callable[[], bool]) -> None:

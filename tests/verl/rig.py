@@ -83,7 +83,7 @@ def two_ranks(job: str, directory: Path, settings: LearnerSettings, **arguments:
     (directory / "job.json").write_text(json.dumps(order))
     command = [
         sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr",
-        "127.0.0.1", "--master-port", str(_unused_port()), "-m", "tests.verl.job", str(directory / "job.json"),
+        "127.0.0.1", "--master-port", str(_free_port()), "-m", "tests.verl.job", str(directory / "job.json"),
     ]  # fmt: skip
     environment = {**os.environ, **CPU_ENVIRONMENT, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     try:
@@ -96,7 +96,7 @@ def two_ranks(job: str, directory: Path, settings: LearnerSettings, **arguments:
     return json.loads((directory / "result.json").read_text())
 
 
-def _unused_port() -> int:
+def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from tests.support import checkpoints
-from tests.support.engines import free_port
+from tests.support.ports import free_port
 
 PYTHON = Path(os.environ.get("EVOLVED_VLLM_PYTHON", ".venv-vllm/bin/python"))
 MODEL = Path("daemon/demo/warmstart")

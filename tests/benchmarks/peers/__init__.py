@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tests.support.ports import free_port
+
 FILES = Path(__file__).parent
 ROOT = FILES.parents[2]
 LITELLM = ROOT / ".venv-litellm" / "bin" / "litellm"
@@ -89,12 +91,6 @@ def nginx_version() -> str:
         return ""
     said = subprocess.run([binary, "-v"], capture_output=True, timeout=10).stderr.decode()
     return said.rpartition("/")[2].strip()
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        return int(held.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -18,7 +18,8 @@ from actors.routes import Routes, write_routes
 from daemon.tap.settings import UpstreamSettings
 from tests.support.certificates import Certificate
 from tests.support.engine import Asked, Engine, answer, completion, running_engine
-from tests.support.tapping import BODY, Rig, post, raw, running_tap, until, unused_port
+from tests.support.ports import free_port
+from tests.support.tapping import BODY, Rig, post, raw, running_tap, until
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +68,7 @@ async def test_a_tool_result_follows_the_call_that_asked_for_it(tmp_path: Path) 
 
 def away_and(engine: Engine) -> tuple[UpstreamSettings, UpstreamSettings]:
     return (
-        UpstreamSettings(url=f"http://127.0.0.1:{unused_port()}", name="away"),
+        UpstreamSettings(url=f"http://127.0.0.1:{free_port()}", name="away"),
         UpstreamSettings(url=f"http://127.0.0.1:{engine.port}", name="here"),
     )
 

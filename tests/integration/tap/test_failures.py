@@ -9,13 +9,14 @@ import openai
 import pytest
 
 from tests.support.engine import STREAM_HEAD, Asked, Engine, answer, chunk, completion, running_engine
-from tests.support.tapping import BODY, Rig, hang, post, raw, read_all, running_tap, unused_port
+from tests.support.ports import free_port
+from tests.support.tapping import BODY, Rig, hang, post, raw, read_all, running_tap
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_an_engine_that_is_down_gives_502_and_the_connection_goes_on(tmp_path: Path) -> None:
-    port = unused_port()
+    port = free_port()
     async with running_tap(tmp_path, port) as rig, httpx.AsyncClient(base_url=rig.url) as http:
         got = await http.post("/v1/chat/completions", json=BODY)
         assert got.status_code == 502
@@ -28,7 +29,7 @@ async def test_an_engine_that_is_down_gives_502_and_the_connection_goes_on(tmp_p
 
 async def test_the_openai_client_understands_a_502(tmp_path: Path) -> None:
     async with (
-        running_tap(tmp_path, unused_port()) as rig,
+        running_tap(tmp_path, free_port()) as rig,
         openai.AsyncOpenAI(base_url=f"{rig.url}/v1", api_key="k", max_retries=0) as client,
     ):
         with pytest.raises(openai.InternalServerError, match="cannot be reached"):

@@ -18,7 +18,8 @@ from daemon.tap.server import serve
 from daemon.tap.settings import TapSettings
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import STREAM_HEAD, Asked, Engine, chunk
-from tests.support.tapping import BODY, Rig, post, read_all, until, unused_port
+from tests.support.ports import free_port
+from tests.support.tapping import BODY, Rig, post, read_all, until
 
 pytestmark = pytest.mark.anyio
 
@@ -95,7 +96,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 15.0) -> None:
 
 
 def test_sigterm_ends_the_process_with_its_spool_flushed(tmp_path: Path) -> None:
-    port, admin = unused_port(), unused_port()
+    port, admin = free_port(), free_port()
     code = (
         "from daemon.tap.process import main; from daemon.tap.settings import TapSettings as S;"
         f"main(S(port={port}, admin_port={admin}, spool_dir={str(tmp_path / 'spool')!r}))"

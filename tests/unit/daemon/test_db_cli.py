@@ -12,7 +12,7 @@ from actors.store import Store
 from actors.store.tables import SCHEMA_VERSION
 from daemon.cli import main
 from daemon.state_lock import state_lock
-from tests.support.tapping import unused_port
+from tests.support.ports import free_port
 
 PAST = Path(__file__).parents[1] / "actors" / "store" / "past"
 
@@ -21,7 +21,7 @@ PAST = Path(__file__).parents[1] / "actors" / "store" / "past"
 def settings(tmp_path: Path) -> Path:
     """A settings file, and a store with one order in it."""
     file = tmp_path / "config.toml"
-    file.write_text(f'state_dir = "{tmp_path}/state"\n[control]\nport = {unused_port()}\n')
+    file.write_text(f'state_dir = "{tmp_path}/state"\n[control]\nport = {free_port()}\n')
 
     async def fill() -> None:
         store = Store(f"sqlite:///{tmp_path}/state/evolved.db", clock=lambda: 0.0)

@@ -18,7 +18,7 @@ from daemon.doctor.base import Scene
 from daemon.doctor.network import ForeignServer, daemon_answers, listens
 from daemon.serving import serve
 from daemon.tap.keys import KeyRing, add_key
-from tests.support.tapping import unused_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ async def test_a_daemon_that_wants_a_key_is_ours_and_another_server_is_not(tmp_p
     add_key(keys, tenant="ops", scope="admin", now=time.time(), expires=None, note="")
     routes, door = [Route("/api/status", hello)], KeyRing(keys, clock=time.time) if guarded else None
     app = Starlette(routes=routes, middleware=[Middleware(AdminOnly, keys=door, routes=routes)])
-    settings, stop = ControlSettings(port=unused_port()), anyio.Event()
+    settings, stop = ControlSettings(port=free_port()), anyio.Event()
     scene = Scene(Config(state_dir=str(tmp_path), control=settings))
     async with anyio.create_task_group() as group:
         group.start_soon(lambda: serve(app, settings, stop=stop))

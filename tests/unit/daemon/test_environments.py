@@ -23,7 +23,7 @@ from daemon.environments import build_environment, sandbox_environment
 from daemon.errors import ConfigError
 from daemon.tap.keys import add_key
 from tests.benchmarks.report import await_port
-from tests.support.engines import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 TROUBLE = "tests.support.troublesome:Troublesome"

@@ -7,7 +7,7 @@ import pytest
 from actors.gate.scores import summarize
 from daemon.cli import main
 from daemon.evaluation import Result, as_json
-from tests.support.engines import free_port
+from tests.support.ports import free_port
 
 
 def errors(capsys, *arguments: str) -> str:

@@ -20,7 +20,7 @@ from daemon.live_api import LiveRoutes
 from daemon.live_settings import LiveSettings
 from daemon.serving import serve
 from tests.benchmarks.report import await_port
-from tests.support.engines import free_port
+from tests.support.ports import free_port
 
 SUPPORT = Path(__file__).parents[2] / "support"
 

@@ -26,6 +26,7 @@ from daemon.status import fetch
 from daemon.tls import ServerTls, server_tls
 from tests.support.authority import Authority
 from tests.support.certificates import Certificate
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -37,12 +38,6 @@ async def status(request: Request) -> Response:
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def tls_of(made: Certificate, client_ca: Path | str = "") -> ServerTls:
