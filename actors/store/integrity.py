@@ -7,9 +7,9 @@ retention removed (the note `RETAINED` says up to when).
 """
 
 import sqlite3
-import time
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -30,6 +30,7 @@ _PAGE = 500
 _NAMED = 5
 """Findings of a kind that are listed; the others are counted."""
 _QUICK_SECONDS = 2.0
+_INTERRUPT_SECONDS = 0.02
 _RESTORE = "restore the newest backup (evolved db restore), or keep the file and start with a new one"
 _BODIES: tuple[type[t.Base], ...] = (
     t.ExchangeRow, t.FeedbackRow, t.TrajectoryRow, t.ExperienceRow, t.TaskRow, t.BatchRow, t.CandidateRow,
@@ -70,10 +71,8 @@ def quick(url: str, seconds: float = _QUICK_SECONDS) -> None:
     path = Path(parsed.database or "")
     if parsed.get_backend_name() != "sqlite" or not path.is_file() or not path.stat().st_size:
         return
-    end = time.monotonic() + seconds
     try:
-        with closing(_read_only(path)) as connection:
-            connection.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+        with closing(_read_only(path)) as connection, _interrupting(connection, seconds):
             problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     except sqlite3.OperationalError as error:
         if "interrupted" in str(error) or "locked" in str(error) or "readonly" in str(error):
@@ -83,6 +82,26 @@ def quick(url: str, seconds: float = _QUICK_SECONDS) -> None:
         raise StoreDamaged(f"{path}: {error}; {_RESTORE}") from error
     if problem != "ok":
         raise StoreDamaged(f"{path} is damaged: {_line(problem)}; {_RESTORE}")
+
+
+@contextmanager
+def _interrupting(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
+    """Interrupt what `connection` is at once `seconds` are over. A progress handler would not do: it is asked between
+    instructions, and to walk through a table of any size is one."""
+    done = threading.Event()
+
+    def watch() -> None:
+        done.wait(seconds)
+        while not done.wait(_INTERRUPT_SECONDS):  # an interrupt before the statement has begun is lost
+            connection.interrupt()
+
+    watcher = threading.Thread(target=watch, name="quick-check", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 def pages(url: str) -> list[Finding]:
@@ -137,7 +156,7 @@ def check(connection: Connection, problem: Callable[[Verdict | Directive], str] 
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=20.0)
+    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=20.0, check_same_thread=False)
 
 
 def _line(text: object) -> str:

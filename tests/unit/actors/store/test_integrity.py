@@ -1,12 +1,14 @@
 """What is broken is named, with a remedy; what may be missing by design is not."""
 
 import sqlite3
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from actors.messages import BatchOrder, Candidate, Directive, Feedback, Step
-from actors.store import Joined, Store
+from actors.store import Joined, Store, integrity
 from actors.store.archive import ask
 from actors.store.erasing import Scope, Selector
 from actors.store.errors import StoreDamaged
@@ -134,6 +136,32 @@ async def test_a_file_that_is_no_database_is_refused_by_name(tmp_path: Path) -> 
     await store.aclose()
 
 
-async def test_a_look_at_the_start_ends_in_time_however_large_the_file(file: Path) -> None:
-    quick(f"sqlite:///{file}", 0.0)
+class Endless:
+    """A connection to a file so large that SQLite looks at pages until interrupted, between two of its instructions."""
+
+    def __init__(self, path: Path) -> None:
+        self.interrupted, self.closed = threading.Event(), False
+
+    def execute(self, statement: str) -> sqlite3.Cursor:
+        assert statement.startswith("PRAGMA quick_check")
+        assert self.interrupted.wait(60), "nobody interrupts it"
+        raise sqlite3.OperationalError("interrupted")
+
+    def interrupt(self) -> None:
+        self.interrupted.set()
+
+    def set_progress_handler(self, handler: Callable[[], bool], instructions: int) -> None:
+        """Never asked: there is no next instruction."""
+
+    def close(self) -> None:
+        self.closed = True
+
+
+async def test_a_look_at_the_start_ends_in_time_however_large_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Endless] = []
+    monkeypatch.setattr(integrity, "_read_only", lambda path: opened.append(Endless(path)) or opened[0])
+    quick(f"sqlite:///{file}", 0.05)
+    assert opened[0].closed
     quick(f"sqlite:///{file.with_name('not-yet.db')}")
