@@ -156,7 +156,8 @@ def check(connection: Connection, problem: Callable[[Verdict | Directive], str] 
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=20.0, check_same_thread=False)
+    name = f"file:{quote(str(path.absolute()))}?mode=ro"
+    return sqlite3.connect(name, uri=True, timeout=20.0, check_same_thread=False)  # `_interrupting` uses it too
 
 
 def _line(text: object) -> str:
