@@ -16,6 +16,8 @@ REQUEST_SECONDS = 0.8
 KEEP_ALIVE_SECONDS = 1.2
 FIRST_BYTE_SECONDS = 1.0
 IDLE_SECONDS = 0.8
+SLACK = 4.0
+"""Seconds by which a deadline may be missed on a busy machine; what has none takes far longer, or for ever."""
 _IDLE = 'evolved_tap_upstream_idle{engine="serving"}'
 
 

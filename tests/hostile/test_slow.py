@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import socket
+import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from tests.hostile.conftest import (
     IDLE_SECONDS,
     KEEP_ALIVE_SECONDS,
     REQUEST_SECONDS,
+    SLACK,
     Rig,
 )
 from tests.support.strict_engine import Asked, Line
@@ -24,8 +26,6 @@ from tests.support.wire import Client, Cut, chunk, sized
 
 POST = b"POST /v1/embeddings HTTP/1.1\r\nHost: tap\r\n"
 GET = b"GET /v1/models HTTP/1.1\r\nHost: tap\r\n"
-SLACK = 1.5
-"""Seconds by which a deadline may be missed on a busy machine."""
 MEGA = 1 << 20
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -103,7 +103,7 @@ def test_no_request_may_take_longer_than_its_deadline(rig: Rig) -> None:
         if isinstance(time_taken, str) or time_taken > REQUEST_SECONDS + SLACK
     }
     assert late == {}
-    assert max(served) < 1.0
+    assert statistics.median(served) < 0.5
     whole = [asked.short for asked in rig.engine.asked if asked.target == b"/v1/slow"]
     assert whole in ([], [(b"GET", b"/v1/slow", b"")]), "but for the one that was whole"
     rig.still_sane()
