@@ -6,6 +6,7 @@ clients. A restart takes the same port and the same store, so clients come back 
 """
 
 import contextlib
+import fcntl
 import importlib.metadata
 import json
 import os
@@ -107,6 +108,7 @@ class Broker:
         self._port = 0
         self._server_name = f"evolved-{secrets.token_hex(8)}"
         """Tells our server's greeting from that of another one on the same port."""
+        self._lock: int | None = None
 
     @property
     def credentials_path(self) -> Path:
@@ -127,17 +129,27 @@ class Broker:
         """Of the running child."""
         return None if self._process is None else self._process.pid
 
-    async def start(self) -> None:
-        """Start the server and wait until it takes clients. An orphan of an earlier life is ended first.
+    async def take_over(self) -> None:
+        """Hold the directory until `stop`, and end the nats-server that an earlier life of ours left behind when it was
+        killed: it has the port and the store.
 
         Raises:
-            BrokerFailed: no binary, port taken, broken config, or not ready in time.
+            BrokerFailed: another broker holds the directory, or the orphan does not end.
+        """
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._hold()
+        await self._end_orphan()
+
+    async def start(self) -> None:
+        """Take over, start the server and wait until it takes clients.
+
+        Raises:
+            BrokerFailed: another broker runs here, no binary, port taken, broken config, or not ready in time.
         """
         if self._process is not None:
             raise BrokerFailed("the broker is already started")
         binary = server_binary()
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        await self._end_orphan()
+        await self.take_over()
         port = self._write_files()
         with self._errors.open("wb") as errors:
             # Its own session: Ctrl-C at a terminal is for us, who drain first and stop the broker last.
@@ -170,6 +182,7 @@ class Broker:
         """SIGTERM, then SIGKILL after `stop_seconds`; idempotent, and not to be cancelled half-way."""
         process, self._process = self._process, None
         if process is None:
+            self._let_go()
             return
         with anyio.CancelScope(shield=True):
             if process.returncode is None:
@@ -182,6 +195,7 @@ class Broker:
                     process.kill()
                 await process.wait()
             await process.aclose()
+        self._let_go()
         _log.info("broker_stopped", status=process.returncode)
 
     async def serve(self, life: Life) -> None:
@@ -215,6 +229,27 @@ class Broker:
     @property
     def _pid_file(self) -> Path:
         return self._directory / "nats.pid"
+
+    def _hold(self) -> None:
+        """The kernel lets the lock go when our process ends, in whatever way, so whoever gets it finds orphans only."""
+        if self._lock is not None:
+            return
+        path = self._directory / "broker.lock"
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise BrokerFailed(
+                f"{path} is held: another evolved broker runs with this state_dir; stop it first "
+                "(systemctl stop evolved-broker), or give this one a state_dir of its own"
+            ) from None
+        self._lock = lock
+
+    def _let_go(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
 
     def _write_files(self) -> int:
         """Config and credentials; the port."""

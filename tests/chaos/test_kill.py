@@ -55,6 +55,7 @@ def nats_server(world: World) -> int:
 
 def test_every_process_of_ours_may_be_killed_in_mid_demo(world: World) -> None:
     until(world, lambda: trained(world) >= 2, 120, "two updates before anything is killed")
+    server = nats_server(world)
     for name, victim in (
         ("daemon", lambda: world.daemon.pid),
         ("learner", lambda: world.learner.pid),
@@ -65,8 +66,12 @@ def test_every_process_of_ours_may_be_killed_in_mid_demo(world: World) -> None:
         assert old is not None
         os.kill(old, signal.SIGKILL)
         until(world, lambda v=victim, o=old: v() not in (None, o), 20, f"{name} is started again")
+        if name == "evolved broker":
+            until(world, lambda: nats_server(world) != server, 20, "the orphaned nats-server makes room for another")
+        server = nats_server(world)
         until(world, lambda n=calls: count(world, "exchanges") > n + 20, 60, f"traffic flows after {name}")
         until(world, lambda n=updates: trained(world) > n, 90, f"learning goes on after {name}")
+    assert world.broker.restarts == 1
     world.agents.stop(40)
     database = world.config.state / "evolved.db"
 

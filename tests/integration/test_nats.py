@@ -353,19 +353,6 @@ def test_a_supervised_broker_comes_back_on_its_port_with_its_store(tmp_path):
     assert restarts == 1
 
 
-def test_a_broker_ends_the_orphan_of_an_earlier_life(tmp_path):
-    async def main(host):
-        earlier = Broker(tmp_path / "broker")
-        await earlier.start()
-        orphan = earlier.pid
-        async with running_broker(tmp_path) as broker:
-            status = await earlier.wait()
-            await earlier.stop()
-            return orphan != broker.pid, status is not None, broker.credentials == earlier.credentials
-
-    assert run(main) == (True, True, True)
-
-
 def test_a_broker_that_cannot_start_says_why(tmp_path):
     async def main(host):
         async with running_broker(tmp_path / "one") as first:

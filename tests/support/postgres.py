@@ -25,6 +25,7 @@ from psycopg import sql
 
 from actors.store import Store
 from tests.support.certificates import Certificate
+from tests.support.processes import alive
 
 DEADLINE = 60.0
 """Seconds in which the server must be up, or down."""
@@ -126,7 +127,7 @@ class Cluster:
         self._server.wait()
         self._server = None
         until = time.monotonic() + DEADLINE
-        while any(_alive(pid) for pid in pids) and time.monotonic() < until:
+        while any(alive(pid) for pid in pids) and time.monotonic() < until:
             time.sleep(0.01)
 
     def connect(self, database: str = "postgres") -> "psycopg.Connection[tuple[object, ...]]":
@@ -229,10 +230,3 @@ def _free_port() -> int:
 
 def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -29,13 +28,6 @@ async def begun(environment: WorkerEnvironment) -> Episode:
 
 async def doing(episode: Episode, name: str) -> Observation:
     return await episode.step([ToolCall(name, "{}", "call-0")], "")
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 async def soon(true: Callable[[], bool]) -> None:

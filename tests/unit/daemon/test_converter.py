@@ -18,6 +18,7 @@ from daemon.converter import Converter
 from daemon.errors import ConverterEnded
 from daemon.tap.segments import Position
 from daemon.tap.spool_reader import SpoolReader
+from tests.support.processes import alive
 from tests.unit.daemon.test_shipper import QUICK, Rig, call, key, spool
 
 pytestmark = pytest.mark.anyio
@@ -56,14 +57,6 @@ def anyio_backend() -> str:
 
 def load(directory: Path, position: Position | None = None, limit: int = 100) -> Load:
     return Load(str(directory), position or SpoolReader(directory).position, limit, 1 << 20)
-
-
-def alive(pid: int) -> bool:
-    """Whether there is such a process that is more than somebody's unread exit status."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 async def test_a_child_gives_the_batches_that_a_thread_would_give(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from adapters.environments import Cloneable, Environment, Stateful
 from adapters.environments.workers import WorkerEnvironment
 from adapters.errors import AdapterNotSetUp, EnvironmentFailed
-from tests.support.working import TROUBLE, alive, begun, doing, soon, workers
+from tests.support.processes import alive
+from tests.support.working import TROUBLE, begun, doing, soon, workers
 
 TRAVEL = "adapters.environments.travel:TravelDesk"
 pytestmark = pytest.mark.anyio

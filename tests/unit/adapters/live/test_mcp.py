@@ -15,6 +15,7 @@ import structlog.testing
 from actors.system import runtime
 from adapters.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
 from adapters.live.mcp import McpApi, McpSettings
+from tests.support.processes import alive
 
 pytestmark = pytest.mark.anyio
 SERVER = str(Path(__file__).parents[3] / "support" / "bad_mcp_server.py")
@@ -41,14 +42,6 @@ async def eventually(api: McpApi, tool: str):
                 return await api.call(tool, {})
             except LiveApiUnavailable as error:
                 await anyio.sleep(error.retry_after or 0.02)
-
-
-def running(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @both
@@ -194,8 +187,8 @@ async def test_a_server_that_prints_is_understood_all_the_same():
 async def test_a_server_that_will_not_go_is_killed():
     async with server("stubborn") as api:
         pid = int((await api.call("count", {})).text.split()[-1])
-        assert running(pid)
-    await until(lambda: not running(pid))
+        assert alive(pid)
+    await until(lambda: not alive(pid))
 
 
 async def test_many_calls_at_once_get_their_own_answers():
@@ -235,13 +228,13 @@ def test_a_server_dies_with_us_even_if_we_are_killed():
         [sys.executable, "-c", _HOLDS_A_SERVER, SERVER], stdout=subprocess.PIPE, text=True, env={**os.environ}
     )
     pid = int(ours.stdout.readline())
-    assert running(pid)
+    assert alive(pid)
     ours.send_signal(signal.SIGKILL)
     ours.wait()
     ends = time.monotonic() + PATIENCE
-    while running(pid) and time.monotonic() < ends:
+    while alive(pid) and time.monotonic() < ends:
         time.sleep(0.05)
-    assert not running(pid)
+    assert not alive(pid)
 
 
 def test_settings_want_one_way_in_and_no_secrets():
@@ -264,7 +257,7 @@ def children(*words: str) -> list[int]:
             parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, ValueError):
             continue
-        if all(word in parts for word in words) and parent == os.getpid() and running(int(path.name)):
+        if all(word in parts for word in words) and parent == os.getpid() and alive(int(path.name)):
             found.append(int(path.name))
     return found
 
