@@ -22,9 +22,7 @@ def spans(connection: Connection, low: int = 0, high: int | None = None) -> list
     """Of versions from `low` to `high` (None: to the newest), the earliest first."""
     row = t.ServingRow
     following = func.lead(row.since).over(partition_by=row.engine, order_by=(row.since, row.id)).label("until")
-    event = (
-        select(row.id, row.engine, row.version, row.since, following).where(row.result.in_(LOADED)).subquery()
-    )  # fmt: skip
+    event = select(row.id, row.engine, row.version, row.since, following).where(row.result.in_(LOADED)).subquery()
     wanted = select(event.c.engine, event.c.version, event.c.since, event.c.until).where(event.c.version >= low)
     if high is not None:
         wanted = wanted.where(event.c.version <= high)
