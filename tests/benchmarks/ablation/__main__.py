@@ -21,7 +21,7 @@ from tests.benchmarks import report
 from tests.benchmarks.ablation import bases, plan, show, work
 from tests.benchmarks.ablation.loop import Ran, Stopped
 from tests.benchmarks.ablation.plan import Cell, Experiment, Setup
-from tests.benchmarks.ablation.results import DEFAULT, Done, Results
+from tests.benchmarks.ablation.results import DEFAULT, Results, Runs
 
 GUESS = {"short": 3.0, "long": 6.0}
 """CPU seconds an update, measurements included, before anything has been measured."""
@@ -50,14 +50,14 @@ def prepare(workers: int) -> None:
         list(pool.map(work.trained, bases.WARM_STARTS))
 
 
-def listing(experiments: Sequence[Experiment], done: dict[str, Done], workers: int) -> None:
+def listing(experiments: Sequence[Experiment], done: Runs, workers: int) -> None:
     """What is done, what is missing, and about how long that takes."""
-    rows, total, known = [], 0.0, set(done)
+    rows, total, known = [], 0.0, set[str]()
     for experiment in experiments:
-        every = plan.cells(experiment)
-        there = sum(cell.id in done for cell in every)
+        every, wanted = plan.cells(experiment), show.missing(experiment, done, here)
+        there = len(every) - len(wanted)
         # A cell that experiments share is run for the first that wants it.
-        missing = [cell for cell in every if cell.id not in known]
+        missing = [cell for cell in wanted if cell.id not in known]
         known |= {cell.id for cell in missing}
         seconds = sum(estimate(cell.setup, done) for cell in missing)
         total += seconds
@@ -71,7 +71,12 @@ def listing(experiments: Sequence[Experiment], done: dict[str, Done], workers: i
         print(f"not prepared: {path.name}")
 
 
-def estimate(setup: Setup, done: dict[str, Done]) -> float:
+def here(cell: Cell) -> str:
+    """The checkpoint that `cell` would start from on this machine."""
+    return bases.digest(work.start(cell))
+
+
+def estimate(setup: Setup, done: Runs) -> float:
     """CPU seconds that a cell will take, by what cells of the same desk took for an attempt played."""
     alike = [one for one in done.values() if one.setup.get("families", "ABC") == setup.families]
     if alike:
@@ -101,8 +106,8 @@ def play(experiments: Sequence[Experiment], results: Results, options: argparse.
     done = results.read()
     waiting: dict[str, Cell] = {}
     for experiment in experiments:
-        for cell in plan.cells(experiment):
-            if cell.id not in done and (not options.arm or cell.arm in options.arm):
+        for cell in show.missing(experiment, done, here):
+            if not options.arm or cell.arm in options.arm:
                 waiting.setdefault(cell.id, cell)
     queue = list(waiting.values())
     end = time.time() + options.minutes * 60 if options.minutes else None
@@ -132,8 +137,8 @@ def play(experiments: Sequence[Experiment], results: Results, options: argparse.
                     failed += 1
                     print(f"FAILED {cell.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
                 else:
-                    kept = results.add(cell, ran)
-                    done[kept.id] = kept
+                    kept = results.add(cell, here(cell), ran)
+                    done[kept.id, kept.base] = kept
                     print(f"done {cell.name}: {ran.points[-1].success:.2f}, {ran.seconds:.0f} CPU-s", flush=True)
     return 1 if failed else 0
 

@@ -201,12 +201,13 @@ def _weighted_judges() -> Experiment:
 
 
 def _alpha() -> Experiment:
-    arms = tuple(
+    arms = [Arm("GRPO", _grpo(_LONG))]
+    arms += [
         Arm(f"alpha {alpha}, h {h}", _attributing(_LONG, credit=_credit(alpha, h)))
         for alpha in (0.05, 0.1, 0.2, 0.5)
         for h in ("none", "horizon")
-    )
-    return Experiment("alpha", "Which weight of the labels, with or without the bound on the horizon?", arms)
+    ]
+    return Experiment("alpha", "Which weight of the labels, with or without the bound on the horizon?", tuple(arms))
 
 
 def _immediate() -> Experiment:

@@ -31,6 +31,9 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     setup: dict[str, Any]
     """What differs from the defaults of `Setup`, so that the line can be read by itself."""
+    base: str = ""
+    """Digest of the checkpoint that it started from; empty where none was recorded. Made on another machine by the same
+    recipe, a warm start is another one, and runs from the two are no pair."""
     ran: Ran
 
     @property
@@ -40,6 +43,10 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     def family(self, name: str) -> list[tuple[int, float]]:
         """The curve of one kind of task."""
         return [(point.update, point.families[name]) for point in self.ran.points if name in point.families]
+
+
+Runs = dict[tuple[str, str], Done]
+"""Finished cells by id and base."""
 
 
 class Results:
@@ -52,18 +59,20 @@ class Results:
     def __init__(self, path: Path = DEFAULT) -> None:
         self.path = path
 
-    def read(self) -> dict[str, Done]:
-        """All finished cells by id."""
-        return {one.id: one for one in msgspec.convert(self._content().get("cells", []), list[Done])}
+    def read(self) -> Runs:
+        """All finished cells."""
+        return {(one.id, one.base): one for one in msgspec.convert(self._content().get("cells", []), list[Done])}
 
-    def add(self, cell: Cell, ran: Ran) -> Done:
-        """Keep what `cell` gave; a cell that is there already is replaced."""
+    def add(self, cell: Cell, base: str, ran: Ran) -> Done:
+        """Keep what `cell` gave from the checkpoint `base`; a cell that is there already is replaced."""
         done = Done(
             id=cell.id, experiment=cell.experiment, arm=cell.arm, warm=cell.warm, seed=cell.seed,
-            setup=changes(cell.setup), ran=ran,
+            setup=changes(cell.setup), base=base, ran=ran,
         )  # fmt: skip
         with self._locked() as content:
-            others = [one for one in content.get("cells", []) if one["id"] != done.id]
+            others = [
+                one for one in content.get("cells", []) if (one["id"], one.get("base", "")) != (done.id, done.base)
+            ]
             content["cells"] = [*others, msgspec.to_builtins(done)]
         return done
 

@@ -1,7 +1,8 @@
 """Tables, curves and figures out of finished cells. What has not run is said to be missing, never filled in."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from rich.table import Table
 
 from tests.benchmarks.ablation import statistics
 from tests.benchmarks.ablation.plan import Arm, Cell, Experiment, cells
-from tests.benchmarks.ablation.results import Done
+from tests.benchmarks.ablation.results import Done, Runs
 from tests.benchmarks.ablation.statistics import Interval, updates_to
 
 TARGET = 0.8
@@ -26,9 +27,37 @@ def arm_cells(experiment: Experiment, arm: Arm) -> list[Cell]:
     return [cell for cell in cells(experiment) if cell.arm == arm.name]
 
 
-def finished(experiment: Experiment, arm: Arm, done: Mapping[str, Done]) -> dict[int, Done]:
-    """The arm's finished cells by seed."""
-    return {cell.seed: done[cell.id] for cell in arm_cells(experiment, arm) if cell.id in done}
+def grounds(experiment: Experiment, done: Runs) -> dict[int, str]:
+    """For each seed the checkpoint that most arms have run from: those can be compared."""
+    bases: dict[int, Counter[str]] = {}
+    for cell in cells(experiment):
+        bases.setdefault(cell.seed, Counter()).update(base for id_, base in done if id_ == cell.id)
+    return {seed: max(sorted(found), key=lambda base: found[base]) for seed, found in bases.items() if found}
+
+
+def finished(experiment: Experiment, arm: Arm, done: Runs) -> dict[int, Done]:
+    """The arm's finished cells by seed; one from another checkpoint than most arms only if there is no other."""
+    wanted, found = grounds(experiment, done), dict[int, Done]()
+    for cell in arm_cells(experiment, arm):
+        runs = [one for (id_, _), one in done.items() if id_ == cell.id]
+        if runs:
+            found[cell.seed] = max(runs, key=lambda one: (one.base == wanted[cell.seed], one.base))
+    return found
+
+
+def missing(experiment: Experiment, done: Runs, here: Callable[[Cell], str]) -> list[Cell]:
+    """Cells that have not run, and those that have run from another checkpoint than the arms that they go with, if the
+    others' is here.
+
+    Args:
+        here: digest of the checkpoint that a cell would start from.
+    """
+    wanted, there = grounds(experiment, done), {id_ for id_, _ in done}
+    return [
+        cell
+        for cell in cells(experiment)
+        if cell.id not in there or (wanted[cell.seed] == here(cell) and (cell.id, wanted[cell.seed]) not in done)
+    ]
 
 
 HEADLINES = (
@@ -40,7 +69,7 @@ HEADLINES = (
 drift. Those without a prefix are of the credit that ships, with labels from the answer key."""
 
 
-def figures(experiments: Sequence[Experiment], done: Mapping[str, Done]) -> dict[str, float]:
+def figures(experiments: Sequence[Experiment], done: Runs) -> dict[str, float]:
     """The headline figures, shares of 1; those without two pairs of runs are left out."""
     found: dict[str, float] = {}
     by_name = {experiment.name: experiment for experiment in experiments}
@@ -62,7 +91,7 @@ def _figures(name: str, interval: Interval) -> dict[str, float]:
     return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
-def tables(experiments: Sequence[Experiment], done: Mapping[str, Done], console: Console) -> None:
+def tables(experiments: Sequence[Experiment], done: Runs, console: Console) -> None:
     """One table an experiment, as far as it has run."""
     for experiment in experiments:
         of = sum(len(arm_cells(experiment, arm)) for arm in experiment.arms)
@@ -91,7 +120,7 @@ def tables(experiments: Sequence[Experiment], done: Mapping[str, Done], console:
         console.print(f"[yellow]the cells come from {len(codes)} states of the code: {', '.join(sorted(codes))}")
 
 
-def curves(experiments: Sequence[Experiment], done: Mapping[str, Done], directory: Path) -> list[Path]:
+def curves(experiments: Sequence[Experiment], done: Runs, directory: Path) -> list[Path]:
     """One PNG an experiment of which two arms have run: median over seeds, and the range of the middle half."""
     import matplotlib
 
@@ -124,7 +153,7 @@ def curves(experiments: Sequence[Experiment], done: Mapping[str, Done], director
     return written
 
 
-def _row(experiment: Experiment, arm: Arm, runs: Mapping[int, Done], done: Mapping[str, Done], width: int) -> list[str]:
+def _row(experiment: Experiment, arm: Arm, runs: Mapping[int, Done], done: Runs, width: int) -> list[str]:
     ends = [run.curve[-1][1] for run in runs.values()]
     reached = [updates_to(run.curve, TARGET) for run in runs.values()]
     row = [
@@ -149,7 +178,7 @@ def _row(experiment: Experiment, arm: Arm, runs: Mapping[int, Done], done: Mappi
     return row[:width]
 
 
-def _saved(experiment: Experiment, arm: Arm, done: Mapping[str, Done]) -> Interval | None:
+def _saved(experiment: Experiment, arm: Arm, done: Runs) -> Interval | None:
     """Updates saved against the experiment's first arm; None for that arm itself, or without two pairs."""
     if arm is experiment.arms[0]:
         return None
@@ -159,9 +188,10 @@ def _saved(experiment: Experiment, arm: Arm, done: Mapping[str, Done]) -> Interv
     return statistics.saving(*zip(*[(_to_target(a), _to_target(b)) for a, b in pairs], strict=True))
 
 
-def _pairs(experiment: Experiment, base: str, other: str, done: Mapping[str, Done]) -> list[tuple[Done, Done]]:
+def _pairs(experiment: Experiment, base: str, other: str, done: Runs) -> list[tuple[Done, Done]]:
     arms = {arm.name: finished(experiment, arm, done) for arm in experiment.arms if arm.name in (base, other)}
-    return [(arms[base][seed], arms[other][seed]) for seed in sorted(arms[base].keys() & arms[other].keys())]
+    both = [(arms[base][seed], arms[other][seed]) for seed in sorted(arms[base].keys() & arms[other].keys())]
+    return [(a, b) for a, b in both if a.base == b.base]
 
 
 def _to_target(run: Done) -> float:

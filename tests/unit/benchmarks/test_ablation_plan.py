@@ -80,9 +80,9 @@ def test_staleness_is_measured_at_all_lags_with_two_learning_rates() -> None:
 def test_a_finished_cell_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     results = Results(tmp_path / "deep" / "ablation.json")
     cell = cells(by_name("drift"))[4]
-    results.add(cell, ran(0.3, 0.9, before=0.95))
+    results.add(cell, "b", ran(0.3, 0.9, before=0.95))
     (done,) = results.read().values()
-    assert done.id == cell.id
+    assert (done.id, done.base) == (cell.id, "b")
     assert (done.experiment, done.arm, done.warm, done.seed) == (cell.experiment, cell.arm, cell.warm, cell.seed)
     assert read_setup(done.setup) == cell.setup
     assert done.ran == ran(0.3, 0.9, before=0.95)
@@ -92,24 +92,24 @@ def test_cells_that_are_added_at_the_same_time_are_all_kept(tmp_path: Path) -> N
     path = tmp_path / "ablation.json"
     some = cells(by_name("long"))[:24]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda cell: Results(path).add(cell, ran(0.1, 0.2)), some))
-    assert set(Results(path).read()) == {cell.id for cell in some}
+        list(pool.map(lambda cell: Results(path).add(cell, "b", ran(0.1, 0.2)), some))
+    assert set(Results(path).read()) == {(cell.id, "b") for cell in some}
     assert [file.name for file in tmp_path.iterdir() if file.suffix == ".part"] == []
 
 
 def test_every_cell_stands_on_a_line_of_its_own(tmp_path: Path) -> None:
     results = Results(tmp_path / "ablation.json")
     for cell in cells(by_name("long"))[:3]:
-        results.add(cell, ran(0.1, 0.2))
+        results.add(cell, "b", ran(0.1, 0.2))
     text = results.path.read_text(encoding="utf-8")
     assert sum('"setup"' in line for line in text.splitlines()) == 3
     assert json.loads(text)["name"] == "ablation"
 
 
-def fill(results: Results, experiment: str, arm: str, seeds: int, *curves: Ran) -> None:
+def fill(results: Results, experiment: str, arm: str, seeds: int, *curves: Ran, base: str = "") -> None:
     for cell in cells(by_name(experiment)):
         if cell.arm == arm and cell.seed < seeds:
-            results.add(cell, curves[cell.seed % len(curves)])
+            results.add(cell, base, curves[cell.seed % len(curves)])
 
 
 def test_figures_come_from_pairs_and_from_nothing_else(tmp_path: Path) -> None:
@@ -125,6 +125,23 @@ def test_figures_come_from_pairs_and_from_nothing_else(tmp_path: Path) -> None:
     assert figures["seeds"] == 3
     assert 0 < figures["credit_saving_long_low"] <= figures["credit_saving_long"] < 1
     assert "drift_gain_16" not in figures
+
+
+def test_runs_from_different_checkpoints_are_no_pair_and_the_lone_ones_are_run_again_where_they_can_be(
+    tmp_path: Path,
+) -> None:
+    results = Results(tmp_path / "ablation.json")
+    fill(results, "own step", show.GRPO, 3, ran(0.0, 0.4, 0.8, 0.9, 0.9), base="old")
+    fill(results, "own step", show.OWN, 3, ran(0.0, 0.8, 0.9, 0.9, 0.9), base="new")
+    assert show.figures(experiments(), results.read()) == {}
+    fill(results, "own step", "own step (rules)", 3, ran(0.0, 0.8, 0.9, 0.9, 0.9), base="new")
+    again = show.missing(by_name("own step"), results.read(), lambda cell: "new")
+    assert [cell.arm for cell in again if cell.seed < 3] == [show.GRPO] * 3
+    elsewhere = show.missing(by_name("own step"), results.read(), lambda cell: "another machine's")
+    assert [cell for cell in elsewhere if cell.seed < 3] == []
+    fill(results, "own step", show.GRPO, 3, ran(0.0, 0.4, 0.8, 0.9, 0.9), base="new")
+    assert len(results.read()) == 12, "the others stay: other experiments may go with them"
+    assert show.figures(experiments(), results.read())["seeds"] == 3
 
 
 def test_the_gain_after_a_drift_is_read_at_update_16(tmp_path: Path) -> None:
