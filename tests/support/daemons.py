@@ -132,13 +132,16 @@ class Daemons:
 
     async def taken_over(self, dead: str, began: float) -> tuple[str, float]:
         """Who leads after `dead`, with its singletons at work, and how long after `began` (monotonic) that was."""
+        last: dict[str, Any] = {}
         while time.monotonic() - began < 60:
             for name in NAMES:
                 seen = await self.status(name) if name != dead else {}
                 if seen and seen["leader"]["here"] and _ready(seen):
                     return name, time.monotonic() - began
+                last[name] = seen and (seen["leader"], [one for one in seen["actors"] if one["status"] != "ready"])
             await asyncio.sleep(0.02)
-        raise TimeoutError(f"nobody took over after {dead}; see {self.logs}")
+        logs = {path.name: path.read_text(errors="replace")[-1500:] for path in self.logs.iterdir()}
+        raise TimeoutError(f"nobody took over after {dead}: {last}; {logs}")
 
     async def learned(self, number: int) -> None:
         """A version appears, as if the learner had made it."""
