@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import anyio
 import anyio.to_thread
@@ -30,7 +30,6 @@ from actors.store.retention import Removed
 from adapters.weights.disk import remove
 
 log = structlog.get_logger(__name__)
-T = TypeVar("T")
 _DAY = 86_400.0
 _MIB = 1 << 20
 _STEPS = 500

@@ -73,8 +73,7 @@ class VersionApi:
             return _error(404, f"no version {given[:40]!r}; versions are numbers")
         version = int(given)
         try:
-            found = await self._store.ask(lambda connection: why(connection, version))
-            made = await self._store.ask(lambda connection: swaps(connection, version, version))
+            found, made = await self._store.ask(lambda c: (why(c, version), swaps(c, version, version)))
         except StoreUnavailable as error:
             return _error(503, f"the store is away: {error}")
         if found is None:

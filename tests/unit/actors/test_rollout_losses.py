@@ -2,14 +2,20 @@
 
 import anyio
 import pytest
+import trio.testing
 
 from actors.messages import Task
 from adapters.environments import Observation
 from adapters.errors import EnvironmentFailed
 from tests.support.fakes import FakeEnvironment, FakeEpisode
-from tests.unit.actors.test_rollout import Bench, anyio_backend  # noqa: F401  # the clock that jumps
+from tests.unit.actors.test_rollout import Bench
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
 
 
 def lose_the_first_answer(bench):
