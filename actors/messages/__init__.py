@@ -1,5 +1,6 @@
 """The shared vocabulary: everything that travels between processes or is kept, as versioned msgspec Structs."""
 
+from actors.messages.agents import agent_of
 from actors.messages.base import (
     SCHEMA,
     Message,
@@ -13,8 +14,10 @@ from actors.messages.base import (
 from actors.messages.codec import AnyMessage, decode, decode_batch, encode, encode_batch
 from actors.messages.errors import MalformedMessage, MessageError, UnsupportedSchema
 from actors.messages.experience import Experience, ExperienceKind, ExperienceState, Opinion, Task
+from actors.messages.lineage import Lineage
 from actors.messages.manifest import MANIFEST, SIGNATURE, Manifest, bad_file
 from actors.messages.policy import (
+    Answer,
     BatchItem,
     BatchOrder,
     Candidate,
@@ -41,6 +44,7 @@ __all__ = [
     "MANIFEST",
     "SCHEMA",
     "SIGNATURE",
+    "Answer",
     "AnyMessage",
     "Attributed",
     "Attribution",
@@ -57,6 +61,7 @@ __all__ = [
     "Handoff",
     "Hints",
     "Label",
+    "Lineage",
     "MalformedMessage",
     "Manifest",
     "Message",
@@ -74,6 +79,7 @@ __all__ = [
     "UnsupportedSchema",
     "Verdict",
     "VersionSpan",
+    "agent_of",
     "bad_file",
     "decode",
     "decode_batch",

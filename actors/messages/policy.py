@@ -9,6 +9,7 @@ from actors.messages.trajectory import Attributed
 
 Role = Literal["train", "baseline"]
 ServingResult = Literal["started", "swapped", "refused", "rolled_back"]
+Answer = Literal["trained", "skipped", "failed", "went_back"]
 
 
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +46,11 @@ class FileDigest(msgspec.Struct, frozen=True):
 
 
 class Candidate(Message, frozen=True, kw_only=True, tag="candidate"):
-    """A new weight version on disk."""
+    """What the learner says: a new weight version on disk, or another answer that makes none.
+
+    `skipped` and `failed` answer an order that trained nothing, `went_back` a directive: then `version` is the one that
+    the learner goes on from, which is on disk already and was, or is, a candidate under a record of its own.
+    """
 
     version: int
     parent: int
@@ -56,6 +61,9 @@ class Candidate(Message, frozen=True, kw_only=True, tag="candidate"):
     batch_ids: tuple[str, ...] = ()
     metrics: dict[str, float] = {}
     created: float = 0.0
+    answer: Answer = "trained"
+    no_gradient: dict[str, str] = {}
+    """Trajectories of the order that the update learned nothing from, by id, with the reason of each."""
 
 
 class Verdict(Message, frozen=True, kw_only=True, tag="verdict"):
@@ -89,12 +97,13 @@ class Serving(Message, frozen=True, kw_only=True, tag="serving"):
 
 class Directive(Message, frozen=True, kw_only=True, tag="directive"):
     """What the sentinel or an operator orders: stop learning, go on, promote, go back, or look at the tools again; or
-    what the swapper found: a canary that passed (`roll_on`).
+    what the swapper found: a version on trial that passed (`roll_on`) or failed (`rollback`).
 
-    A `notice` orders nothing: it puts on record what somebody should know.
+    `rebase` is the gatekeeper's to the learner alone: leave the branch of `details["version"]` and go on from
+    `details["to"]`, which serves. A `notice` orders nothing: it puts on record what somebody should know.
     """
 
-    kind: Literal["freeze", "thaw", "promote", "roll_on", "rollback", "drift", "notice"]
+    kind: Literal["freeze", "thaw", "promote", "roll_on", "rollback", "rebase", "drift", "notice"]
     reason: str
     origin: str
     created: float = 0.0

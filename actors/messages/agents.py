@@ -1,0 +1,13 @@
+"""Whose run it was: the agent, as far as a trajectory tells."""
+
+from actors.messages.base import derived_id
+from actors.messages.trajectory import Trajectory
+
+
+def agent_of(run: Trajectory) -> str:
+    """Name of the agent: its tenant and the role that acted first, a digest of system prompt and tools.
+
+    Where no role is known (the sandbox, old records) the digest is of the tool list alone.
+    """
+    role = run.steps[0].role if run.steps else ""
+    return f"{run.tenant}/{role or derived_id('tools', run.tools)[:8]}"
