@@ -1,8 +1,10 @@
 """The curator: orders the updates.
 
-    trajectory.attributed, policy.candidate, policy.directive -> [pool] -> batch file -> work.train
+    trajectory.attributed, policy.candidate, policy.serving, policy.directive -> [pool] -> batch file -> work.train
 
-One order is out at a time, until a version names it; the next is drawn at that moment, from what is freshest then.
+One order is out at a time, until the learner answers it; the next is drawn at that moment, from what is freshest then.
+Runs of which nobody has said yet how they went wait for it, and are looked for in the store. Runs of the version that
+serves wait while the learner is too far ahead of it (`curation.freshness`).
 The file lies in the state directory under the order's id, which follows from its members; the order carries its digest.
 A freeze stops ordering; what is out is finished by the learner.
 
@@ -22,11 +24,19 @@ import anyio.to_thread
 import structlog
 
 from actors.curriculum import Curriculum
-from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, derived_id, encode_batch
-from actors.selection import CuratorSettings, Pool, Selected
+from actors.holdout import held_out
+from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, Serving, derived_id, encode_batch
+from actors.messages.lineage import REMEMBERED
+from actors.selection import UNREPORTED, CuratorSettings, Pool, Selected
 from actors.store import Store
 from actors.system.actor import Output, Received, Result
-from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED, WORK_TRAIN
+from actors.system.streams import (
+    POLICY_CANDIDATE,
+    POLICY_DIRECTIVE,
+    POLICY_SERVING,
+    TRAJECTORY_ATTRIBUTED,
+    WORK_TRAIN,
+)
 
 __all__ = ["Curator", "CuratorSettings"]
 
@@ -34,13 +44,19 @@ _log = structlog.get_logger(__name__)
 _GIVEN_UP = "curator/given_up"
 """Id of the last order that was given up."""
 _SUFFIX = ".batch"
+_TOLD_SECONDS = 10.0
+"""How often late outcomes are looked for: they come hours after their runs."""
+_TOLD = 256
+"""Late outcomes taken at a time."""
+_SERVINGS = 200
+"""Swaps looked through at a start for what each engine serves."""
 
 
 class Curator:
     """Actor: attributed trajectories in, orders to train out."""
 
     name = "curator"
-    inputs = (TRAJECTORY_ATTRIBUTED, POLICY_CANDIDATE, POLICY_DIRECTIVE)
+    inputs = (TRAJECTORY_ATTRIBUTED, POLICY_CANDIDATE, POLICY_SERVING, POLICY_DIRECTIVE)
 
     def __init__(
         self,
@@ -50,9 +66,11 @@ class Curator:
         batches: Path,
         clock: Callable[[], float],
         curriculum: Curriculum | None = None,
+        exam: Callable[[str], bool] = held_out,
     ) -> None:
         """
         Args:
+            exam: whether a production trajectory, by id, is the gate's.
             store: pool and outstanding order are rebuilt from it.
             batches: directory of the batch files; the learner must be able to read it.
             clock: unix seconds.
@@ -60,7 +78,8 @@ class Curator:
         """
         self._settings, self._store, self._batches, self._clock = settings, store, batches, clock
         self._curriculum = curriculum or settings.curriculum()
-        self._pool = Pool(settings, self._curriculum)
+        self._pool, self._exam = Pool(settings, self._curriculum, exam=exam), exam
+        self._looked = float("-inf")
         self._outstanding: BatchOrder | None = None
         self._sent_at = 0.0
         self._attempts = 0
@@ -124,11 +143,10 @@ class Curator:
         """Rebuild pool and outstanding order from the store; remove files that nobody will ask for."""
         now = self._clock()
         await self._learn_clusters()
-        old, self._pool = self._pool, Pool(self._settings, self._curriculum)
+        old, self._pool = self._pool, Pool(self._settings, self._curriculum, exam=self._exam)
         self._pool.counts = old.counts
         self._frozen = await self._store.frozen()
-        newest = await self._store.candidates(1)
-        self._pool.newest = newest[0].version if newest else 0
+        await self._learn_versions()
         outstanding = await self._store.outstanding()
         given_up = await self._store.state_get(_GIVEN_UP)
         same = outstanding is not None and given_up is not None and outstanding.id == given_up.decode()
@@ -137,17 +155,29 @@ class Curator:
         room = self._settings.pool_groups * self._settings.group_size + self._settings.pool_production
         # What lies further back than the pool has room for would wait for ever, and nobody would say so.
         self._pool.counts["pool full"] += await self._store.drop_unused(room, "pool full")
-        for item in await self._store.unused(room):
-            self._pool.add(item, now)
+        self._pool.counts["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
+        for reported in (True, False):
+            for item in await self._store.unused(room if reported else UNREPORTED, reported=reported):
+                self._pool.add(item, now)
         orders = await self._store.batches(self._settings.keep_files + 1)
         await anyio.to_thread.run_sync(self._clean, frozenset(order.id for order in orders))
         _log.info(
             "curator_started",
             waiting=self._pool.waiting,
-            newest=self._pool.newest,
+            head=self._pool.freshness.head,
             outstanding=self._outstanding.id if self._outstanding else None,
             frozen=self._frozen,
         )
+
+    async def _learn_versions(self) -> None:
+        """Where the learner stands, and what serves, as the books say."""
+        freshness, head = self._pool.freshness, await self._store.head()
+        for candidate in await self._store.candidates(REMEMBERED):
+            freshness.trained(candidate)
+        if head is not None:
+            freshness.trained(head)
+        for serving in reversed(await self._store.servings(limit=_SERVINGS)):
+            freshness.serves(serving)
 
     async def _learn_clusters(self) -> None:
         """Tell the curriculum again what it knew, from the outcomes in the store."""
@@ -187,6 +217,8 @@ class Curator:
                 case Candidate() as candidate:
                     records.append(candidate)
                     self._answered(candidate)
+                case Serving() as serving:
+                    self._pool.freshness.serves(serving)
                 case Directive() as directive:
                     records.append(directive)
                     if directive.kind in ("freeze", "thaw"):
@@ -199,17 +231,31 @@ class Curator:
         """Settle groups that stay incomplete; see to an order that nobody answers."""
         if self._outstanding is not None and self._clock() - self._sent_at >= self._settings.order_seconds:
             return await self._overdue(self._outstanding)
+        await self._hear()
         return await self._order([])
 
-    def _answered(self, candidate: Candidate) -> None:
-        self._pool.newest = max(self._pool.newest, candidate.version)
-        order = self._outstanding
-        if order is None:
+    async def _hear(self) -> None:
+        """Take in runs whose outcome has come since."""
+        now, waiting = self._clock(), self._pool.unreported
+        if not len(waiting) or now - self._looked < _TOLD_SECONDS:
             return
-        skipped = not candidate.batch_ids and "skipped" in candidate.metrics
-        if order.id in candidate.batch_ids or skipped:
+        self._looked = now
+        for item in await self._store.told(waiting, _TOLD):
+            self.counts["told_late"] += 1
+            if self._pool.add(item, now):
+                self._observe(item)
+
+    def _answered(self, candidate: Candidate) -> None:
+        before = self._pool.freshness.head
+        self._pool.freshness.trained(candidate)
+        if candidate.answer == "went_back":
+            self.counts["went_back"] += 1
+            _log.info("learner_went_back", version=candidate.version, before=before)
+        order = self._outstanding
+        if order is not None and order.id in candidate.batch_ids:
             self._outstanding = None
-            if skipped:
+            self.counts["no_gradient_trajectories"] += len(candidate.no_gradient)
+            if candidate.answer != "trained":
                 self.counts["skipped_trajectories"] += len(order.trajectories)
             seconds = round(self._clock() - self._sent_at, 3)
             _log.info("order_answered", order=order.id, version=candidate.version, seconds=seconds)
@@ -240,7 +286,7 @@ class Curator:
         _log.info(
             "batch_written", order=order_id, trajectories=len(members), groups=selected.groups,
             production=selected.production, elsewhere=selected.elsewhere, drawn=selected.drawn,
-            newest=self._pool.newest, oldest=selected.min_version,
+            head=self._pool.freshness.head, oldest=selected.min_version,
         )  # fmt: skip
         return BatchOrder(
             id=order_id,

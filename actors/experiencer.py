@@ -29,7 +29,7 @@ from actors.experience.pool import Pool, tools_of
 from actors.experience.reviewing import Reviewing
 from actors.experience.skill_trials import SkillTester
 from actors.experience.window import Window
-from actors.holdout import SHARE
+from actors.holdout import held_out
 from actors.lesson_trials import TrialSettings
 from actors.messages import Attributed, Directive, Experience, Serving, Trajectory
 from actors.ports import StateStore
@@ -65,8 +65,6 @@ class ExperiencerSettings(DrawingSettings, frozen=True, kw_only=True, forbid_unk
     """New trajectories after which lessons are drawn again."""
     first_per_task: int = 0
     """Rollouts of one training task that feed contrast, the first ones: a few at a cold start; 0: all of them."""
-    holdout_share: float = SHARE
-    """Share of production that is kept for the gate and never a source; must be the gate's."""
     max_lessons: int = 1024
     """Lessons of one tenant at most, retired ones included: those leave memory first, then live ones are retired, those
     whose utility is the least at best."""
@@ -121,6 +119,7 @@ class Experiencer:
         tester: tries skills in the sandbox.
         extractor: draws lessons in free words; None without a language model.
         embedder: tells which of those say the same; needed with an extractor.
+        exam: whether a production trajectory, by id, is the gate's and so no source.
     """
 
     name = "experiencer"
@@ -136,7 +135,9 @@ class Experiencer:
         tester: SkillTester | None = None,
         extractor: Extractor | None = None,
         embedder: Embedder | None = None,
+        exam: Callable[[str], bool] = held_out,
     ) -> None:
+        self._exam = exam
         self._settings, self._store, self._prober, self._clock = settings, store, prober, clock
         self._tester, self._extractor, self._embedder = tester, extractor, embedder
         self._begin(Origins())
@@ -148,7 +149,7 @@ class Experiencer:
         self._pool = Pool(settings.max_lessons)
         self._window = Window(
             settings.window, max_share=settings.defence.max_share, first_per_task=settings.first_per_task,
-            holdout_share=settings.holdout_share, party=origins.party,
+            party=origins.party, exam=self._exam,
         )  # fmt: skip
         self._inquiry = Inquiry(settings, store=self._store, prober=self._prober, clock=clock)
         self._drawing = Drawing(

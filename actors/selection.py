@@ -1,25 +1,29 @@
 """Which trajectories make the next update: the pool of those that may, and the rules by which a batch is drawn from it.
 
-Pure: time and the newest version come as arguments. Sandbox trajectories come in groups (attempts at one task, GRPO's
+Pure: time comes as an argument, and what is trained and what serves is told (`curation.freshness`). Sandbox trajectories come in groups (attempts at one task, GRPO's
 baseline) and only whole groups are used; production trajectories come alone and join them up to a share, or make the
 batch by themselves where there is no sandbox. Which of them go first is `actors.mixing`'s to say. Whatever is not used
 has a reason, and the reason is counted.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, floor, isfinite
 from typing import Annotated, Literal
 
 import msgspec
 
+from actors.curation.freshness import Fate, Freshness
+from actors.curation.reporting import Unreported
 from actors.curriculum import Curriculum
-from actors.holdout import SHARE, held_out
+from actors.holdout import held_out
 from actors.messages import Attributed, BatchItem, Trajectory
 from actors.messages.policy import Role
 from actors.mixing import Shares, Unit, draw, leading
 from actors.store import Dropped
 
+UNREPORTED = 16_384
+"""Production runs that wait for their outcome: at ten runs a minute a day of them."""
 _CLOSED_GROUPS = 4096
 """Groups that are remembered as used or dropped, to know their stragglers."""
 
@@ -65,7 +69,8 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_per_task: Share = 0.5
     """The same for one task, where trajectories name theirs."""
     max_staleness: int = 4
-    """Updates that the oldest token of a trajectory may be behind the newest version."""
+    """Updates that the oldest token of a trajectory may be behind what is trained. What comes from the version that serves
+    is not dropped for it: it waits until something newer serves, or the learner goes back."""
     guided_staleness: int = 1
     """The same for rollouts that saw experience: stripped and stale did not go together (0 % and 74 %)."""
     guided_training: Literal["keep", "discard", "hybrid"] = "keep"
@@ -73,8 +78,6 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     count in their group's baseline (`discard`); or a share is (`hybrid`)."""
     guided_keep: Share = 0.5
     """That share, under `hybrid`."""
-    holdout_share: float = SHARE
-    """Share of production that is kept for the gate and never trained on; must be the gate's."""
     pool_groups: int = 64
     """Groups that may wait; the oldest make room."""
     pool_production: int = 512
@@ -156,21 +159,31 @@ class _Group:
 class Pool:
     """Trajectories that may still be trained on."""
 
-    def __init__(self, settings: CuratorSettings, curriculum: Curriculum | None = None) -> None:
+    def __init__(
+        self,
+        settings: CuratorSettings,
+        curriculum: Curriculum | None = None,
+        *,
+        exam: Callable[[str], bool] = held_out,
+    ) -> None:
         """
         Args:
             curriculum: says which clusters go first; none: one that knows nothing, so the newest do.
+            exam: whether a production trajectory, by id, is the gate's and never trained on.
         """
-        self._settings = settings
+        self._settings, self.held_out = settings, exam
         self._curriculum = curriculum or settings.curriculum()
         self._groups: OrderedDict[str, _Group] = OrderedDict()
         self._closed: OrderedDict[str, None] = OrderedDict()
         self._production: OrderedDict[str, Attributed] = OrderedDict()
+        self.unreported = Unreported(UNREPORTED)
+        """Production of which nobody has said yet how it went."""
         self._drops: list[Dropped] = []
         self._since: float | None = None
         """Since when something waits for the rest of a batch."""
-        self.newest = 0
-        """Highest version that was trained; staleness is counted from it."""
+        self.freshness = Freshness()
+        """What is trained, what serves, and so what is fresh."""
+        self._settled = self.freshness.revision
         self.counts: Counter[str] = Counter()
         """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, replay_missing,
         guided_baseline (guided rollouts that were drawn and not trained on)."""
@@ -189,6 +202,16 @@ class Pool:
         """Trajectories in the pool."""
         return len(self._production) + sum(len(group.members) for group in self._groups.values())
 
+    @property
+    def fresh(self) -> int:
+        """Production trajectories that could be ordered now."""
+        return len(self._fresh())
+
+    @property
+    def behind(self) -> int:
+        """Those that are not: the learner is too far ahead of the version that serves, which they come from."""
+        return len(self._production) - self.fresh
+
     def take_drops(self) -> list[Dropped]:
         """What was dropped since the last call, to be recorded."""
         drops, self._drops = self._drops, []
@@ -203,19 +226,19 @@ class Pool:
             reason = self._unfit(item) or ("held out" if self.held_out(item.id) else "")
             if reason:
                 self._drop([item], reason)
-                return True
-            self._production[item.id] = item
-            while len(self._production) > self._settings.pool_production:
-                self._drop([self._production.popitem(last=False)[1]], "pool full")
+            elif run.outcome is None:
+                # Production's usual case: it is said hours later, if at all.
+                self._drop_ids(self.unreported.add(run), "no outcome")
+            else:
+                self.unreported.told(item.id)
+                self._production[item.id] = item
+                while len(self._production) > self._settings.pool_production:
+                    self._drop([self._production.popitem(last=False)[1]], "pool full")
         elif run.source == "sandbox" and run.group:
             return self._add_member(item, now)
         else:
             self._drop([item], "no group" if run.source == "sandbox" else run.source)
         return True
-
-    def held_out(self, trajectory_id: str) -> bool:
-        """Whether the production trajectory is the gate's."""
-        return held_out(trajectory_id, share=self._settings.holdout_share)
 
     def select(self, now: float) -> Selected | None:
         """Draw the next batch out of the pool, or None if it cannot be made yet."""
@@ -232,7 +255,7 @@ class Pool:
 
     def _waited(self, now: float) -> Selected | None:
         """What there is, once the rest of a batch has been waited for long enough."""
-        if not self.whole_groups and len(self._production) < self._settings.production_per_batch:
+        if not self.whole_groups and self.fresh < self._settings.production_per_batch:
             self._since = None
             return None
         self._since = now if self._since is None else self._since
@@ -252,7 +275,7 @@ class Pool:
         if item.id in group.arrived:
             return False
         group.arrived.add(item.id)
-        reason = self._unfit(item)
+        reason = self._unfit(item) or ("no outcome" if item.trajectory.outcome is None else "")
         if reason:
             self._drop([item], reason)
         else:
@@ -265,19 +288,29 @@ class Pool:
 
     def _refresh(self, now: float) -> None:
         """Drop what has become too old, settle groups that will not get complete."""
-        stale = [item for item in self._production.values() if self._stale(item)]
-        for item in stale:
-            del self._production[item.id]
-        self._drop(stale, "stale")
+        if self.freshness.revision != self._settled:
+            self._settled = self.freshness.revision
+            self._leave()
         for name, group in list(self._groups.items()):
-            stale = [member for member in group.members if self._stale(member)]
-            group.members = [member for member in group.members if member not in stale]
-            self._drop(stale, "stale")
             if not group.whole and now - group.first >= self._settings.group_seconds:
                 group.whole = True
                 self.counts["incomplete_groups"] += 1
             if group.whole and len(group.members) < self._settings.min_group:
                 self._drop(self._close(name).members, "group too small")
+
+    def _leave(self) -> None:
+        """Drop what the learner, or what serves, has left behind."""
+        for item in list(self._production.values()):
+            if gone := self._gone(item.trajectory):
+                del self._production[item.id]
+                self._drop([item], gone)
+        self._drop_ids(self.unreported.leave(lambda run: bool(self._gone(run))), "no outcome")
+        for group in self._groups.values():
+            gone_of = {member.id: self._gone(member.trajectory) for member in group.members}
+            for member in group.members:
+                if gone_of[member.id]:
+                    self._drop([member], gone_of[member.id])
+            group.members = [member for member in group.members if not gone_of[member.id]]
 
     def _from_groups(self, wanted: int) -> Selected | None:
         """A batch of at most so many whole groups; None if there was nothing to learn from in any of them."""
@@ -308,7 +341,7 @@ class Pool:
 
     def _from_traffic(self) -> Selected | None:
         wanted = self._settings.production_per_batch
-        if len(self._production) < max(1, wanted):
+        if self.fresh < max(1, wanted):
             return None
         production = self._draw(wanted)
         return self._selected(production, 0, production, Counter())
@@ -342,7 +375,7 @@ class Pool:
                 version=item.trajectory.min_version,
                 ended=item.trajectory.ended,
             )
-            for item in self._production.values()
+            for item in self._fresh()
         ]
         units = draw(waiting, wanted, self._shares(self._settings.replay_share), self._curriculum)
         for unit in units:
@@ -366,13 +399,11 @@ class Pool:
         run = item.trajectory
         if not run.trainable:
             return "untrainable"
-        if run.outcome is None:
-            return "no outcome"
-        if not isfinite(run.outcome):
+        if run.outcome is not None and not isfinite(run.outcome):
             return "outcome not finite"
         if run.min_version < 0:
             return "unknown version"
-        return "stale" if self._stale(item) else ""
+        return self._gone(run)
 
     def _role(self, run: Trajectory) -> Role:
         """Whether a member is trained on; the same for the same trajectory, so that a batch can be drawn again."""
@@ -383,10 +414,20 @@ class Pool:
         self.counts["guided_baseline"] += 1
         return "baseline"
 
-    def _stale(self, item: Attributed) -> bool:
-        run = item.trajectory
+    def _fresh(self) -> list[Attributed]:
+        return [item for item in self._production.values() if self._fate(item.trajectory) == "fresh"]
+
+    def _fate(self, run: Trajectory) -> Fate:
         guided = self._settings.guided_staleness if run.experience_ids else self._settings.max_staleness
-        return self.newest - run.min_version > min(guided, self._settings.max_staleness)
+        return self.freshness.fate(run, min(guided, self._settings.max_staleness))
+
+    def _gone(self, run: Trajectory) -> str:
+        """Why `run` will never be trained on any more; empty while it may."""
+        fate = self._fate(run)
+        # The sandbox can always play again: nothing of it waits for what serves.
+        if fate == "fresh" or (fate == "waits" and run.source == "production"):
+            return ""
+        return "abandoned" if fate == "abandoned" else "stale"
 
     def _close(self, name: str) -> _Group:
         self._closed[name] = None
@@ -398,3 +439,7 @@ class Pool:
         if items:
             self.counts[reason] += len(items)
             self._drops += [Dropped(id=item.id, reason=reason) for item in items]
+
+    def _drop_ids(self, ids: Sequence[str], reason: str) -> None:
+        self.counts[reason] += len(ids)
+        self._drops += [Dropped(id=key, reason=reason) for key in ids]

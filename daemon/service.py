@@ -92,7 +92,7 @@ REMEMBERED_SECONDS = 31 * 86_400.0
 HOUSEKEEPING_SECONDS = 3600.0
 
 CURRICULUM = (
-    "group_size", "replay_share", "production_share", "mix_share", "explore", "clusters", "history", "holdout_share",
+    "group_size", "replay_share", "production_share", "mix_share", "explore", "clusters", "history",
 )  # fmt: skip
 """Settings of the curator that others were made with."""
 

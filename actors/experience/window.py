@@ -23,7 +23,7 @@ class Window:
         size: of them at most.
         max_share: of one tenant, and of one key.
         first_per_task: rollouts of one sandbox task that are let in, the first; 0 for all of them.
-        holdout_share: share of production that is the gate's.
+        exam: whether a production trajectory, by id, is the gate's.
         party: whose word a trajectory is, see `Origins.party`.
     """
 
@@ -33,11 +33,11 @@ class Window:
         *,
         max_share: float,
         first_per_task: int,
-        holdout_share: float,
         party: Callable[[Trajectory], str],
+        exam: Callable[[str], bool] = held_out,
     ) -> None:
         self._size, self._max_share, self._party = size, max_share, party
-        self._first_per_task, self._holdout_share = first_per_task, holdout_share
+        self._first_per_task, self._exam = first_per_task, exam
         self._runs: OrderedDict[str, Trajectory] = OrderedDict()
         self._tasks: OrderedDict[str, int] = OrderedDict()
         self._tenants: Counter[str] = Counter()
@@ -57,7 +57,7 @@ class Window:
 
     def add(self, run: Trajectory) -> bool:
         """Take `run` in, unless it must not become a source; its token rows are not kept."""
-        if run.source == "production" and held_out(run.id, share=self._holdout_share):
+        if run.source == "production" and self._exam(run.id):
             self.counts["held_out"] += 1
             return False
         if run.source == "sandbox" and run.task_id and self._first_per_task:

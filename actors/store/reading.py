@@ -1,6 +1,6 @@
 """Questions to the store, as functions of a connection; `Store` runs them in a worker thread."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +25,8 @@ from actors.store.columns import lookup
 from actors.store.engine import chunks
 
 T = TypeVar("T")
+_ANSWERS = 256
+"""Newest answers of the learner among which the last that moved it is looked for."""
 
 
 class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,17 +194,34 @@ def recent_closed(connection: Connection, limit: int) -> list[Trajectory]:
     return [run for run in runs if isinstance(run, Trajectory)]
 
 
-def unused(connection: Connection, limit: int) -> list[Attributed]:
-    """Attributed trajectories that neither a batch used nor the curator dropped: the newest `limit`, oldest first."""
+def unused(connection: Connection, limit: int, reported: bool) -> list[Attributed]:
+    """Attributed trajectories that neither a batch used nor the curator dropped: the newest `limit`, oldest first.
+
+    Args:
+        reported: those with an outcome; else those without.
+    """
     row = t.TrajectoryRow
+    told = row.outcome.is_not(None) if reported else row.outcome.is_(None)
     newest = (
         select(row.body, row.ended, row.id)
-        .where(row.attributed, row.batch_id == "", row.dropped == "")
+        .where(row.attributed, row.batch_id == "", row.dropped == "", told)
         .order_by(row.ended.desc(), row.id.desc())
         .limit(limit)
         .subquery()
     )
     return bodies(connection, select(newest.c.body).order_by(newest.c.ended, newest.c.id), Attributed)
+
+
+def told(connection: Connection, waiting: Container[str], limit: int) -> list[Attributed]:
+    """Those of the trajectories `waiting` that have an outcome by now, and that neither a batch used nor the curator
+    dropped; at most `limit`, by their end."""
+    row = t.TrajectoryRow
+    pool = (row.attributed, row.batch_id == "", row.dropped == "", row.outcome.is_not(None))
+    ids = [key for key in connection.scalars(select(row.id).where(*pool).order_by(row.ended)) if key in waiting][:limit]
+    found: list[Attributed] = []
+    for part in chunks(ids):
+        found += bodies(connection, select(row.body).where(row.id.in_(part)).order_by(row.ended, row.id), Attributed)
+    return found
 
 
 def settled(connection: Connection, ids: Sequence[str]) -> set[str]:
@@ -262,6 +281,15 @@ def candidates(connection: Connection, limit: int) -> list[Candidate]:
     """Weight versions, highest first."""
     row = t.CandidateRow
     return bodies(connection, select(row.body).order_by(row.version.desc(), row.created.desc()).limit(limit), Candidate)
+
+
+def head(connection: Connection) -> Candidate | None:
+    """What the learner said last of where it stands: the version that it made, or went back to."""
+    row = t.CandidateRow
+    # Answers to skipped orders have the time of the version that they name, so they stand beside it and not before.
+    newest = select(row.body).order_by(row.created.desc(), row.version.desc()).limit(_ANSWERS)
+    found = bodies(connection, newest, Candidate)
+    return next((candidate for candidate in found if candidate.answer in ("trained", "went_back")), None)
 
 
 def verdicts(connection: Connection, limit: int) -> list[Verdict]:
@@ -341,7 +369,7 @@ def counts(connection: Connection) -> dict[str, int]:
         "feedback_late": total(t.FeedbackRow, t.FeedbackRow.late),
         "feedback_waiting": total(t.FeedbackRow, t.FeedbackRow.joined == ""),
         "batches": total(t.BatchRow),
-        "versions": total(t.CandidateRow),
+        "versions": connection.scalar(select(func.count(t.CandidateRow.version.distinct()))) or 0,
         "experiences": connection.scalar(select(func.count(t.ExperienceRow.id.distinct()))) or 0,
         "dead_letters": total(t.DeadLetterRow),
         "outbox": total(t.OutboxRow, t.OutboxRow.published.is_(False)),

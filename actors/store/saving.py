@@ -316,13 +316,17 @@ def _batches(connection: Connection, orders: list[BatchOrder]) -> None:
             )
 
 
-def drop_unused(connection: Connection, room: int, reason: str) -> int:
+def drop_unused(connection: Connection, room: int, reason: str, reported: bool) -> int:
     """Mark as dropped what is attributed, neither used nor dropped, and older than the newest `room` of its like.
 
     Of those that ended at the same moment as the last that has room, all are left.
+
+    Args:
+        reported: of those with an outcome; else of those without.
     """
     row = t.TrajectoryRow
-    unused = (row.attributed, row.batch_id == "", row.dropped == "")
+    told = row.outcome.is_not(None) if reported else row.outcome.is_(None)
+    unused = (row.attributed, row.batch_id == "", row.dropped == "", told)
     newest = select(row.ended).where(*unused).order_by(row.ended.desc()).limit(1)
     last = connection.scalar(newest.offset(max(0, room - 1)))
     if last is None:

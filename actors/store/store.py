@@ -6,7 +6,7 @@ gate and dashboard ask. Statements run in worker threads, many rows a transactio
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 import anyio.to_thread
 import msgspec
@@ -178,12 +178,15 @@ class Store:
     async def recent_closed(self, limit: int) -> list[Trajectory]:
         return await self._read(reading.recent_closed, limit)
 
-    async def unused(self, limit: int) -> list[Attributed]:
-        return await self._read(reading.unused, limit)
+    async def unused(self, limit: int, *, reported: bool = True) -> list[Attributed]:
+        return await self._read(reading.unused, limit, reported)
 
-    async def drop_unused(self, room: int, reason: str) -> int:
+    async def drop_unused(self, room: int, reason: str, *, reported: bool = True) -> int:
         """Drop for `reason` all that `unused(room)` leaves out; returns how many."""
-        return await self._write(saving.drop_unused, room, reason)
+        return await self._write(saving.drop_unused, room, reason, reported)
+
+    async def told(self, waiting: Container[str], limit: int) -> list[Attributed]:
+        return await self._read(reading.told, waiting, limit)
 
     async def settled(self, ids: Sequence[str]) -> set[str]:
         return await self._read(reading.settled, ids)
@@ -234,6 +237,9 @@ class Store:
 
     async def candidates(self, limit: int = 100) -> list[Candidate]:
         return await self._read(reading.candidates, limit)
+
+    async def head(self) -> Candidate | None:
+        return await self._read(reading.head)
 
     async def verdicts(self, limit: int = 100) -> list[Verdict]:
         return await self._read(reading.verdicts, limit)

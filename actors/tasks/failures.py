@@ -11,14 +11,14 @@ may come, and then let go and counted. Nothing but ids is remembered here: what 
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Protocol
 
 import msgspec
 import structlog
 
 from actors.clusters import cluster_of, template_of
-from actors.holdout import SHARE, held_out
+from actors.holdout import held_out
 from actors.messages import Attributed, Task, Trajectory, derived_id
 from actors.monitors.runs import loops
 from actors.system.actor import Received, Result
@@ -61,8 +61,6 @@ class FailureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Kinds that wait; the one heard of longest ago goes first."""
     history: Annotated[int, msgspec.Meta(ge=1)] = 2048
     """Runs of production and sandbox, each, that are looked through for one that succeeded."""
-    holdout_share: float = SHARE
-    """Share of production that is kept for the gate: nothing is made of it."""
     tick_seconds: float = 5.0
     timeout: float = 30.0
     """Seconds for the execution of one reference."""
@@ -108,15 +106,17 @@ class LiveFailures:
         mix: str | None,
         urge: Urge | None = None,
         searcher: Searcher | None = None,
+        exam: Callable[[str], bool] = held_out,
     ) -> None:
         """
         Args:
+            exam: whether a production trajectory, by id, is the gate's: nothing is made of it.
             environment: the sandbox, without self-made tasks.
             mix: families that the rollout plays anyway; None for the environment's usual mix.
             searcher: None: where nobody succeeded, nothing is made.
         """
         self._settings, self._store, self._environment, self._mix = settings, store, environment, mix
-        self._urge, self._searcher = urge, searcher
+        self._urge, self._searcher, self._exam = urge, searcher, exam
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
         self._changed = False
         self.counts: Counter[str] = Counter()
@@ -167,7 +167,7 @@ class LiveFailures:
         if run.source != "production" or run.side_of or not template_of(run.goal):
             return False
         failed = run.outcome < self._settings.below if run.outcome is not None else loops(run.steps)
-        if failed and held_out(run.id, share=self._settings.holdout_share):
+        if failed and self._exam(run.id):
             self.counts["held_out"] += 1
             return False
         return failed
@@ -274,7 +274,7 @@ class LiveFailures:
             ids = [
                 row.id for row in rows
                 if row.outcome is not None and row.outcome >= _SUCCESS and template_of(row.goal) == template
-                and not (source == "production" and held_out(row.id, share=self._settings.holdout_share))
+                and not (source == "production" and self._exam(row.id))
             ]  # fmt: skip
             runs = await self._runs(ids[: self._settings.waiting])
             found = ways_of([run for run in runs if source == "sandbox" or run.tenant in tenants])

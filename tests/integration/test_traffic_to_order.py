@@ -47,11 +47,11 @@ async def live(bus: StubBus, path: Path, url: str, until) -> None:
     await store.open()
     supervisor = Supervisor(rng=random.Random(0))
     traffic = AssemblerSettings(grace_seconds=0.2, tick_seconds=0.05)
-    rules = CuratorSettings(groups_per_batch=0, production_per_batch=len(RUNS), holdout_share=0.0)
+    rules = CuratorSettings(groups_per_batch=0, production_per_batch=len(RUNS))
     actors = (
         Assembler(traffic, store=store, clock=time.time),
         Attributor(AttributorSettings(), judge=Yes()),
-        Curator(rules, store=store, batches=path / "batches", clock=time.time),
+        Curator(rules, store=store, batches=path / "batches", clock=time.time, exam=lambda key: False),
     )
     for actor in actors:
 

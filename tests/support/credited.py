@@ -9,7 +9,8 @@ def attributed(key: str, *, cluster: str = "c", **fields: Any) -> Attributed:
     """One step, outcome 1, sampled by version 0, from production unless `fields` say otherwise."""
     values: dict[str, Any] = {
         "id": key, "goal": f"goal {key}", "steps": (Step(exchange_id=f"x-{key}", response_id=f"r-{key}"),),
-        "outcome": 1.0, "started": 1.0, "ended": 2.0, "min_version": 0, "max_version": 0,
+        "outcome": 1.0, "started": 1.0, "ended": 2.0, "min_version": 0,
+        "max_version": fields.get("min_version", 0),
     }  # fmt: skip
     run = Trajectory(**{**values, **fields})
     labels = tuple(StepLabel("GOOD") for _ in run.steps)

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from actors.curator import Curator, CuratorSettings
-from actors.messages import Attributed, BatchOrder, Candidate, Directive, decode_batch
-from actors.store import Store
+from actors.messages import Attributed, BatchOrder, Candidate, Directive, Feedback, Serving, decode_batch
+from actors.store import Joined, Store
 from actors.system.actor import Received
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED
 from daemon.curating import CuratorCollector
@@ -30,12 +30,19 @@ class Bench:
 
     def __init__(self, store: Store, path: Path) -> None:
         self.store, self.path, self.now = store, path, 100.0
-        self.settings: dict = {"groups_per_batch": 1, "group_size": 4, "holdout_share": 0.0}
+        self.settings: dict = {"groups_per_batch": 1, "group_size": 4}
+        self.exam = False
         self.driver = self.make()
 
     def make(self) -> Driver:
         settings = CuratorSettings(**self.settings)
-        curator = Curator(settings, store=self.store, batches=self.path / "batches", clock=lambda: self.now)
+        curator = Curator(
+            settings,
+            store=self.store,
+            batches=self.path / "batches",
+            clock=lambda: self.now,
+            exam=lambda key: self.exam,
+        )
         return Driver(curator, self.store)
 
     async def restart(self, **settings) -> None:
@@ -100,6 +107,8 @@ async def test_one_order_at_a_time_and_the_next_when_its_version_comes(bench: Be
 async def test_the_next_batch_is_drawn_fresh_when_the_version_comes(bench: Bench) -> None:
     (first,) = await bench.credit(*group("a", MIXED))
     await bench.credit(*group("old", MIXED), *group("new", MIXED, min_version=3))
+    for version in range(1, 6):
+        assert await bench.train(BatchOrder(id="o", path="", sha256="", size=0, trajectories=()), version) == []
     (second,) = await bench.train(first, 6)
     assert second.trajectories[0] == "new-0"
     assert (await bench.store.counts())["dropped_stale"] == 4
@@ -113,8 +122,10 @@ async def test_a_version_of_another_order_does_not_free_the_way(bench: Bench) ->
 
 
 async def test_a_skipped_update_frees_the_way(bench: Bench) -> None:
-    await bench.credit(*group("a", MIXED))
-    skipped = Candidate(id="s", version=0, parent=0, path="", files=(), manifest="", metrics={"skipped": 1.0})
+    (order,) = await bench.credit(*group("a", MIXED))
+    skipped = Candidate(
+        id="s", version=0, parent=0, path="", files=(), manifest="", batch_ids=(order.id,), answer="skipped"
+    )  # fmt: skip
     await bench.driver.feed(POLICY_CANDIDATE, skipped)
     assert bench.driver.actor.outstanding is None
 
@@ -161,11 +172,11 @@ async def test_what_the_pool_had_from_the_store_is_not_used_again_when_the_strea
 
 
 async def test_dropped_trajectories_stay_dropped_and_counted_after_a_restart(bench: Bench) -> None:
-    await bench.credit(*group("a", [1.0] * 4), attributed("p", outcome=None))
+    await bench.credit(*group("a", [1.0] * 4), attributed("p", min_version=-1))
     await bench.restart()
     assert bench.driver.actor.pool.waiting == 0
     counts = await bench.store.counts()
-    assert (counts["dropped_equal_outcomes"], counts["dropped_no_outcome"]) == (4, 1)
+    assert (counts["dropped_equal_outcomes"], counts["dropped_unknown_version"]) == (4, 1)
 
 
 async def test_an_order_that_nobody_answers_is_sent_again_and_then_given_up(bench: Bench) -> None:
@@ -225,7 +236,8 @@ async def test_the_curriculum_is_told_each_outcome_once_and_knows_it_after_a_res
 
 
 async def test_what_is_held_out_for_the_gate_says_nothing_to_the_curriculum(bench: Bench) -> None:
-    await bench.restart(holdout_share=1.0)
+    bench.exam = True
+    await bench.restart()
     await bench.credit(attributed("p"))
     await bench.restart()
     assert len(bench.driver.actor.curriculum.gains) == 0
@@ -263,8 +275,10 @@ async def test_days_without_traffic_order_nothing_write_nothing_and_lose_nothing
 
 async def test_an_update_that_was_skipped_or_given_up_counts_its_trajectories(bench: Bench) -> None:
     await bench.restart(order_seconds=10.0, order_attempts=1)
-    await bench.credit(*group("a", MIXED))
-    skipped = Candidate(id="s", version=0, parent=0, path="", files=(), manifest="", metrics={"skipped": 1.0})
+    (order,) = await bench.credit(*group("a", MIXED))
+    skipped = Candidate(
+        id="s", version=0, parent=0, path="", files=(), manifest="", batch_ids=(order.id,), answer="skipped"
+    )  # fmt: skip
     await bench.driver.feed(POLICY_CANDIDATE, skipped)
     await bench.credit(*group("b", MIXED))
     bench.now += 10
@@ -276,9 +290,46 @@ async def test_an_update_that_was_skipped_or_given_up_counts_its_trajectories(be
 async def test_every_figure_reaches_the_metrics(bench: Bench) -> None:
     registry = CollectorRegistry()
     CuratorCollector(bench.driver.actor).register(registry)
-    await bench.credit(*group("a", MIXED), attributed("p", outcome=None), attributed("q"))
+    await bench.credit(*group("a", MIXED), attributed("p", min_version=-1), attributed("q"))
     value = registry.get_sample_value
     assert value("evolved_curator_records_total", {"what": "orders"}) == 1
     assert value("evolved_curator_records_total", {"what": "replay_missing"}) == 1
-    assert value("evolved_curator_pool_total", {"reason": "no_outcome"}) == 1
+    assert value("evolved_curator_pool_total", {"reason": "unknown_version"}) == 1
     assert (value("evolved_curator_waiting"), value("evolved_curator_clusters")) == (0, 1)
+
+
+async def test_a_late_outcome_is_found_in_the_store_and_trained_on(bench: Bench) -> None:
+    await bench.restart(groups_per_batch=0, production_per_batch=2)
+    assert await bench.credit(attributed("p", outcome=None), attributed("q", outcome=None)) == []
+    said = [Feedback(id=f"f-{key}", received=bench.now, trajectory_id=key, outcome=1.0) for key in "pq"]
+    await bench.store.save([*said, *(Joined(id=f"f-{key}", trajectory_id=key, outcome=1.0) for key in "pq")])
+    bench.now += 60.0
+    (order,) = await bench.driver.tick()
+    assert set(order.trajectories) == {"p", "q"}
+    assert bench.driver.actor.counts["told_late"] == 2
+
+
+async def test_runs_that_wait_for_their_outcome_do_so_across_a_restart(bench: Bench) -> None:
+    await bench.restart(groups_per_batch=0, production_per_batch=1)
+    await bench.credit(attributed("p", outcome=None))
+    await bench.restart()
+    assert len(bench.driver.actor.pool.unreported) == 1
+
+
+async def test_where_the_learner_stands_and_what_serves_are_known_after_a_restart(bench: Bench) -> None:
+    await bench.restart(groups_per_batch=0, production_per_batch=1)
+    made = [
+        Candidate(id=f"v{n}", version=n, parent=n - 1, path="", files=(), manifest="", created=float(n))
+        for n in range(1, 7)
+    ]
+    back = Candidate(id="b", version=1, parent=0, path="", files=(), manifest="", created=50.0, answer="went_back")
+    serving = Serving(
+        id="s", engine="serving", version=1, previous=0, path="", result="swapped", since=40.0
+    )  # fmt: skip
+    await bench.driver.feed(POLICY_CANDIDATE, *made, back)
+    await bench.store.save([serving])
+    await bench.restart()
+    freshness = bench.driver.actor.pool.freshness
+    assert (freshness.head, freshness.serving, freshness.lead) == (1, {1}, 0)
+    (order,) = await bench.credit(attributed("p", min_version=1, max_version=1))
+    assert order.trajectories == ("p",)

@@ -5,17 +5,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.messages import Attributed
+from actors.holdout import held_out
+from actors.messages import Attributed, Candidate, Serving
 from actors.selection import CuratorSettings, Pool, Selected
 from tests.support.credited import attributed, group
 
 MIXED = [0.0, 1.0, 1.0, 0.0]
 
 
-def pool(*items: Attributed, newest: int = 0, now: float = 0.0, **settings) -> Pool:
-    rules = {"groups_per_batch": 2, "group_size": 4, "min_group": 3, "holdout_share": 0.0, **settings}
-    made = Pool(CuratorSettings(**rules))
-    made.newest = newest
+def move(made: Pool, head: int, serves: int | None = None) -> None:
+    """The learner has made versions up to `head`, one out of the other; `serves` serves, or else the newest."""
+    for version in range(1, head + 1):
+        told = Candidate(
+            id=f"v{version}", version=version, parent=version - 1, path="", files=(), manifest="", created=version
+        )
+        made.freshness.trained(told)
+    serve(made, head if serves is None else serves)
+
+
+def serve(made: Pool, version: int, since: float = 0.0) -> None:
+    made.freshness.serves(
+        Serving(id=f"s{version}", engine="serving", version=version, previous=0, path="", result="swapped", since=since)
+    )
+
+
+def pool(*items: Attributed, newest: int = 0, now: float = 0.0, exam=lambda key: False, **settings) -> Pool:
+    rules = {"groups_per_batch": 2, "group_size": 4, "min_group": 3, **settings}
+    made = Pool(CuratorSettings(**rules), exam=exam)
+    move(made, newest)
     for item in items:
         made.add(item, now)
     return made
@@ -114,7 +131,7 @@ def test_guided_attempts_must_be_fresher_than_others() -> None:
     plain = group("a", MIXED)[:3]
     guided = [attributed("a-3", source="sandbox", group="a", experience_ids=("e",))]
     made = pool(*plain, *guided, groups_per_batch=1)
-    made.newest = 2
+    move(made, 2)
     assert ids(made.select(1.0)) == ["a-0", "a-1", "a-2"]
     assert made.counts["stale"] == 1
 
@@ -126,9 +143,16 @@ def test_the_freshest_groups_go_first() -> None:
 
 def test_what_is_too_old_is_dropped_wherever_it_waits() -> None:
     made = pool(*group("a", MIXED), attributed("p"), groups_per_batch=1)
-    made.newest = 5
+    move(made, 5)
     assert made.select(1.0) is None
     assert (made.counts["stale"], made.waiting) == (5, 0)
+
+
+def test_the_sandbox_waits_for_nothing_it_can_play_again() -> None:
+    made = pool(*group("a", MIXED), groups_per_batch=1)
+    move(made, 5, serves=0)
+    assert made.select(1.0) is None
+    assert (made.counts["stale"], made.waiting) == (4, 0)
 
 
 def test_production_joins_groups_up_to_its_share() -> None:
@@ -213,19 +237,84 @@ def test_an_outcome_that_is_no_number_is_never_trained_on() -> None:
 
 def test_what_production_cannot_be_trained_on_has_a_reason() -> None:
     made = traffic(
-        attributed("a", outcome=None),
+        attributed("a", outcome=float("nan")),
         attributed("b", trainable=False, why_not="temperature"),
         attributed("c", min_version=-1),
         attributed("d", source="probe"),
         attributed("e", source="sandbox"),
     )
     reasons = {drop.id: drop.reason for drop in made.take_drops()}
-    assert reasons == {"a": "no outcome", "b": "untrainable", "c": "unknown version", "d": "probe", "e": "no group"}
+    assert reasons == {
+        "a": "outcome not finite", "b": "untrainable", "c": "unknown version", "d": "probe", "e": "no group",
+    }  # fmt: skip
     assert made.waiting == 0
 
 
+def test_production_without_an_outcome_waits_for_it_as_long_as_it_is_fresh() -> None:
+    made = traffic(*(attributed(f"p{number}", outcome=None) for number in range(5)))
+    assert made.select(1.0) is None
+    assert (len(made.unreported), made.waiting, made.take_drops()) == (5, 0, [])
+    for number in range(4):
+        made.add(attributed(f"p{number}"), 2.0)
+    assert len(made.unreported) == 1
+    assert sorted(ids(made.select(2.0))) == ["p0", "p1", "p2", "p3"]
+    move(made, 5)
+    made.select(3.0)
+    assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("p4", "no outcome")]
+
+
+def test_what_comes_of_the_version_that_serves_waits_until_something_newer_serves() -> None:
+    made = traffic(*(attributed(f"p{number}") for number in range(4)))
+    move(made, 5, serves=0)
+    assert made.select(1.0) is None, "five updates behind what is trained"
+    assert (made.waiting, made.fresh, made.behind, made.take_drops()) == (4, 0, 4, [])
+    serve(made, 5, since=1.0)
+    assert made.select(2.0) is None
+    assert {drop.reason for drop in made.take_drops()} == {"stale"}
+
+
+def test_when_the_learner_goes_back_to_what_serves_what_waited_is_fresh() -> None:
+    made = traffic(*(attributed(f"p{number}") for number in range(4)))
+    move(made, 5, serves=0)
+    assert made.select(1.0) is None
+    back = Candidate(
+        id="b", version=0, parent=-1, path="", files=(), manifest="", created=9.0, answer="went_back"
+    )  # fmt: skip
+    made.freshness.trained(back)
+    assert len(ids(made.select(2.0))) == 4
+
+
+def test_after_a_rollback_runs_of_the_branch_that_was_left_are_dropped_and_the_others_are_not() -> None:
+    made = traffic()
+    bad = {"min_version": 10, "max_version": 10}
+    move(made, 10)
+    for number in range(4):
+        made.add(attributed(f"bad{number}", **bad), 1.0)
+    made.freshness.trained(
+        Candidate(id="b", version=0, parent=-1, path="", files=(), manifest="", created=99.0, answer="went_back")
+    )
+    serve(made, 0, since=99.0)
+    for number in range(4):
+        made.add(attributed(f"late{number}"), 2.0)
+    assert sorted(ids(made.select(2.0))) == ["late0", "late1", "late2", "late3"]
+    reasons = {drop.id: drop.reason for drop in made.take_drops()}
+    assert {reasons[f"bad{number}"] for number in range(4)} == {"abandoned"}
+    made.freshness.trained(Candidate(id="n", version=11, parent=0, path="", files=(), manifest="", created=100.0))
+    made.add(attributed("on"), 3.0)
+    assert made.fresh == 1, "v11 was made of v0: its runs are one update behind"
+
+
+def test_a_skipped_order_moves_nothing() -> None:
+    made = traffic(attributed("p"))
+    move(made, 3)
+    made.freshness.trained(
+        Candidate(id="s", version=1, parent=0, path="", files=(), manifest="", created=50.0, answer="skipped")
+    )
+    assert made.freshness.head == 3
+
+
 def test_a_share_of_production_is_kept_for_the_gate() -> None:
-    made = traffic(*(attributed(f"p{number}") for number in range(400)), holdout_share=0.125)
+    made = traffic(*(attributed(f"p{number}") for number in range(400)), exam=held_out)
     assert 20 < made.counts["held out"] < 90
     assert made.waiting == 400 - made.counts["held out"]
 
@@ -264,7 +353,7 @@ def test_every_trajectory_is_used_dropped_or_waiting_and_only_once(items, by_gro
     assert len(set(used)) == len(used)
     assert len(set(dropped)) == len(dropped)
     assert not set(used) & set(dropped)
-    assert len(used) + len(dropped) + made.waiting == len(items)
+    assert len(used) + len(dropped) + made.waiting + len(made.unreported) == len(items)
 
 
 def test_settings_refuse_what_they_do_not_know() -> None:

@@ -37,7 +37,7 @@ def seen(*runs: Trajectory) -> Origins:
 
 
 def window(size: int, origins: Origins, **settings: object) -> Window:
-    rules = {"max_share": 0.5, "first_per_task": 0, "holdout_share": 0.0, **settings}
+    rules = {"max_share": 0.5, "first_per_task": 0, "exam": lambda key: False, **settings}
     return Window(size, party=origins.party, **rules)  # type: ignore[arg-type]
 
 
@@ -117,7 +117,7 @@ def test_alone_one_has_the_whole_window_and_the_oldest_goes_first():
 
 
 def test_held_out_production_never_comes_in():
-    made = window(1000, Origins(), holdout_share=0.125)
+    made = window(1000, Origins(), exam=held_out)
     kept = [one for n in range(400) if made.add(one := run(f"r{n}"))]
     assert {one.id for one in made} == {one.id for one in kept}
     assert not any(held_out(one.id) for one in made)

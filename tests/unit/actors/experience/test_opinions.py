@@ -51,14 +51,14 @@ class World:
     def __init__(self, store: Store) -> None:
         self.store, self.now, self.extractor = store, 1000.0, Scripted()
         self.settings = ExperiencerSettings(
-            opinions=OpinionSettings(every_seconds=10.0, fresh=4), holdout_share=0.0, contrast_every=100_000
+            opinions=OpinionSettings(every_seconds=10.0, fresh=4), contrast_every=100_000
         )
         self.actor = self.build()
 
     def build(self) -> Experiencer:
         return Experiencer(
             self.settings, store=self.store, prober=None, clock=lambda: self.now, extractor=self.extractor,
-            embedder=HashingEmbedder(),
+            embedder=HashingEmbedder(), exam=lambda key: False,
         )  # fmt: skip
 
     async def see(self, *runs: Trajectory) -> Result:

@@ -62,15 +62,16 @@ class Urged:
 
 
 class Bench:
-    def __init__(self, store: Store, mix: str = "AB", **settings) -> None:
-        self.store, self.urged, self.mix = store, Urged(), mix
-        self.settings = FailureSettings(**{"variants": 6, "holdout_share": 0.0, "worlds": 64, **settings})
+    def __init__(self, store: Store, mix: str = "AB", exam: bool = False, **settings) -> None:
+        self.store, self.urged, self.mix, self.exam = store, Urged(), mix, exam
+        self.settings = FailureSettings(**{"variants": 6, "worlds": 64, **settings})
         self.actor = self.make()
 
     def make(self, searcher=None) -> LiveFailures:
         return LiveFailures(
-            self.settings, store=self.store, environment=TravelDesk(), mix=self.mix, urge=self.urged, searcher=searcher
-        )
+            self.settings, store=self.store, environment=TravelDesk(), mix=self.mix, urge=self.urged, searcher=searcher,
+            exam=lambda key: self.exam,
+        )  # fmt: skip
 
     async def see(self, *items: Attributed) -> None:
         await self.store.save(items)
@@ -202,7 +203,7 @@ async def test_what_is_forgotten_is_no_failure_any_more_and_takes_its_tasks_alon
 
 
 async def test_held_out_runs_side_calls_and_successes_are_no_failures(store: Store) -> None:
-    bench = Bench(store, holdout_share=1.0)
+    bench = Bench(store, exam=True)
     await bench.see(*[run(f"f{n}", "C", good=False) for n in range(3)])
     assert bench.actor.counts == {"held_out": 3}
     bench = Bench(store)
