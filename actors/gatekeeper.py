@@ -1,14 +1,18 @@
 """The gatekeeper: owns the weights of the shadow engine, and decides which candidate may serve.
 
-    policy.candidate  ->  shadow engine  ->  policy.verdict
+    policy.candidate  ->  shadow engine  ->  policy.verdict, policy.directive
 
 Every candidate goes into the shadow engine at once (the newest, if several wait), because the rollouts run there and
 must be fresh. Every few versions, or when some time has passed, the newest one is tried against what serves (`gate/`,
-`trials.py`, `replay_trial.py`) and gets a signed verdict: promote, reject, or hold. What comes of a version that was
-rolled back is rejected whatever it can do: the measurements let its ancestor pass too. Nothing here touches an engine
-that serves users.
+`trials.py`, `replay_trial.py`) and gets a signed verdict: promote, reject, or hold. Missing evidence is none of them:
+the candidate waits, and is asked again.
+
+The learner never trains on from weights that were refused. What is rejected, held to the end, or judged by nobody for
+too long while nothing newer comes, sends the learner back to what serves (`rebase`), and what came of it is rejected
+untried: the measurements let its ancestor pass too. Nothing here touches an engine that serves users.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,14 +20,15 @@ import anyio
 import msgspec
 import structlog
 
-from actors.messages import MANIFEST, Candidate, Message, Serving, Verdict, derived_id
+from actors.messages import MANIFEST, Candidate, Directive, Lineage, Message, Serving, Verdict, derived_id
+from actors.messages.lineage import REMEMBERED
 from actors.ports import GateStore, SwapRunner
 from actors.serving_plan import number
 from actors.serving_times import ServingTimes
 from actors.signing import SigningKey, sign
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
-from actors.system.streams import POLICY_CANDIDATE, POLICY_VERDICT
+from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, POLICY_VERDICT
 from actors.trials import Comparison, Trial
 from adapters.engines import Engine
 from adapters.errors import CheckpointRefused, EngineError
@@ -31,10 +36,13 @@ from adapters.errors import CheckpointRefused, EngineError
 _log = structlog.get_logger(__name__)
 _REFUSED = "refused"
 """Measurement of a candidate that the shadow engine did not take."""
-_LINE = "rolled_back_ancestor"
-"""Measurement of a candidate that was not tried: the version of its line that was rolled back."""
-_REMEMBERED = 1000
-"""Candidates and directives that a candidate's line is looked for in, newest first."""
+_LINE = "abandoned_ancestor"
+"""Measurement of a candidate that was not tried: the version of its line that was rolled back or given up."""
+_ENDED = {"rollback": "rolled back", "rebase": "given up"}
+"""Directives that end a branch."""
+_PATIENCE = 3600.0
+"""Seconds that a candidate may be without a final verdict while nothing newer comes; then it gives way. A trial in
+production ends within an hour as well, so what waits for one is not given up before."""
 
 
 class GatekeeperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,7 +54,8 @@ class GatekeeperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Seconds after the last verdict when the newest candidate is judged even if fewer versions came, and when one that
     was held is judged again."""
     max_holds: int = 4
-    """Verdicts of one candidate at most; then it stays held."""
+    """Verdicts of one candidate at most, each on more evidence than the one before; then the learner goes back to what
+    serves."""
     tick_seconds: float = 5.0
     """Between two looks at the shadow engine and the clock."""
     load_timeout: float = 120.0
@@ -55,8 +64,21 @@ class GatekeeperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Seconds the shadow engine has to say which version it has."""
 
 
+class Waiting(msgspec.Struct, frozen=True):
+    """What a verdict waits for."""
+
+    version: int
+    since: float
+    """Unix seconds."""
+    reason: str
+    have: int = 0
+    """Pieces of evidence."""
+    need: int = 0
+    """0: it is not evidence that is waited for."""
+
+
 class Gatekeeper:
-    """Actor: candidates in, verdicts out."""
+    """Actor: candidates in, verdicts and orders to go back out."""
 
     name = "gatekeeper"
     inputs = (POLICY_CANDIDATE,)
@@ -90,13 +112,19 @@ class Gatekeeper:
         self._clock, self._loaded = clock, loaded
         self._times = times or ServingTimes(clock)
         self._newest: Candidate | None = None
+        """What the shadow engine should have: where the learner stands."""
         self._last: Verdict | None = None
         self._attempts = 0
         """Verdicts about the newest candidate that was judged."""
-        self._since = 0.0
-        self._parents: dict[int, int] = {}
-        self.skipped = 0
-        """Candidates that were never loaded because a newer one had come."""
+        self._since = self._asked = 0.0
+        self._lineage = Lineage()
+        self._sent: tuple[int, int] = (-1, -1)
+        """The last order to go back: from where, to where."""
+        self.waiting: Waiting | None = None
+        """What the next verdict waits for; None: for a candidate."""
+        self.counts: Counter[str] = Counter()
+        """Since this object was made: skipped (never loaded, a newer one had come), abandoned (of a branch that was
+        left), rebased (orders to go back), waited (looks without enough evidence)."""
 
     def reconfigure(self, settings: GatekeeperSettings) -> None:
         """Take over new settings."""
@@ -109,37 +137,40 @@ class Gatekeeper:
     async def start(self) -> None:
         verdicts = await self._store.verdicts(limit=100)
         refused = {verdict.manifest for verdict in verdicts if _REFUSED in verdict.measurements}
-        candidates = await self._store.candidates(limit=_REMEMBERED)
-        self._parents = {item.version: item.parent for item in reversed(candidates)}
-        self._newest = next((item for item in candidates if item.manifest not in refused), None)
+        candidates = await self._store.candidates(limit=REMEMBERED)
+        self._lineage = Lineage((item.version, item.parent) for item in candidates)
+        head = await self._store.head()
+        self._newest = head if head is not None and head.manifest not in refused else None
         self._last = verdicts[0] if verdicts else None
         self._attempts = sum(1 for verdict in verdicts if self._last and verdict.manifest == self._last.manifest)
         self._since = self._clock()
+        self._asked, self._sent, self.waiting = 0.0, (-1, -1), None
 
     async def handle(self, batch: Sequence[Received]) -> Result:
-        candidates = [received.message for received in batch if isinstance(received.message, Candidate)]
-        newest = max(candidates, key=lambda candidate: candidate.version, default=None)
-        if newest is None:
-            return Result()
-        records: list[Message] = list(candidates)
-        self._parents |= {candidate.version: candidate.parent for candidate in candidates}
-        for old in list(self._parents)[:-_REMEMBERED]:
-            del self._parents[old]
-        if self._newest is not None and newest.version < self._newest.version and newest.created < self._newest.created:
-            self.skipped += len(candidates)
-            return Result(records)
-        self.skipped += len(candidates) - 1
+        heard = [received.message for received in batch if isinstance(received.message, Candidate)]
+        moves = [candidate for candidate in heard if candidate.answer in ("trained", "went_back")]
+        for candidate in moves:
+            self._lineage.add(candidate.version, candidate.parent)
+        newest = max(moves, key=lambda candidate: (candidate.created, candidate.version), default=None)
+        if newest is None or (self._newest is not None and newest.created < self._newest.created):
+            self.counts["skipped"] += len(moves)
+            return Result(list(heard))
+        self.counts["skipped"] += len(moves) - 1
+        condemned = await self._condemned(newest) if newest.answer == "trained" else None
+        if condemned is not None:
+            # It is not even loaded: the rollouts would go on from what was refused.
+            self.counts["abandoned"] += 1
+            return await self._decided(newest, condemned, heard)
         problem = await self._put(newest.version, Path(newest.path), newest.manifest)
         if problem:
-            verdict = self._verdict(newest, await self._incumbent(), Comparison("reject", problem, {_REFUSED: 1.0}))
-            return Result([*records, verdict], [Output(POLICY_VERDICT, verdict)])
-        self._newest = newest
+            return await self._decided(newest, Comparison("reject", problem, {_REFUSED: 1.0}), heard)
+        self._newest, self.waiting = newest, None
         self._loaded(newest.version)
         judged = self._last.version if self._last is not None else 0
-        if abs(newest.version - judged) < self._settings.gate_every and not self._overdue():
-            return Result(records)
-        verdict = await self._judge(newest)
-        return Result([*records, verdict], [Output(POLICY_VERDICT, verdict)])
+        early = abs(newest.version - judged) < self._settings.gate_every and not self._overdue()
+        if newest.answer == "went_back" or early:
+            return Result(list(heard))
+        return await self._look(newest, heard)
 
     async def tick(self) -> Result:
         newest = self._newest
@@ -147,14 +178,78 @@ class Gatekeeper:
             await self._begin()
             return Result()
         await self._refresh(newest)
-        if self._newest is None or not self._overdue() or not self._open(newest):
+        if self._newest is None or newest.answer == "went_back":
             return Result()
-        verdict = await self._judge(newest)
-        return Result([verdict], [Output(POLICY_VERDICT, verdict)])
+        if not self._open(newest):
+            return await self._settle(newest)
+        if not self._overdue():
+            return Result()
+        looked = await self._look(newest)
+        return looked if looked.outputs else await self._settle(newest)
+
+    async def _look(self, candidate: Candidate, heard: Sequence[Message] = ()) -> Result:
+        """Judge `candidate`, if there is enough to judge it by."""
+        self._asked = self._clock()
+        comparison = await self._compare(candidate)
+        if comparison.decision != "wait":
+            return await self._decided(candidate, comparison, heard)
+        self.counts["waited"] += 1
+        told, figures = self.waiting, comparison.measurements
+        if told is None or told.reason != comparison.reason:
+            _log.info("verdict_waits", version=candidate.version, reason=comparison.reason)
+        since = told.since if told is not None and told.version == candidate.version else self._clock()
+        have, need = int(figures.get("evidence", 0)), int(figures.get("evidence_needed", 0))
+        self.waiting = Waiting(candidate.version, since, comparison.reason, have, need)
+        return Result(list(heard))
+
+    async def _decided(self, candidate: Candidate, comparison: Comparison, heard: Sequence[Message] = ()) -> Result:
+        """The verdict, and the order to go back if it ends the branch."""
+        incumbent = await self._incumbent()
+        verdict = self._verdict(candidate, incumbent, comparison)
+        self.waiting = None
+        back = (
+            self._back(candidate, incumbent, f"v{candidate.version}: {verdict.reason}") if self._ends(verdict) else []
+        )
+        outputs = [Output(POLICY_VERDICT, verdict), *(Output(POLICY_DIRECTIVE, order) for order in back)]
+        return Result([*heard, verdict, *back], outputs)
+
+    def _ends(self, verdict: Verdict) -> bool:
+        """Whether the learner must not go on from what was judged."""
+        held = verdict.decision == "hold" and self._attempts >= self._settings.max_holds
+        return verdict.decision == "reject" or held
+
+    async def _settle(self, newest: Candidate) -> Result:
+        """Nothing newer comes, and `newest` is judged for good, or was not within its time: go back to what serves."""
+        incumbent, last, now = await self._incumbent(), self._last, self._clock()
+        judged = last is not None and last.manifest == newest.manifest
+        since = last.created if judged and last is not None else newest.created
+        ended = judged and last is not None and self._ends(last)
+        if incumbent == newest.version or not (ended or now - since >= _PATIENCE):
+            return Result()
+        reason = last.reason if judged and last is not None else self.waiting.reason if self.waiting else "not judged"
+        back = self._back(newest, incumbent, f"v{newest.version} gives way after {now - since:.0f} s: {reason}")
+        return Result(back, [Output(POLICY_DIRECTIVE, order) for order in back])
+
+    def _back(self, bad: Candidate, to: int, reason: str) -> list[Directive]:
+        """The order to the learner to go on from `to`; none if it has it."""
+        if to == bad.version or self._sent == (bad.version, to):
+            return []
+        self._sent = (bad.version, to)
+        self.counts["rebased"] += 1
+        _log.warning("learner_sent_back", version=bad.version, to=to, reason=reason)
+        order = Directive(
+            id=derived_id("rebase", bad.version, bad.manifest, to),
+            kind="rebase",
+            reason=reason,
+            origin=self.name,
+            created=self._clock(),
+            details={"version": str(bad.version), "to": str(to)},
+        )
+        return [order]
 
     def _overdue(self) -> bool:
         last = self._last.created if self._last is not None else self._since
-        return self._clock() - last >= self._settings.gate_seconds
+        return self._clock() - max(last, self._asked) >= self._settings.gate_seconds
 
     def _open(self, candidate: Candidate) -> bool:
         """Whether `candidate` has no final verdict yet."""
@@ -219,29 +314,32 @@ class Gatekeeper:
         if problem:
             raise DependencyUnavailable(f"version {version} cannot be loaded again: {problem}")
 
-    async def _judge(self, candidate: Candidate) -> Verdict:
-        incumbent = await self._incumbent()
-        comparison = await self._condemned(candidate)
-        if comparison is None:
-            served = await self._served()
-            measured = await self._trial.compare(candidate.version, incumbent, served, self._load)
-            # Trials take minutes: the rollback may have come meanwhile.
-            comparison = await self._condemned(candidate) or measured
-        return self._verdict(candidate, incumbent, comparison)
+    async def _compare(self, candidate: Candidate) -> Comparison:
+        condemned = await self._condemned(candidate)
+        if condemned is not None:
+            return condemned
+        incumbent, served = await self._incumbent(), await self._served()
+        measured = await self._trial.compare(candidate.version, incumbent, served, self._load)
+        # Trials take minutes: the rollback may have come meanwhile.
+        return await self._condemned(candidate) or measured
 
     async def _condemned(self, candidate: Candidate) -> Comparison | None:
-        """A rejection if `candidate`, or a version that it comes of, was rolled back."""
-        orders = [order for order in await self._store.directives(limit=_REMEMBERED) if order.kind == "rollback"]
-        bad = {number(order, "version") for order in orders}
-        version: int | None = candidate.version
-        while version is not None and version not in bad:
-            parent = self._parents.get(version, -1)
-            version = parent if 0 <= parent < version else None
-        if version is None:
-            return None
-        return Comparison("reject", f"comes of v{version}, which was rolled back", {_LINE: float(version)})
+        """A rejection if `candidate`, or a version between it and what serves, was rolled back or given up."""
+        incumbent, since = await self._serves()
+        orders = await self._store.directives(limit=REMEMBERED)
+        bad = {number(order, "version"): order for order in reversed(orders) if order.kind in _ENDED}
+        for version in self._lineage.line(candidate.version):
+            order = bad.get(version)
+            # What an operator brought back since serves, and so may what comes of it.
+            if order is not None and not (version == incumbent and since > order.created):
+                reason = f"comes of v{version}, which was {_ENDED[order.kind]}"
+                return Comparison("reject", reason, {_LINE: float(version)})
+            if version == incumbent:
+                return None
+        return None
 
     def _verdict(self, candidate: Candidate, incumbent: int, comparison: Comparison) -> Verdict:
+        assert comparison.decision != "wait"
         now = self._clock()
         same = self._last is not None and self._last.manifest == candidate.manifest
         self._attempts = self._attempts + 1 if same else 1
@@ -268,13 +366,17 @@ class Gatekeeper:
         return [item for item in servings if item.result in ("started", "swapped") and item.engine != self._shadow_name]
 
     async def _incumbent(self) -> int:
-        """What serves, or is about to: a promotion that the swapper has not answered yet counts as carried out."""
+        return (await self._serves())[0]
+
+    async def _serves(self) -> tuple[int, float]:
+        """What serves, and since when, or is about to: a promotion that the swapper has not answered yet counts as
+        carried out."""
         servings = await self._store.servings(limit=1)
         last = self._last
         if last is not None and last.decision == "promote" and (not servings or servings[0].since < last.created):
-            return last.version
+            return last.version, last.created
         good = await self._servings()
-        return good[0].version if good else 0
+        return (good[0].version, good[0].since) if good else (0, 0.0)
 
     async def _served(self) -> list[int]:
         return sorted({item.version for item in await self._servings()})

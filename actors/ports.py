@@ -42,6 +42,10 @@ class RolloutStore(StateStore, Protocol):
 class GateStore(StateStore, Protocol):
     """For the gatekeeper."""
 
+    async def head(self) -> Candidate | None:
+        """What the learner said last of where it stands: the version that it made, or went back to."""
+        ...
+
     async def candidates(self, limit: int = ...) -> list[Candidate]:
         """Newest first."""
         ...
@@ -58,10 +62,8 @@ class GateStore(StateStore, Protocol):
         """Newest first."""
         ...
 
-    async def recent_attributed(
-        self, *, source: str | None = ..., tenant: str | None = ..., since: float = ..., limit: int = ...
-    ) -> list[Attributed]:
-        """Newest first."""
+    async def exam(self, *, reported: bool, limit: int) -> list[Attributed]:
+        """The newest held-out production trajectories, newest first; only those with an outcome if `reported`."""
         ...
 
     async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:

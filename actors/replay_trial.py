@@ -6,7 +6,14 @@ an estimate of either policy's success, and the paired interval of the differenc
 
 Such an estimate reaches only as far as the data: a candidate far from the policy that acted finds few trajectories that
 it would have produced. So two guards stand before the decision: the KL divergence from the incumbent (k3 estimate, nats
-a token, on the same tokens) and the effective sample size. What fails them is held, not guessed.
+a token, on the same tokens) and the effective sample size. What fails them is not decided by outcomes.
+
+**Small steps.** Production has few outcomes, and they come late. A candidate that is no further from what serves than
+one update may go, and of which nothing bad is known, passes without them: it serves on trial, and the evidence comes
+from serving (`canary.py`). Distance needs runs, not outcomes.
+
+**Missing evidence is no verdict.** Where a step is not small and outcomes are too few, or nothing has been reported
+since the last verdict, the comparison is `wait`: asked again when there is more to look at, it uses up nothing.
 """
 
 import math
@@ -18,8 +25,7 @@ import msgspec
 import numpy as np
 import structlog
 
-from actors.gate_statistics import decide, replay
-from actors.holdout import held_out
+from actors.gate_statistics import Replay, decide, replay
 from actors.messages import TokenRow, Trajectory, floats_array, ids_array, steps_array
 from actors.monitors import tool_names
 from actors.ports import GateStore
@@ -29,17 +35,19 @@ from adapters.engines import Engine
 from adapters.errors import EngineError, EngineUnavailable
 
 _log = structlog.get_logger(__name__)
+_FEW = 8
+"""Held-out runs on which the distance from the incumbent is measured at least; thousands of tokens, as a rule."""
+_TODAY = 64
+"""Newest held-out runs whose tool lists are those of today: several agents share an engine, each with its own."""
 
 
 class ReplayTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the replay gate asks for."""
 
-    window: int = 2048
-    """Newest production trajectories among which held-out ones are looked for."""
     most: int = 256
-    """Held-out trajectories that are scored at most, newest first."""
+    """Held-out trajectories with an outcome that are scored at most, newest first."""
     least: int = 32
-    """With fewer held-out outcomes nothing is decided."""
+    """With fewer held-out outcomes nothing is decided by outcomes."""
     margin: float = 0.05
     """How much worse than the incumbent a candidate may be at the lower confidence limit."""
     confidence: float = 0.9
@@ -47,13 +55,37 @@ class ReplayTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     weight_limit: float = 5.0
     """Importance weights are cut off here."""
     kl_limit: float = 0.1
-    """Nats a token that the candidate may be away from the incumbent."""
+    """Nats a token that the candidate may be away from the incumbent, for outcomes to decide."""
+    small_step: float = 0.05
+    """Nats a token up to which a candidate of which nothing bad is known serves on trial without outcomes: what the
+    learner's guard lets one update move (`learner.kl_limit`). 0: outcomes must always decide."""
     effective_share: float = 0.25
-    """Effective sample size, as a share of the trajectories, below which nothing is decided."""
+    """Effective sample size, as a share of the trajectories, below which outcomes decide nothing."""
     concurrency: int = 8
     """Rows scored at once."""
     score_timeout: float = 60.0
     """Seconds for one row."""
+
+
+class _Evidence(msgspec.Struct):
+    """Held-out runs of one look, newest first."""
+
+    reported: list[Trajectory]
+    """With an outcome, and recorded log-probs that a ratio can be taken to."""
+    others: list[Trajectory]
+    """Only to measure the distance on."""
+
+    @property
+    def runs(self) -> list[Trajectory]:
+        return [*self.reported, *self.others]
+
+
+class _Scored(msgspec.Struct):
+    """Log-probs of one run's sampled tokens."""
+
+    run: Trajectory
+    candidate: list[float]
+    incumbent: list[float]
 
 
 class ReplayTrial:
@@ -65,8 +97,10 @@ class ReplayTrial:
             engine: the shadow engine.
         """
         self._settings, self._engine, self._store = settings, engine, store
+        self._looked: tuple[int, int, int, int] | None = None
+        """Candidate, incumbent, and the runs and outcomes of the last look at them."""
         self.unusable = 0
-        """Held-out trajectories left out: no tokens, guided, sampled at another temperature, or not scored."""
+        """Held-out trajectories left out: no tokens, guided, or not scored."""
 
     async def compare(
         self, candidate: int, incumbent: int, served: Sequence[int], load: Load, *, deadline: float = math.inf
@@ -79,83 +113,138 @@ class ReplayTrial:
         return comparison
 
     async def _compare(self, candidate: int, incumbent: int, load: Load) -> Comparison:
-        settings = self._settings
-        chosen = await self._evidence()
-        if len(chosen) < settings.least:
-            reason = f"{len(chosen)} held-out trajectories with outcomes, {settings.least} are needed"
-            return Comparison("hold", reason, {"trajectories": float(len(chosen))})
-        new = await self._score(chosen)
-        if candidate == incumbent:
-            old = new
-        elif all(_only(trajectory, incumbent) for trajectory in chosen):
-            old = [_recorded(trajectory) for trajectory in chosen]
-        else:
-            try:
-                with anyio.CancelScope(shield=True):  # a load has a deadline of its own, and must not stop half way
-                    await load(incumbent)
-                old = await self._score(chosen)
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await load(candidate)
-        scored = [at for at in range(len(chosen)) if new[at] is not None and old[at] is not None]
-        self.unusable += len(chosen) - len(scored)
-        if len(scored) < settings.least:
-            raise DependencyUnavailable(f"the shadow engine scored {len(scored)} of {len(chosen)} trajectories")
-        return self._judge([(chosen[at], new[at], old[at]) for at in scored])
+        evidence = await self._evidence()
+        runs, outcomes = len(evidence.runs), len(evidence.reported)
+        if runs < _FEW:
+            return _wait(f"{runs} of {_FEW} held-out runs that the candidate can be measured on", runs, _FEW)
+        if not self._news(candidate, incumbent, runs, outcomes):
+            return self._too_few(outcomes) or _wait(
+                f"no new evidence since the last look ({outcomes} held-out outcomes)", outcomes, outcomes + self._more
+            )
+        scored = await self._scored(evidence, candidate, incumbent, load)
+        if len(scored) < _FEW:
+            raise DependencyUnavailable(f"the shadow engine scored {len(scored)} of {runs} trajectories")
+        self._looked = (candidate, incumbent, runs, outcomes)
+        known = {run.id for run in evidence.reported}
+        return self._judge(scored, [one for one in scored if one.run.id in known])
 
-    def _judge(self, scored: Sequence[tuple[Trajectory, list[float] | None, list[float] | None]]) -> Comparison:
-        settings = self._settings
-        outcomes: list[float] = []
-        ratios_new: list[float] = []
-        ratios_old: list[float] = []
-        divergence: list[float] = []
-        for trajectory, new, old in scored:
-            new, old, behaviour = new or [], old or [], _recorded(trajectory)
-            outcomes.append(trajectory.outcome or 0.0)
-            ratios_new.append(fsum(new) - fsum(behaviour))
-            ratios_old.append(fsum(old) - fsum(behaviour))
-            # k3: unbiased for KL(incumbent || candidate) on the incumbent's tokens, and never negative.
-            gaps = [min(n - o, 20.0) for n, o in zip(new, old, strict=True)]
-            divergence += [exp(gap) - 1.0 - gap for gap in gaps]
-        result = replay(
-            outcomes, ratios_new, ratios_old, limit=settings.weight_limit, confidence=settings.confidence
-        )  # fmt: skip
-        kl = fsum(divergence) / len(divergence) if divergence else 0.0
+    @property
+    def _more(self) -> int:
+        """Outcomes, or runs without, that are worth another look."""
+        return max(1, self._settings.least // 4)
+
+    def _news(self, candidate: int, incumbent: int, runs: int, outcomes: int) -> bool:
+        if self._looked is None or self._looked[:2] != (candidate, incumbent):
+            return True
+        _, _, runs_before, outcomes_before = self._looked
+        least = self._settings.least
+        # The window is bounded: once it is full it only changes, and every look sees other runs.
+        full = outcomes >= self._settings.most
+        reached = outcomes_before < least <= outcomes
+        more = outcomes >= outcomes_before + self._more or runs >= 2 * runs_before
+        return full or reached or more
+
+    def _too_few(self, outcomes: int) -> Comparison | None:
+        least = self._settings.least
+        if outcomes >= least:
+            return None
+        return _wait(f"{outcomes} of {least} held-out outcomes", outcomes, least)
+
+    def _judge(self, scored: Sequence[_Scored], reported: Sequence[_Scored]) -> Comparison:
+        settings, count = self._settings, len(reported)
+        kl = _divergence(scored)
+        result = self._replay(reported)
         figures = {
             "success": result.candidate,
             "incumbent_success": result.incumbent,
             "incumbent_difference": result.difference.estimate,
             "incumbent_low": result.difference.low,
             "incumbent_high": result.difference.high,
-            "trajectories": float(len(outcomes)),
+            "trajectories": float(count),
+            "scored": float(len(scored)),
             "effective": result.effective,
             "kl": kl,
+            "small_step": 0.0,
         }
-        decision = decide(result.difference, settings.margin)
-        reason = f"replay of {len(outcomes)} trajectories: {result.candidate:.2f} against {result.incumbent:.2f}"
+        reason = f"replay of {count} trajectories: {result.candidate:.2f} against {result.incumbent:.2f}"
+        open_because = ""
         if kl > settings.kl_limit:
-            decision, reason = "hold", f"{kl:.3f} nats a token from the incumbent, {settings.kl_limit:g} are allowed"
-        elif result.effective < settings.effective_share * len(outcomes):
-            decision, reason = "hold", f"effective sample size {result.effective:.1f} of {len(outcomes)}"
-        return Comparison(decision, reason, figures)
+            open_because = f"{kl:.3f} nats a token from the incumbent, {settings.kl_limit:g} are allowed"
+        elif count >= settings.least and result.effective < settings.effective_share * count:
+            open_because = f"effective sample size {result.effective:.1f} of {count}"
+        if count >= settings.least and not open_because:
+            decision = decide(result.difference, settings.margin)
+            if decision != "hold":
+                return Comparison(decision, reason, figures)
+        # Half of what a verdict takes is enough to stop a step that outcomes speak against.
+        worse = 2 * count >= settings.least and not open_because and result.difference.high < 0
+        if kl <= settings.small_step and not worse:
+            text = f"a small step: {kl:.4f} nats a token from the incumbent ({settings.small_step:g} are allowed)"
+            known = f"{count} held-out outcomes do not decide" if count else "no held-out outcome yet"
+            return Comparison("promote", f"{text}; {known}; its trial does", figures | {"small_step": 1.0})
+        missing = self._too_few(count)
+        if missing is not None:
+            away = f"{kl:.3f} nats a token away, no small step"
+            return msgspec.structs.replace(
+                missing, reason=f"{missing.reason}; {away}", measurements=figures | missing.measurements
+            )
+        return Comparison("hold", open_because or reason, figures)
 
-    async def _evidence(self) -> list[Trajectory]:
-        """The newest held-out trajectories with an outcome and usable tokens, all with the tools of today."""
-        recent = await self._store.recent_attributed(source="production", limit=self._settings.window)
-        chosen: list[Trajectory] = []
-        today: tuple[str, ...] | None = None
-        for trajectory in (attributed.trajectory for attributed in recent):
-            names = tool_names(trajectory.tools)
-            today = names if today is None else today
-            if trajectory.outcome is None or not held_out(trajectory.id) or names != today:
+    def _replay(self, reported: Sequence[_Scored]) -> Replay:
+        outcomes: list[float] = []
+        new: list[float] = []
+        old: list[float] = []
+        for one in reported:
+            behaviour = fsum(_recorded(one.run))
+            outcomes.append(one.run.outcome or 0.0)
+            new.append(fsum(one.candidate) - behaviour)
+            old.append(fsum(one.incumbent) - behaviour)
+        return replay(
+            outcomes, new, old, limit=self._settings.weight_limit, confidence=self._settings.confidence
+        )  # fmt: skip
+
+    async def _evidence(self) -> _Evidence:
+        """The newest held-out trajectories with an outcome, and others to measure on where those are few, all with
+        tools of today."""
+        settings = self._settings
+        recent = [item.trajectory for item in await self._store.exam(reported=False, limit=_TODAY)]
+        today = {tool_names(run.tools) for run in recent}
+        told = [item.trajectory for item in await self._store.exam(reported=True, limit=settings.most)]
+        reported: list[Trajectory] = []
+        others: list[Trajectory] = []
+        for run in {run.id: run for run in (*told, *recent)}.values():
+            if tool_names(run.tools) not in today:
                 continue
-            if not _usable(trajectory):
+            if not _measurable(run):
                 self.unusable += 1
-                continue
-            chosen.append(trajectory)
-            if len(chosen) == self._settings.most:
-                break
-        return chosen
+            elif run.outcome is not None and _honest(run):
+                reported.append(run)
+            else:
+                others.append(run)
+        return _Evidence(reported, others[: max(0, settings.least - len(reported))])
+
+    async def _scored(self, evidence: _Evidence, candidate: int, incumbent: int, load: Load) -> list[_Scored]:
+        runs = evidence.runs
+        new = await self._score(runs)
+        if candidate == incumbent:
+            old = new
+        elif all(_honest(run) and _only(run, incumbent) for run in runs):
+            old = [_recorded(run) for run in runs]
+        else:
+            try:
+                with anyio.CancelScope(shield=True):  # a load has a deadline of its own, and must not stop half way
+                    await load(incumbent)
+                old = await self._score(runs)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await load(candidate)
+        scored = [
+            _Scored(run, mine, theirs)
+            for run, mine, theirs in zip(runs, new, old, strict=True)
+            if mine is not None and theirs is not None
+        ]
+        self.unusable += len(runs) - len(scored)
+        return scored
 
     async def _score(self, trajectories: Sequence[Trajectory]) -> list[list[float] | None]:
         """Log-probs of the sampled tokens of each under the loaded weights; None where the engine refused a row."""
@@ -199,6 +288,16 @@ class ReplayTrial:
         return sampled.tolist() if np.isfinite(sampled).all() else None
 
 
+def _wait(reason: str, have: int, need: int) -> Comparison:
+    return Comparison("wait", reason, {"evidence": float(have), "evidence_needed": float(need)})
+
+
+def _divergence(scored: Sequence[_Scored]) -> float:
+    """k3: unbiased for KL(incumbent || candidate) on the incumbent's tokens, and never negative; nats a token."""
+    gaps = [min(n - o, 20.0) for one in scored for n, o in zip(one.candidate, one.incumbent, strict=True)]
+    return fsum(exp(gap) - 1.0 - gap for gap in gaps) / len(gaps) if gaps else 0.0
+
+
 def _recorded(trajectory: Trajectory) -> list[float]:
     """Behaviour log-probs of the sampled tokens, row after row."""
     values: list[float] = []
@@ -211,8 +310,13 @@ def _only(trajectory: Trajectory, version: int) -> bool:
     return trajectory.min_version == trajectory.max_version == version
 
 
-def _usable(trajectory: Trajectory) -> bool:
-    """Whether the recorded log-probs are those of the policy on prompts that the candidate would see."""
-    if not trajectory.rows or trajectory.experience_ids or not trajectory.trainable:
+def _measurable(run: Trajectory) -> bool:
+    """Whether the tokens stand in prompts that the candidate would see."""
+    if not run.rows or run.experience_ids or not run.trainable:
         return False
-    return all(row.temperature == 1.0 and row.hint[0] == row.hint[1] for row in trajectory.rows)
+    return all(row.hint[0] == row.hint[1] for row in run.rows)
+
+
+def _honest(run: Trajectory) -> bool:
+    """Whether the recorded log-probs are those that the engine would give: not of another temperature."""
+    return all(row.temperature == 1.0 for row in run.rows)

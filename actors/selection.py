@@ -1,9 +1,9 @@
 """Which trajectories make the next update: the pool of those that may, and the rules by which a batch is drawn from it.
 
-Pure: time comes as an argument, and what is trained and what serves is told (`curation.freshness`). Sandbox trajectories come in groups (attempts at one task, GRPO's
-baseline) and only whole groups are used; production trajectories come alone and join them up to a share, or make the
-batch by themselves where there is no sandbox. Which of them go first is `actors.mixing`'s to say. Whatever is not used
-has a reason, and the reason is counted.
+Pure: time comes as an argument, and what is trained and what serves is told (`curation.freshness`). Sandbox trajectories
+come in groups (attempts at one task, GRPO's baseline) and only whole groups are used; production trajectories come alone
+and join them up to a share, or make the batch by themselves where there is no sandbox. Which of them go first is
+`actors.mixing`'s to say. Whatever is not used has a reason, and the reason is counted.
 """
 
 from collections import Counter, OrderedDict
@@ -69,8 +69,8 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_per_task: Share = 0.5
     """The same for one task, where trajectories name theirs."""
     max_staleness: int = 4
-    """Updates that the oldest token of a trajectory may be behind what is trained. What comes from the version that serves
-    is not dropped for it: it waits until something newer serves, or the learner goes back."""
+    """Updates that the oldest token of a trajectory may be behind what is trained. What comes from the version that
+    serves is not dropped for it: it waits until something newer serves, or the learner goes back."""
     guided_staleness: int = 1
     """The same for rollouts that saw experience: stripped and stale did not go together (0 % and 74 %)."""
     guided_training: Literal["keep", "discard", "hybrid"] = "keep"

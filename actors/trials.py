@@ -18,7 +18,7 @@ nothing about this one, so after a drift those of earlier champions are void.
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import anyio
 import msgspec
@@ -44,9 +44,11 @@ Load = Callable[[int], Awaitable[None]]
 class Comparison(msgspec.Struct, frozen=True):
     """What a trial came to."""
 
-    decision: Decision
+    decision: Decision | Literal["wait"]
+    """`wait`: there is not enough to judge by; no verdict, and asked again."""
     reason: str
     measurements: dict[str, float]
+    """Of `wait` also `evidence` and `evidence_needed`, pieces of it."""
 
 
 class Trial(Protocol):

@@ -17,7 +17,6 @@ import numpy as np
 import structlog
 
 from actors.gate.panel import Finding, Report
-from actors.holdout import held_out
 from actors.messages import TokenRow, ids_array, steps_array
 from actors.ports import GateStore
 from actors.system.errors import DependencyUnavailable
@@ -30,10 +29,8 @@ _log = structlog.get_logger(__name__)
 class DriftSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How far from the incumbent a candidate may be."""
 
-    window: int = 512
-    """Newest production trajectories among which held-out ones are looked for; 0 measures nothing."""
     most: int = 64
-    """Rows of tokens that are scored at most."""
+    """Rows of tokens that are scored at most; 0 measures nothing."""
     least: int = 512
     """With fewer sampled tokens nothing is concluded."""
     max_length: int = 8192
@@ -64,12 +61,11 @@ class DriftCheck:
     async def gather(self) -> int:
         settings = self._settings
         self._rows = []
-        if settings.window <= 0:
+        if settings.most <= 0:
             return 0
-        recent = await self._store.recent_attributed(source="production", limit=settings.window)
-        for trajectory in (attributed.trajectory for attributed in recent):
-            if held_out(trajectory.id):
-                self._rows += [row for row in trajectory.rows if len(row.ids) // 4 <= settings.max_length]
+        for attributed in await self._store.exam(reported=False, limit=settings.most):
+            rows = attributed.trajectory.rows
+            self._rows += [row for row in rows if len(row.ids) // 4 <= settings.max_length]
         self._rows = self._rows[: settings.most]
         return len(self._rows)
 

@@ -14,7 +14,7 @@ findings. The verdict follows in this order, the first that applies:
 6. Otherwise hold. Neither opinion nor agreement ever promotes: the judge may be what the candidate learned to please.
 
 Everything is measured even if the first check has said no, for as long as the deadline allows: a verdict carries all
-figures. What the deadline leaves open cannot promote.
+figures. Only where the trial waits for evidence nothing else is measured: there is no verdict then. What the deadline leaves open cannot promote.
 """
 
 import math
@@ -25,7 +25,6 @@ import anyio
 import msgspec
 import structlog
 
-from actors.gate_statistics import Decision
 from actors.trials import Comparison, Load, Trial
 
 _log = structlog.get_logger(__name__)
@@ -95,10 +94,12 @@ class Panel:
         deadline = min(deadline, anyio.current_time() + self._settings.verdict_seconds)
         findings: list[Finding] = []
         figures: dict[str, float] = {}
+        effect = await self._trial.compare(candidate, incumbent, served, load, deadline=deadline)
+        if effect.decision == "wait":
+            return effect  # asked again soon; the checks are for a verdict
         with anyio.CancelScope(deadline=deadline) as scope:
             await self._check(candidate, incumbent, load, findings, figures)
         unchecked = scope.cancelled_caught
-        effect = await self._trial.compare(candidate, incumbent, served, load, deadline=deadline)
         figures["unchecked"] = float(unchecked)
         return conclude(effect, findings, figures, unchecked=unchecked)
 
@@ -140,7 +141,7 @@ def conclude(
     figures = figures | effect.measurements | {f"breaches_{kind}": 0.0 for kind in ("safety", *_DECISIVE, "opinion")}
     for finding in findings:
         figures[f"breaches_{finding.kind}"] += 1.0
-    decision: Decision = effect.decision
+    decision = effect.decision
     reason = effect.reason
     safety = [finding.reason for finding in findings if finding.kind == "safety"]
     decisive = [finding.reason for finding in findings if finding.kind in _DECISIVE]

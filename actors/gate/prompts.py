@@ -1,7 +1,7 @@
 """Replay of production prompts: what would the candidate have answered where production answered something?
 
-The prompts are those of held-out trajectories (`holdout`), redacted as they are stored, with the tools of today, and
-not from runs that failed. Candidate and incumbent answer each once, sampled as the agent had asked, with the same
+The prompts are those of the newest held-out trajectories (`holdout`), redacted as they are stored, with the tools of
+today, and not from runs that failed. Candidate and incumbent answer each once, sampled as the agent had asked, with the same
 seed. An answer is only looked at, never carried out, so this works without a sandbox, on all that agents really ask.
 
 Conduct and drift have limits: valid tool calls, refusals, going round in circles, answers cut off, length, entropy. A
@@ -22,7 +22,6 @@ import structlog
 from actors.gate.asking import Shares, answer_of, ask
 from actors.gate.panel import Finding, Kind, Report
 from actors.gate_statistics import quantile
-from actors.holdout import held_out
 from actors.messages import Exchange, Trajectory
 from actors.monitors import tool_names
 from actors.ports import GateStore
@@ -40,10 +39,8 @@ _SAMPLING = ("temperature", "top_p", "tool_choice", "parallel_tool_calls")
 class PromptSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which production prompts are replayed, and the limits of what comes back."""
 
-    window: int = 512
-    """Newest production trajectories among which held-out ones are looked for; 0 replays nothing."""
     most: int = 64
-    """Prompts replayed at most."""
+    """Prompts replayed at most; 0 replays nothing."""
     each: int = 2
     """Prompts of one trajectory at most."""
     least: int = 24
@@ -107,9 +104,10 @@ class PromptCheck:
     async def gather(self) -> int:
         settings = self._settings
         self._prompts = []
-        if settings.window <= 0:
+        if settings.most <= 0:
             return 0
-        recent = await self._store.recent_attributed(source="production", limit=settings.window)
+        # Runs that failed, or had other tools, are left out of what is fetched.
+        recent = await self._store.exam(reported=False, limit=2 * settings.most)
         wanted = _chosen([attributed.trajectory for attributed in recent], settings)
         found = {exchange.id: exchange for exchange in await self._store.exchanges(wanted)}
         prompts = (_prompt(found[name], number, settings) for number, name in enumerate(wanted) if name in found)
@@ -240,7 +238,7 @@ def _chosen(trajectories: Sequence[Trajectory], settings: PromptSettings) -> lis
         names = tool_names(trajectory.tools)
         today = names if today is None else today
         failed = trajectory.outcome is not None and trajectory.outcome < _SUCCESS
-        if names != today or failed or not held_out(trajectory.id) or trajectory.experience_ids:
+        if names != today or failed or trajectory.experience_ids:
             continue
         steps = [step.exchange_id for step in trajectory.steps if step.exchange_id]
         stride = max(1, len(steps) // max(1, settings.each))

@@ -1,6 +1,6 @@
 """Questions to the store, as functions of a connection; `Store` runs them in a worker thread."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +25,8 @@ from actors.store.columns import lookup
 from actors.store.engine import chunks
 
 T = TypeVar("T")
+_SCANNED = 100_000
+"""Newest production trajectories that the gate's evidence is looked for among, by id alone."""
 _ANSWERS = 256
 """Newest answers of the learner among which the last that moved it is looked for."""
 
@@ -183,6 +185,29 @@ def recent_attributed(
     if tenant is not None:
         wanted = wanted.where(row.tenant == tenant)
     return bodies(connection, wanted.order_by(row.ended.desc(), row.id).limit(limit), Attributed)
+
+
+def exam(connection: Connection, chosen: Callable[[str], bool], reported: bool, limit: int) -> list[Attributed]:
+    """The newest `limit` production trajectories whose ids are `chosen`, newest first.
+
+    However few outcomes there are: what is counted is what is returned, not what is looked through.
+
+    Args:
+        reported: only those with an outcome.
+    """
+    row, ids = t.TrajectoryRow, list[str]()
+    wanted = select(row.id).where(row.source == "production", row.attributed)
+    if reported:
+        wanted = wanted.where(row.outcome.is_not(None))
+    for key in connection.scalars(wanted.order_by(row.ended.desc(), row.id).limit(_SCANNED)):
+        if chosen(key):
+            ids.append(key)
+        if len(ids) == limit:
+            break
+    found: dict[str, Attributed] = {}
+    for part in chunks(ids):
+        found |= {one.id: one for one in bodies(connection, select(row.body).where(row.id.in_(part)), Attributed)}
+    return [found[key] for key in ids if key in found]
 
 
 def recent_closed(connection: Connection, limit: int) -> list[Trajectory]:

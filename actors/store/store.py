@@ -13,6 +13,7 @@ import msgspec
 import structlog
 from sqlalchemy import Connection, delete, select
 
+from actors.holdout import held_out
 from actors.messages import (
     Attributed,
     BatchOrder,
@@ -174,6 +175,9 @@ class Store:
         self, *, source: str | None = None, tenant: str | None = None, since: float = 0.0, limit: int = 100
     ) -> list[Attributed]:
         return await self._read(reading.recent_attributed, source, tenant, since, limit)
+
+    async def exam(self, *, reported: bool, limit: int) -> list[Attributed]:
+        return await self._read(reading.exam, held_out, reported, limit)
 
     async def recent_closed(self, limit: int) -> list[Trajectory]:
         return await self._read(reading.recent_closed, limit)

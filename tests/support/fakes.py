@@ -11,6 +11,7 @@ import anyio
 import msgspec
 import numpy as np
 
+from actors.holdout import held_out
 from actors.messages import (
     Attributed,
     Candidate,
@@ -64,6 +65,10 @@ class FakeStore:
     async def candidates(self, limit: int = 100) -> list[Candidate]:
         return self._of(Candidate, "version", limit)
 
+    async def head(self) -> Candidate | None:
+        moves = [one for one in self._of(Candidate, "created", 10_000) if one.answer in ("trained", "went_back")]
+        return max(moves, key=lambda one: (one.created, one.version), default=None)
+
     async def verdicts(self, limit: int = 100) -> list[Verdict]:
         return self._of(Verdict, "created", limit)
 
@@ -97,6 +102,11 @@ class FakeStore:
         found = [record for record in self.records.values() if isinstance(record, Attributed)]
         found = [record for record in found if source in (None, record.trajectory.source)]
         return sorted(found, key=lambda record: record.trajectory.ended, reverse=True)[:limit]
+
+    async def exam(self, *, reported: bool, limit: int) -> list[Attributed]:
+        found = await self.recent_attributed(source="production", limit=100_000)
+        chosen = [item for item in found if held_out(item.id) and (item.trajectory.outcome is not None or not reported)]
+        return chosen[:limit]
 
     async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:
         return [record for record in self.records.values() if isinstance(record, Exchange) and record.id in ids]

@@ -168,7 +168,7 @@ async def test_only_the_newest_of_several_is_loaded_and_all_are_recorded(bench):
     (verdict,) = await bench.offer(1, 2, 3)
     assert verdict.version == 3
     assert ("shadow", 1) not in bench.runner.calls
-    assert bench.gate.skipped == 2
+    assert bench.gate.counts["skipped"] == 2
     assert [item.version for item in await bench.store.candidates()] == [3, 2, 1]
 
 

@@ -12,8 +12,10 @@ from actors.system.errors import DependencyUnavailable
 from tests.support.fakes import FakeEngine, FakeStore
 
 pytestmark = pytest.mark.anyio
-SETTINGS = ReplayTrialSettings(least=10, most=40, margin=0.1)
-IDS = [name for name in (f"t{number}" for number in range(2000)) if held_out(name)][:60]
+SETTINGS = ReplayTrialSettings(least=10, most=40, margin=0.1, small_step=0.0)
+"""By outcomes alone; small steps have tests of their own."""
+SMALL = msgspec.structs.replace(SETTINGS, small_step=0.05)
+IDS = [name for name in (f"t{number}" for number in range(2000)) if held_out(name)][:100]
 TOKENS = 4
 
 
@@ -58,6 +60,20 @@ class Scoring(FakeEngine):
         values = await super().log_probs(ids)
         if self.current == 1:
             values = values + (self.shift if ids[0] else -self.shift)
+        return values
+
+
+class Uneven(Scoring):
+    """Likelier and unlikelier by turns, whatever came of it."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+
+    async def log_probs(self, ids):
+        values = await super().log_probs(ids)
+        if self.current == 1:
+            self.turn = -getattr(self, "turn", 1)
+            values = values + 0.05 * self.turn
         return values
 
 
@@ -111,9 +127,91 @@ async def test_a_candidate_too_far_away_is_held():
     assert "nats" in comparison.reason
 
 
-async def test_little_evidence_is_held():
+async def test_little_evidence_is_waited_for_and_is_no_verdict():
     comparison = await compare(store_of(9), Scoring(0.05))
-    assert (comparison.decision, comparison.measurements["trajectories"]) == ("hold", 9)
+    assert comparison.decision == "wait"
+    assert (comparison.measurements["evidence"], comparison.measurements["evidence_needed"]) == (9, 10)
+    assert comparison.reason.startswith("9 of 10 held-out outcomes")
+
+
+async def test_outcomes_are_counted_and_not_runs():
+    store = store_of(20)
+    for number, name in enumerate(IDS[20:60]):  # newer, and nobody said how they went
+        store.save([production(name, 1000.0 + number, outcome=None)])
+    comparison = await compare(store, Scoring(0.05))
+    assert (comparison.decision, comparison.measurements["trajectories"]) == ("promote", 20)
+
+
+async def test_a_small_step_of_which_nothing_bad_is_known_serves_on_trial_without_outcomes():
+    store = FakeStore()
+    for number, name in enumerate(IDS[:8]):
+        store.save([production(name, float(number), outcome=None)])
+    comparison = await compare(store, Scoring(0.1), SMALL)
+    assert comparison.decision == "promote"
+    assert (comparison.measurements["small_step"], comparison.measurements["trajectories"]) == (1.0, 0.0)
+    assert 0 < comparison.measurements["kl"] < 0.05
+
+
+async def test_a_step_that_is_not_small_waits_for_outcomes():
+    store = FakeStore()
+    for number, name in enumerate(IDS[:8]):
+        store.save([production(name, float(number), outcome=None)])
+    comparison = await compare(store, Scoring(0.5), SMALL)
+    assert comparison.decision == "wait"
+    assert "no small step" in comparison.reason
+
+
+async def test_distance_is_measured_on_eight_runs_at_least():
+    comparison = await compare(store_of(7), Scoring(0.0), SMALL)
+    assert (comparison.decision, comparison.measurements["evidence_needed"]) == ("wait", 8)
+
+
+async def test_a_small_step_that_outcomes_speak_against_is_not_taken():
+    assert (await compare(store_of(40), Scoring(-0.1), SMALL)).decision == "reject"
+    few = msgspec.structs.replace(SMALL, least=60)
+    assert (await compare(store_of(30), Scoring(-0.1), few)).decision == "wait"
+
+
+async def test_where_outcomes_decide_nothing_a_small_step_is_taken_and_a_large_one_held():
+    undecided = {"margin": 0.0, "least": 10}
+    assert (await compare(store_of(12), Uneven(), msgspec.structs.replace(SMALL, **undecided))).decision == "promote"
+    large = msgspec.structs.replace(SMALL, small_step=1e-6, **undecided)
+    assert (await compare(store_of(12), Uneven(), large)).decision == "hold"
+
+
+async def test_a_candidate_is_looked_at_again_only_when_there_is_more_to_see():
+    store, engine = store_of(12), Uneven()
+    gate = trial(store, engine, msgspec.structs.replace(SETTINGS, margin=0.0))
+
+    async def look() -> str:
+        engine.current = 1
+        return (await gate.compare(1, 0, [0], loader(engine))).decision
+
+    assert [await look(), await look()] == ["hold", "wait"]
+    scored = len(engine.scored)
+    store.save([production(IDS[12], 99.0, outcome=1.0)])
+    assert (await look(), len(engine.scored)) == ("wait", scored), "one more outcome is not worth a look"
+    for number in (13, 14):
+        store.save([production(IDS[number], 99.0, outcome=1.0)])
+    assert await look() != "wait"
+
+
+async def test_other_temperatures_measure_distance_and_give_no_outcome():
+    store = FakeStore()
+    for number, name in enumerate(IDS[:20]):
+        store.save([production(name, float(number), outcome=1.0, temperature=0.7)])
+    engine = Scoring(0.1)
+    comparison = await compare(store, engine, SMALL)
+    assert (comparison.decision, comparison.measurements["trajectories"]) == ("promote", 0.0)
+    assert set(engine.scored) == {0, 1}, "recorded log-probs are of another temperature"
+
+
+async def test_each_of_several_agents_has_tools_of_today():
+    store = store_of(20)
+    for number, name in enumerate(IDS[20:24]):
+        store.save([production(name, 500.0 + number, outcome=1.0, tools=("other",))])
+    comparison = await compare(store, Scoring(0.0))
+    assert comparison.measurements["trajectories"] == 24
 
 
 async def test_the_incumbent_is_scored_only_if_it_did_not_act_itself():
@@ -131,6 +229,8 @@ async def test_only_held_out_successes_with_todays_tools_and_honest_log_probs_co
     store.save([production("not held out", 90.0, outcome=1.0)])
     assert not held_out("not held out")
     store.save([production(IDS[30], 50.0, outcome=None), production(IDS[31], 51.0, outcome=1.0, temperature=0.7)])
+    for number, name in enumerate(IDS[33 : 33 + 64]):
+        store.save([production(name, 60.0 + number, outcome=None)])
     store.save([production(IDS[32], -1.0, outcome=1.0, tools=("old",))])
     comparison = await compare(store, Scoring(0.0))
     assert comparison.measurements["trajectories"] == 20

@@ -55,7 +55,7 @@ async def test_only_held_out_production_is_scored_and_only_so_many_rows():
     assert not held_out("not held out")
     assert await DriftCheck(SETTINGS, engine=FakeEngine(), store=store).gather() == 10
     assert await DriftCheck(DriftSettings(most=4), engine=FakeEngine(), store=store).gather() == 4
-    assert await DriftCheck(DriftSettings(window=0), engine=FakeEngine(), store=store).gather() == 0
+    assert await DriftCheck(DriftSettings(most=0), engine=FakeEngine(), store=store).gather() == 0
 
 
 async def test_an_engine_that_is_away_is_waited_for():

@@ -179,7 +179,7 @@ async def test_a_prompt_is_asked_as_the_agent_asked_it_with_bounds():
 async def test_as_many_prompts_as_the_settings_say():
     check = PromptCheck(PromptSettings(most=5), engine=Speaker(SAME), store=store_of())
     assert await check.gather() == 5
-    check = PromptCheck(PromptSettings(window=0), engine=Speaker(SAME), store=store_of())
+    check = PromptCheck(PromptSettings(most=0), engine=Speaker(SAME), store=store_of())
     assert await check.gather() == 0
 
 
