@@ -14,7 +14,8 @@ findings. The verdict follows in this order, the first that applies:
 6. Otherwise hold. Neither opinion nor agreement ever promotes: the judge may be what the candidate learned to please.
 
 Everything is measured even if the first check has said no, for as long as the deadline allows: a verdict carries all
-figures. Only where the trial waits for evidence nothing else is measured: there is no verdict then. What the deadline leaves open cannot promote.
+figures. What the deadline leaves open cannot promote. Only where the trial waits for evidence nothing else is measured:
+there is no verdict then.
 """
 
 import math

@@ -1,8 +1,9 @@
 """Replay of production prompts: what would the candidate have answered where production answered something?
 
 The prompts are those of the newest held-out trajectories (`holdout`), redacted as they are stored, with the tools of
-today, and not from runs that failed. Candidate and incumbent answer each once, sampled as the agent had asked, with the same
-seed. An answer is only looked at, never carried out, so this works without a sandbox, on all that agents really ask.
+today, and not from runs that failed. Candidate and incumbent answer each once, sampled as the agent had asked, with the
+same seed. An answer is only looked at, never carried out, so this works without a sandbox, on all that agents really
+ask.
 
 Conduct and drift have limits: valid tool calls, refusals, going round in circles, answers cut off, length, entropy. A
 share breaks its limit if it is worse than the incumbent's by more than the limit and the paired interval says that it
