@@ -27,10 +27,8 @@ UNTRUSTED = 1e-6
 LARGEST = 1e6
 """Outcomes are meant to lie between 0 and 1. What is beyond this, either side of 0, is no outcome: its square would
 overflow sums, or swamp every other trajectory's."""
-
-
 BASELINE = "baseline_only"
-"""Reason of the members that came to be compared with, and are not without gradient for want of anything."""
+"""Reason of the members that came to be compared with: they lack nothing, and are not counted as skipped."""
 
 
 class Credits(msgspec.Struct, frozen=True):

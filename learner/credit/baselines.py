@@ -16,10 +16,9 @@ Floats = npt.NDArray[np.float64]
 EPSILON = 1e-6
 RUNNING_FLOOR = 0.1
 """Least deviation under a running one: a cluster that nearly always succeeds must not turn one failure into a shock."""
-
-
 POOLED_SHARE = 0.25
-"""Of the names remembered, for agents and tenants: 1,024 at the default, more than one installation has of both."""
+"""Of the names remembered, at most, for agents and tenants: many goals share one of them, so few are needed, and
+whoever invents agents without end pushes out no cluster."""
 
 
 class Running(msgspec.Struct, frozen=True):
