@@ -255,7 +255,7 @@ def test_an_empty_batch_is_skipped_and_answered(bench):
 
 def test_a_group_of_one_is_measured_against_the_running_baseline(bench):
     outcome = bench.train("o1", [item(1.0, id="a", group="alone", rows=[GOOD_ROW])])
-    assert outcome.dropped == {"zero_advantage": 1}, "the first of its cluster has nothing to be measured against"
+    assert outcome.dropped == {"nothing_to_compare": 1}, "the first of its cluster has nothing to be measured against"
     assert bench.checkpoints.cursor.running["c"].mean == 1.0
     assert bench.train("o2", [item(0.0, id="b", group="alone too", rows=[GOOD_ROW])]).result == "trained"
 
