@@ -46,6 +46,11 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     families: str = "ABC"
     drift: str = ""
     """File that says how the desk has drifted; shared with the sandbox."""
+    per_minute: float = 0.0
+    """Episodes that begin a minute, at random (Poisson), however many are under way; 0: each of `agents` begins its
+    next one when the last has ended."""
+    feedback: float = 1.0
+    """Share of episodes that are reported at all, 0 to 1."""
     feedback_delay: float = 1.0
     """Seconds between the end of an episode and its feedback, on average."""
     max_steps: int = 10
@@ -107,7 +112,8 @@ class Agent:
             await anyio.sleep(self._rng.uniform(0.5, 1.5) * self._settings.think)
         outcome = await episode.evaluate()
         self._journal.write("episode", response_id=last, outcome=outcome, goal=task.goal)
-        reports.start_soon(self._report, last, outcome)
+        if self._rng.random() < self._settings.feedback:
+            reports.start_soon(self._report, last, outcome)
 
     async def _ask(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> Any:
         """The model's answer; every fourth call is streamed, as some of a user's agents will."""
@@ -171,6 +177,16 @@ async def run(settings: AgentSettings, journal: Journal) -> None:
                 await agent.work(settings.first_task + number * 100_000 + count, reports)
                 count += 1
 
+        async def arrivals() -> None:
+            """Episodes at their own times, each with an agent of its own."""
+            rng, count = random.Random(f"{settings.seed}-arrivals"), 0
+            while not stopping.is_set():
+                await anyio.sleep(rng.expovariate(settings.per_minute / 60.0))
+                own = random.Random(f"{settings.seed}-arrival-{count}")
+                agent = Agent(client, http, desk, settings, journal, own)
+                agents.start_soon(agent.work, settings.first_task + count, reports)
+                count += 1
+
         async def watch(*, task_status: anyio.abc.TaskStatus[None]) -> None:
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 task_status.started()
@@ -180,7 +196,9 @@ async def run(settings: AgentSettings, journal: Journal) -> None:
         async with anyio.create_task_group() as workers:
             await workers.start(watch)
             async with anyio.create_task_group() as agents:
-                for number in range(settings.agents):
+                if settings.per_minute > 0:
+                    agents.start_soon(arrivals)
+                for number in range(settings.agents if settings.per_minute <= 0 else 0):
                     agents.start_soon(one, number)
             workers.cancel_scope.cancel()
     journal.write("ended")
