@@ -61,6 +61,8 @@ class Built(msgspec.Struct, frozen=True):
     ages: npt.NDArray[np.int64]
     """`(OLDEST + 2,)`: sampled tokens by their staleness in updates, those dropped for it included; the last entry has
     all that are older. Tokens of a version that was rolled back have no staleness."""
+    reasons: dict[str, str] = {}
+    """Why no row of a trajectory is left, by its id."""
 
 
 class _Row(msgspec.Struct, frozen=True):
