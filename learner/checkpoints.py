@@ -6,59 +6,26 @@
 The learner's directory of a version is renamed into place before the version's own, and that second rename is the
 commit: a version that exists has its optimizer and a cursor that names the orders in it. What lies above the newest
 version is debris of a kill and is removed. An order that trained nothing makes no version; it goes into the newest
-one's cursor.
+one's cursor. So does going back: the head, which the next update starts from, is the last of that cursor's chain and
+need not be the newest version. One rename is the commit of that, too.
 """
 
-import os
 import shutil
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 import structlog
 
-from actors.messages import Candidate
+from actors.messages import Answer, Candidate, derived_id
 from actors.signing import PublicKeys, SigningKey
 from learner.credit import Running
+from learner.cursor import CHAIN, Cursor, Reply, cut
 from learner.errors import CheckpointInvalid, StateEmpty
-from learner.versions import (
-    Versions,
-    debris,
-    digest,
-    fsync,
-    remove_directory,
-    sweep,
-    weight_files,
-    write_directory,
-)
+from learner.memory import Memory
+from learner.versions import Versions, debris, weight_files
 
 _log = structlog.get_logger(__name__)
-CURSOR = "cursor.json"
-CHAIN = 64
-"""Versions of the present line that are remembered; what is older is stale under any setting."""
-SCHEMA = 1
-
-
-class Cursor(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the learner stands."""
-
-    schema: int = SCHEMA
-    version: int
-    chain: tuple[int, ...]
-    """Versions that led to the present weights, the newest last; a rollback cuts it."""
-    done: tuple[tuple[str, int], ...] = ()
-    """Orders and directives that are done, the oldest first, and the newest version then."""
-    running: dict[str, Running] = {}
-    """Running outcome baselines by cluster."""
-    updates: int = 0
-    """Updates that changed the weights, ever."""
-    optimizer: str = ""
-    """sha256 of optimizer.safetensors, or over those of its shards; empty without."""
-
-    def finished(self, record: str) -> int | None:
-        """The newest version when `record` was done, None if it was not."""
-        return next((version for done, version in reversed(self.done) if done == record), None)
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,11 +34,14 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     versions: tuple[int, ...]
     """On disk, ascending."""
     damaged: dict[int, str]
-    """Versions above the one to go on from, with what is wrong with each: their updates would be lost."""
+    """Versions between the one to go on from and where the learner stood, with what is wrong with each: their updates
+    would be lost."""
     debris: tuple[str, ...]
     """Names of what a kill left half written; harmless, and removed by the next start."""
     cursor: Cursor | None
-    """Where to go on from; None if there is nothing on disk, or nothing sound."""
+    """Where to go on from, its head first of all; None if there is nothing on disk, or nothing sound."""
+    moments: bool = False
+    """Whether the optimizer goes on as well; not looked for without `verify`."""
 
 
 class Checkpoints:
@@ -95,9 +65,10 @@ class Checkpoints:
             keep: newest versions to keep.
         """
         self.versions = Versions(state / "versions", key=key, trusted=trusted)
-        self._memory = state / "learner"
+        self._memory = Memory(state / "learner")
         self._remembered, self._keep = remembered, keep
         self._cursor: Cursor | None = None
+        self._moments: Path | None = None
 
     @property
     def cursor(self) -> Cursor:
@@ -112,21 +83,25 @@ class Checkpoints:
         return max(self.cursor.version, *self.versions.numbers())
 
     @property
-    def newest(self) -> Path:
-        """Directory of the newest version."""
-        return self.versions.path(self.cursor.version)
+    def head(self) -> Path:
+        """Directory of the version that the next update starts from."""
+        return self.versions.path(self.cursor.head)
 
     @property
     def memory(self) -> Path | None:
-        """Directory of the optimizer that goes with the newest version, None if it starts afresh."""
-        directory = self._memory / self.newest.name
-        return directory if self.cursor.optimizer else None
+        """Directory of the optimizer that goes with the head, None if it starts afresh."""
+        return self._moments
+
+    @property
+    def moments_lost(self) -> bool:
+        """Whether the optimizer starts afresh although updates were made: never of a new learner."""
+        return self._moments is None and self.cursor.updates > 0
 
     def open(self, warm_start: Path | None, now: float) -> Cursor:
-        """Find the newest good version and what goes with it; make version 0 of `warm_start` if there is none.
+        """Find where the learner stands and what goes with it; make version 0 of `warm_start` if there is nothing.
 
         A newest version that fails its checks is left where it is, and the one before it counts; its number is not
-        used again.
+        used again. A head that fails them is left for the nearest sound version that it came of.
 
         Raises:
             StateEmpty: no version and no warm start.
@@ -134,51 +109,41 @@ class Checkpoints:
             OSError: the disk fails.
         """
         self.versions.sweep()
-        sweep(self._memory)
+        self._memory.sweep()
         if not self.versions.numbers():
             if warm_start is None:
                 raise StateEmpty(f"no version in {self.versions.directory} and no warm start to begin from")
             self.initialise(warm_start, now)
-        problems: list[str] = []
-        for version in reversed(self.versions.numbers()):
-            try:
-                self.versions.read(version, verify=True)
-                self._cursor = self._read(version)
-            except CheckpointInvalid as error:
-                problems.append(str(error))
-                _log.error("version_unusable", version=version, reason=str(error))
-                continue
-            self._clear_debris(version)
-            return self._cursor
-        raise CheckpointInvalid("; ".join(problems))
+        cursor, damaged = self._stand(verify=True)
+        for version, reason in damaged.items():
+            _log.error("version_unusable", version=version, reason=reason)
+        if cursor is None:
+            raise CheckpointInvalid("; ".join(damaged.values()))
+        self._memory.clear(self._memory.above(cursor.version))
+        self._cursor, self._moments = cursor, self._goes_on(cursor)
+        return cursor
 
     def look(self, *, verify: bool = True) -> Standing:
         """Where a learner that opened this state would stand; nothing is changed, and one may be running on it.
 
         Args:
-            verify: read the version's files and compare their digests, as `open` does; without it, manifests alone.
+            verify: read the head's files and compare their digests, as `open` does; without it, manifests alone.
 
         Raises:
             OSError: the directory cannot be read.
         """
-        damaged: dict[int, str] = {}
-        cursor: Cursor | None = None
-        for version in reversed(self.versions.numbers()):
-            try:
-                self.versions.read(version, verify=verify)
-                cursor = self._read(version)
-                break
-            except CheckpointInvalid as error:
-                damaged[version] = str(error)
+        cursor, damaged = self._stand(verify=verify)
         versions = self.versions.numbers()
-        newest = f"v{versions[-1] if versions else -1:06d}"
-        orphans = sorted(path.name for path in self._memory.glob("v*") if path.name > newest)
         return Standing(
             versions=tuple(versions),
             damaged=damaged,
-            debris=tuple(debris(self.versions.directory) + debris(self._memory) + orphans),
+            debris=(
+                *debris(self.versions.directory), *self._memory.debris(),
+                *self._memory.above(versions[-1] if versions else -1),
+            ),
             cursor=cursor,
-        )
+            moments=verify and cursor is not None and self._goes_on(cursor) is not None,
+        )  # fmt: skip
 
     def initialise(self, warm_start: Path, now: float) -> None:
         """Version 0 out of the Hugging Face checkpoint in `warm_start`.
@@ -193,7 +158,7 @@ class Checkpoints:
             for path in (*weights, *([index] if len(weights) > 1 else [])):
                 shutil.copyfile(path, directory / path.name)
 
-        self._write_memory(Cursor(version=0, chain=(0,)), None)
+        self._memory.write(Cursor(version=0, chain=(0,)), None)
         self.versions.write(0, -1, copy, rest=warm_start, batch_ids=(), metrics={}, created=now)
 
     def commit(
@@ -201,107 +166,145 @@ class Checkpoints:
         record: str,
         *,
         save: Callable[[Path], None],
-        save_state: Callable[[Path], None] | None,
+        save_state: Callable[[Path], None],
         running: dict[str, Running],
         metrics: dict[str, float],
         now: float,
-        parent: int | None = None,
+        no_gradient: dict[str, str] | None = None,
     ) -> Candidate:
-        """Write the next version, with `record` done in it; returns its announcement.
+        """Write the next version, a child of the head, with `record` done in it; returns its announcement.
 
         Args:
             save: writes model.safetensors into a directory.
-            save_state: writes optimizer.safetensors into a directory; None lets the optimizer start afresh.
-            parent: version that the weights come from, the newest by default; the chain goes on from there.
+            save_state: writes optimizer.safetensors into a directory.
+            no_gradient: what the manifest says of the batch's trajectories.
 
         Raises:
-            OSError: disk full; the version before is still the newest.
+            OSError: disk full; nothing has changed.
             NonFiniteWeights: as raised by `save`.
         """
-        before = self.cursor
-        version = self.highest + 1
-        origin = before.version if parent is None else parent
-        kept = before.chain[: before.chain.index(origin) + 1] if origin in before.chain else (origin,)
-        cursor = Cursor(
+        before, version = self.cursor, self.highest + 1
+        cursor = msgspec.structs.replace(
+            before.with_done(record, version, None, self._remembered),
             version=version,
-            chain=(*kept, version)[-CHAIN:],
-            done=(*before.done, (record, version))[-self._remembered :],
+            chain=(*before.chain, version)[-CHAIN:],
             running=running,
-            updates=before.updates + (save_state is not None),
+            updates=before.updates + 1,
         )
-        cursor = self._write_memory(cursor, save_state)
-        self.versions.write(version, origin, save, rest=self.newest, batch_ids=(record,), metrics=metrics, created=now)
-        self._cursor = cursor
-        for old in self.versions.prune(self._keep):
+        cursor = self._memory.write(cursor, save_state)
+        self.versions.write(
+            version, before.head, save, rest=self.head, batch_ids=(record,), metrics=metrics, created=now,
+            no_gradient=no_gradient,
+        )  # fmt: skip
+        self._cursor, self._moments = cursor, self._memory.path(version)
+        # The parent stays as well: after going back it may be far below the newest, and a child that fares badly goes
+        # back to it.
+        for old in self.versions.prune(self._keep, spared=cursor.chain[-2:]):
             _log.info("version_deleted", version=old)
-        self._clear_memory(keep=version)
+        self._clear_memory()
         return self.versions.candidate(version)
 
-    def done(self, record: str, running: dict[str, Running]) -> None:
-        """Note that `record` is done without a new version.
+    def done(self, record: str, running: dict[str, Running], reply: Reply | None = None) -> None:
+        """Note that `record` is done without a new version, and what was answered.
 
         Raises:
             OSError: the disk fails; the note was not taken.
         """
         before = self.cursor
-        cursor = msgspec.structs.replace(
-            before, done=(*before.done, (record, before.version))[-self._remembered :], running=running
+        noted = before.with_done(record, before.head, reply, self._remembered)
+        self._rewrite(msgspec.structs.replace(noted, running=running))
+
+    def go_back(self, record: str, target: int, reply: Reply, *, moments: Path | None) -> None:
+        """Let the next update start from `target`, with `record` done; what is above it stays on disk, unused.
+
+        Args:
+            target: a version that was read and found sound.
+            reply: what is answered.
+            moments: what `self.moments` said of it.
+
+        Raises:
+            OSError: the disk fails.
+        """
+        before = self.cursor
+        chain = cut(before.chain, target) if target in before.chain else self.versions.line(target, CHAIN)
+        noted = before.with_done(record, target, reply, self._remembered)
+        self._rewrite(msgspec.structs.replace(noted, chain=chain))
+        self._moments = moments
+
+    def moments(self, version: int) -> Path | None:
+        """Directory of the optimizer that goes with `version`; None if it had none, or it is not kept or not sound."""
+        return self._memory.moments(version)
+
+    def answer(self, record: str, *, otherwise: Answer = "skipped") -> Candidate:
+        """What is said of `record`, which is done; the same each time, for as long as it is remembered.
+
+        Args:
+            otherwise: what it was, if it made no version and its answer is forgotten.
+
+        Raises:
+            CheckpointInvalid: the head's manifest cannot be read.
+        """
+        cursor = self.cursor
+        at = cursor.finished(record)
+        try:
+            candidate = self.versions.candidate(cursor.head if at is None else at)
+        except CheckpointInvalid:  # deleted since, so long ago was it
+            candidate = self.versions.candidate(cursor.head)
+        if record in candidate.batch_ids:
+            return candidate
+        reply = cursor.replies.get(record) or Reply(answer=otherwise)
+        return msgspec.structs.replace(
+            candidate,
+            id=derived_id("candidate", candidate.version, record),
+            batch_ids=() if reply.answer == "went_back" else (record,),
+            metrics=reply.metrics,
+            created=candidate.created if reply.created is None else reply.created,
+            answer=reply.answer,
+            no_gradient=reply.no_gradient,
         )
-        directory = self._memory / self.newest.name
-        aside = directory / f".{CURSOR}.part"
-        aside.write_bytes(msgspec.json.encode(cursor))
-        fsync(aside)
-        os.replace(aside, directory / CURSOR)
-        fsync(directory)
+
+    def _stand(self, *, verify: bool) -> tuple[Cursor | None, dict[int, str]]:
+        """Where to go on from, and what is damaged above it, the newest first."""
+        versions, damaged = self.versions.numbers(), dict[int, str]()
+        for version in reversed(versions):
+            try:
+                cursor = self._memory.read(version)
+                if cursor.head == version:
+                    self.versions.read(version, verify=verify)
+                    if verify:
+                        self._memory.check(cursor)
+                    return cursor, damaged
+            except CheckpointInvalid as error:
+                damaged[version] = str(error)
+                continue
+            # The learner went back: this version's own weights are not needed, those of its head are.
+            for head in reversed(cursor.chain):
+                try:
+                    self.versions.read(head, verify=verify)
+                except CheckpointInvalid as error:
+                    if head in versions or head == cursor.head:
+                        damaged[head] = str(error)
+                    continue
+                return msgspec.structs.replace(cursor, chain=cut(cursor.chain, head)), damaged
+        return None, damaged
+
+    def _goes_on(self, cursor: Cursor) -> Path | None:
+        """Directory of the optimizer to go on with, of a cursor from `_stand`."""
+        if cursor.head != cursor.version:
+            return self._memory.moments(cursor.head)
+        # It was read and checked there, gigabytes maybe.
+        return self._memory.path(cursor.version) if cursor.optimizer else None
+
+    def _rewrite(self, cursor: Cursor) -> None:
+        self._memory.rewrite(cursor)
         self._cursor = cursor
 
-    def _write_memory(self, cursor: Cursor, save_state: Callable[[Path], None] | None) -> Cursor:
-        target = self._memory / f"v{cursor.version:06d}"
-        remove_directory(target)  # debris of a kill between the two renames
+    def _clear_memory(self) -> None:
+        """Keep the memory of the newest two versions, in case the newest is damaged, and of what may be gone back to.
 
-        def content(aside: Path) -> Cursor:
-            written = cursor
-            if save_state is not None:
-                save_state(aside)
-                written = msgspec.structs.replace(cursor, optimizer=_optimizer_digest(aside))
-            (aside / CURSOR).write_bytes(msgspec.json.encode(written))
-            return written
-
-        return write_directory(target, content)
-
-    def _read(self, version: int) -> Cursor:
-        directory = self._memory / f"v{version:06d}"
-        try:
-            cursor = msgspec.json.decode((directory / CURSOR).read_bytes(), type=Cursor)
-            if cursor.optimizer and _optimizer_digest(directory) != cursor.optimizer:
-                raise CheckpointInvalid(f"learner/{directory.name}: the optimizer's digest differs")
-        except (OSError, msgspec.DecodeError) as error:
-            raise CheckpointInvalid(f"learner/{directory.name}: {error}") from error
-        if cursor.version != version or cursor.schema != SCHEMA:
-            raise CheckpointInvalid(f"learner/{directory.name}: a cursor of version {cursor.version}")
-        return cursor
-
-    def _clear_debris(self, newest: int) -> None:
-        """Remove memory that no version was committed for."""
-        for path in self._memory.glob("v*"):
-            if int(path.name.removeprefix("v")) > newest:
-                remove_directory(path)
-
-    def _clear_memory(self, keep: int) -> None:
-        """Keep the memory of `keep` and of the version before it, in case the newest is damaged."""
-        names = {f"v{version:06d}" for version in self.versions.numbers()[-2:]} | {f"v{keep:06d}"}
-        for path in self._memory.glob("v*"):
-            if path.name not in names:
-                remove_directory(path)
-
-
-def _optimizer_digest(directory: Path) -> str:
-    """sha256 of the optimizer's file, or over the digests of its shards.
-
-    Raises:
-        OSError: there is none.
-    """
-    shards = sorted(directory.glob("optimizer-*-of-*.safetensors"))
-    if not shards:
-        return digest(directory / "optimizer.safetensors").sha256
-    return sha256("".join(f"{shard.name} {digest(shard).sha256}\n" for shard in shards).encode()).hexdigest()
+        That is the head and whatever serves. A list of pinned versions that cannot be read protects everything.
+        """
+        pins = self.versions.pins()
+        if pins is None:
+            return
+        self._memory.keep({*self.versions.numbers()[-2:], self.cursor.version, self.cursor.head} | pins.serving)

@@ -16,9 +16,9 @@ def known(settings: LearnerSettings, state: Checkpoints) -> Known:
     except OSError:  # somebody else's directory, most likely
         found = None
     cursor = found.cursor if found is not None else None
-    newest = [state.versions.path(cursor.version)] if cursor is not None else []
+    head = [state.versions.path(cursor.head)] if cursor is not None else []
     warm = [Path(settings.warm_start)] if settings.warm_start else []
-    vocabulary, max_tokens = _limits([*newest, *warm])
+    vocabulary, max_tokens = _limits([*head, *warm])
     if cursor is None or found is None:
         return Known(vocabulary=vocabulary, max_tokens=max_tokens)
     return Known(

@@ -21,7 +21,7 @@ class LearnerMetrics:
         """
         self.orders = Counter(
             "evolved_learner_orders",
-            "Orders and directives by what became of them: trained, skipped, repeated, rolled_back, ignored, dead.",
+            "Orders and directives by what became of them: trained, skipped, repeated, went_back, ignored, dead.",
             ["result"],
             registry=registry,
         )
@@ -49,7 +49,7 @@ class LearnerMetrics:
             ["result"],
             registry=registry,
         )
-        self.version = Gauge("evolved_learner_version", "Newest version.", registry=registry)
+        self.version = Gauge("evolved_learner_version", "Version that the next update starts from.", registry=registry)
         self.last = Gauge("evolved_learner_last", "Figures of the last update.", ["figure"], registry=registry)
         self.seconds = Histogram(
             "evolved_learner_update_seconds",

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from actors.signing import PublicKeys
-from learner.checkpoints import Checkpoints, Cursor, Standing
+from learner.checkpoints import Checkpoints, Standing
+from learner.cursor import Cursor
 from learner.errors import CheckpointInvalid, StateEmpty
 from learner.settings import LearnerSettings
 from learner.versions import tensor_shapes, weight_files
@@ -39,10 +40,10 @@ class Resumption(msgspec.Struct, frozen=True, kw_only=True):
             if cursor is None
             else "version",
             "warm_start": self.warm_start,
-            "version": None if cursor is None else cursor.version,
+            "version": None if cursor is None else cursor.head,
             "chain": [] if cursor is None else list(cursor.chain),
             "updates": 0 if cursor is None else cursor.updates,
-            "optimizer": bool(cursor and cursor.optimizer),
+            "optimizer": standing.moments,
             "baselines": 0 if cursor is None else len(cursor.running),
             "orders": orders,
             "versions": list(standing.versions),
@@ -55,7 +56,7 @@ class Resumption(msgspec.Struct, frozen=True, kw_only=True):
         standing, cursor = self.standing, self.standing.cursor
         lines = [f"state {self.state}"]
         if cursor is not None:
-            lines += _about(cursor)
+            lines += _about(cursor, standing.moments)
         elif self.warm_start:
             lines.append(f"no version yet: version 0 will be made of {self.warm_start}")
         lines += [f"version {version} is damaged: {reason}" for version, reason in sorted(standing.damaged.items())]
@@ -100,18 +101,19 @@ def _damage(state: Path, standing: Standing) -> str:
     if standing.cursor is None:
         return f"no version is sound; {restore}, or begin anew with another state_dir"
     return (
-        f"the state is damaged above version {standing.cursor.version}; {restore}, or run `evolved learner`, which "
-        f"goes on from version {standing.cursor.version} without what was learned after it"
+        f"the state is damaged above version {standing.cursor.head}; {restore}, or run `evolved learner`, which "
+        f"goes on from version {standing.cursor.head} without what was learned after it"
     )
 
 
-def _about(cursor: Cursor) -> list[str]:
+def _about(cursor: Cursor, moments: bool) -> list[str]:
     newest = [f"{order} (version {version})" for order, version in reversed(cursor.done[-SHOWN:])]
     more = f", and {len(cursor.done) - SHOWN} before" if len(cursor.done) > SHOWN else ""
+    back = f" (it went back: version {cursor.version} is the newest)" if cursor.head != cursor.version else ""
     return [
-        f"stands at version {cursor.version}, after {cursor.updates} updates; the line that led there: "
+        f"stands at version {cursor.head}{back}, after {cursor.updates} updates; the line that led there: "
         f"{' '.join(map(str, cursor.chain[-SHOWN:]))}",
-        f"goes on with {'its optimizer' if cursor.optimizer else 'an optimizer that starts afresh'} and "
+        f"goes on with {'its optimizer' if moments else 'an optimizer that starts afresh'} and "
         f"{len(cursor.running)} running baselines",
         f"orders done: {', '.join(newest) or 'none'}{more}",
     ]

@@ -9,6 +9,7 @@ costs at most the work of one update. A broken order is parked as a dead letter,
 
 import math
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -195,11 +196,10 @@ class LearnerService:
         match message:
             case BatchOrder():
                 return self._told(await self._train(message), order=message.id)
-            case Directive(kind="rollback"):
-                outcome = await self._in_thread(lambda: self._updater.roll_back(message))
+            case Directive(kind="rollback" | "rebase"):
+                outcome = await self._in_thread(lambda: self._updater.go_back(message))
                 if outcome is not None:
                     return self._told(outcome, directive=message.id)
-                _log.warning("rollback_ignored", directive=message.id)
                 self._metrics.orders.labels("ignored").inc()
             case Directive(kind="drift"):
                 await self._in_thread(lambda: self._updater.forget_baselines(message))
@@ -228,6 +228,7 @@ class LearnerService:
                 version=outcome.candidate.version,
                 seconds=_rounded(seconds),
                 dropped=outcome.dropped,
+                no_gradient=dict(Counter(outcome.candidate.no_gradient.values())),
                 **figures,
             )
         return outcome
@@ -235,8 +236,8 @@ class LearnerService:
     def _told(self, outcome: Outcome, **record: str) -> Candidate:
         self._metrics.orders.labels(outcome.result).inc()
         self._metrics.version.set(outcome.candidate.version)
-        if outcome.result in ("repeated", "rolled_back"):
-            _log.info(outcome.result, version=outcome.candidate.version, **record)
+        if outcome.result in ("repeated", "went_back"):
+            _log.info(outcome.result, version=outcome.candidate.version, **outcome.metrics, **record)
         return outcome.candidate
 
     async def _park(self, delivery: Delivery, error: Exception) -> Candidate | None:
@@ -261,7 +262,7 @@ class LearnerService:
             return None
         if not isinstance(message, BatchOrder):
             return None
-        return await self._in_thread(lambda: self._updater.give_up(message.id))
+        return await self._in_thread(lambda: self._updater.give_up(message))
 
     async def _put_off(self, subscription: Subscription, delivery: Delivery, cause: str, error: Exception) -> None:
         _log.warning("order_put_off", record=delivery.id, cause=cause, attempt=delivery.attempts, reason=str(error))

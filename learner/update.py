@@ -2,12 +2,14 @@
 
     order file -> credit -> batch -> trainer -> version and cursor, committed together -> Candidate
 
-An order that is already in the cursor is not trained again; its answer is found again instead. After an error between
+An order that is already in the cursor is not trained again; its answer is found again instead. Going back writes no
+version: the next update starts from an older one (`checkpoints`). After an error between
 training and commit the trainer is put back to what is on disk, so memory and disk never tell different stories.
 """
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -17,18 +19,19 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
-from actors.messages import BatchItem, BatchOrder, Candidate, Directive, MessageError, decode_batch, derived_id
+from actors.messages import Answer, BatchItem, BatchOrder, Candidate, Directive, MessageError, decode_batch
 from learner.batch import TrajectoryBatch
-from learner.build import BuildSettings, build
+from learner.build import BuildSettings, Built, build
 from learner.checkpoints import Checkpoints
-from learner.credit import Running, assign
+from learner.credit import Credits, Running, assign
+from learner.cursor import Reply
 from learner.errors import BatchRefused, CheckpointInvalid, OrderFileMissing, OrderUnusable
 from learner.settings import LearnerSettings
 from learner.throughput import update_flops
 from learner.trainers import Trainer
 
 _log = structlog.get_logger(__name__)
-Result = Literal["trained", "skipped", "repeated", "rolled_back"]
+Result = Literal["trained", "skipped", "repeated", "went_back"]
 NOT_ALGORITHM = frozenset(
     {
         "warm_start", "device", "threads", "keep_versions", "remembered_orders", "attempts", "retry_seconds",
@@ -82,7 +85,7 @@ class Updater:
     ) -> None:
         """
         Args:
-            make_trainer: called with the directory of the newest version and that of version 0, the reference.
+            make_trainer: called with the directory of the head and that of version 0, the reference.
             clock: unix seconds.
             timer: seconds from anywhere, for durations.
         """
@@ -91,7 +94,7 @@ class Updater:
         self._trainer: Trainer | None = None
 
     def open(self) -> int:
-        """Take up the newest version and its optimizer; returns its number.
+        """Take up the version to go on from and its optimizer; returns its number.
 
         Raises:
             LearnerError: there is nothing to begin with, or it cannot be used.
@@ -99,11 +102,10 @@ class Updater:
         """
         warm_start = Path(self._settings.warm_start) if self._settings.warm_start else None
         cursor = self._checkpoints.open(warm_start, self._clock())
-        newest, first = self._checkpoints.newest, self._checkpoints.versions.path(0)
+        head, first = self._checkpoints.head, self._checkpoints.versions.path(0)
         # Version 0 is never deleted by us; somebody who did it by hand gets the present weights as anchor.
-        self._trainer = self._make_trainer(newest, first if first.is_dir() else newest)
-        self._trainer.restore(newest, self._checkpoints.memory)
-        return cursor.version
+        self._restore(self._make_trainer(head, first if first.is_dir() else head))
+        return cursor.head
 
     def apply(self, order: BatchOrder) -> Outcome:
         """Train on `order`, unless that was done before.
@@ -126,8 +128,9 @@ class Updater:
             metrics={f"credit_{name}": value for name, value in credits.statistics.items()} | built.statistics,
             ages=tuple(built.ages.tolist()),
         )
+        missed = partial(no_gradient, items, credits, built)
         if built.batch is None:
-            return self._nothing(order.id, "nothing_left", credits.running, about)
+            return self._skipped(order.id, "nothing_left", credits.running, missed("nothing_left"), about)
         about.advantages = built.batch.advantages[built.batch.mask > 0]
         seed = int(np.random.SeedSequence([self._settings.seed, cursor.version]).generate_state(1)[0])
         # A name for "memory may differ from disk": whatever raises from here on, the next call starts from disk again.
@@ -137,12 +140,14 @@ class Updater:
             report = trainer.update(built.batch, seed=seed)
         except BatchRefused as refusal:
             _log.warning("batch_refused", order=order.id, reason=refusal.reason, text=str(refusal))
-            return self._undone(trainer, order.id, refusal.reason, credits.running, about)
+            self._restore(trainer)
+            return self._skipped(order.id, refusal.reason, credits.running, missed(refusal.reason), about)
         seconds = max(self._timer() - began, 1e-9)
         about.metrics |= {"seconds_update": seconds, "tokens_per_second": float(built.batch.lengths.sum()) / seconds}
         about.metrics |= report.metrics | self._utilisation(built.batch, report.metrics, seconds)
         if report.steps == 0:
-            return self._undone(trainer, order.id, "no_step", credits.running, about)
+            self._restore(trainer)
+            return self._skipped(order.id, "no_step", credits.running, missed("no_step"), about)
         candidate = self._checkpoints.commit(
             order.id,
             save=trainer.save,
@@ -150,54 +155,59 @@ class Updater:
             running=credits.running,
             metrics=about.metrics,
             now=self._clock(),
+            no_gradient=missed(""),
         )
         self._trainer = trainer
         return Outcome(result="trained", candidate=candidate, **about.fields())
 
-    def roll_back(self, directive: Directive) -> Outcome | None:
-        """Make the version that `directive` goes back to the newest again, under a new number, the optimizer afresh.
+    def go_back(self, directive: Directive) -> Outcome | None:
+        """Let the next update start from an older version, with that one's moments if they are kept.
 
-        Where to is `details["to"]`; without it, the parent of `details["version"]`, the version that fared badly. None
-        if the directive names no version that is on disk, or one that these weights do not come from.
+        Which is `details["to"]`; without it, the parent of `details["version"]`, the version that fared badly. None if
+        there is nothing to do: these weights do not come from the version that fared badly, or stand there already, or
+        the one to go back to is not on disk and sound.
 
         Raises:
             OSError: disk full; nothing has changed.
             LearnerError: see `open`.
         """
         trainer = self._ready()
-        repeated = self._repeated(directive.id)
+        repeated = self._repeated(directive.id, otherwise="went_back")
         if repeated is not None:
             return repeated
-        cursor, versions = self._checkpoints.cursor, self._checkpoints.versions
-        target = _number(directive, "to")
-        bad = _number(directive, "version")
+        checkpoints = self._checkpoints
+        cursor, versions = checkpoints.cursor, checkpoints.versions
+        target, bad = _number(directive, "to"), _number(directive, "version")
+        log = _log.bind(directive=directive.id, kind=directive.kind)
         if bad is not None and bad not in cursor.chain:
             # Its line was left already: going back a second time would undo good updates.
+            log.warning("going_back_ignored", reason=f"version {bad} is not in the line of version {cursor.head}")
             return None
         try:
             if target is None and bad is not None:
                 target = versions.read(bad).parent
             if target is None or target < 0:
+                log.error("going_back_impossible", reason=f"no version to go back to in {directive.details}")
+                return None
+            if target == cursor.head:
+                log.warning("going_back_ignored", reason=f"version {target} is where the next update starts already")
                 return None
             versions.read(target, verify=True)
         except CheckpointInvalid as error:
-            _log.error("rollback_impossible", directive=directive.id, reason=str(error))
+            log.error("going_back_impossible", reason=str(error))
             return None
+        moments = checkpoints.moments(target)
+        log.info("going_back", to=target, head=cursor.head, moments_kept=moments is not None)
         self._trainer = None
-        trainer.restore(versions.path(target), None)
-        candidate = self._checkpoints.commit(
-            directive.id,
-            save=trainer.save,
-            save_state=None,
-            running=cursor.running,
-            metrics={"rollback": 1.0},
-            now=self._clock(),
-            parent=target,
-        )
+        # Before the commit: weights that cannot be taken up must not become those to go on from.
+        trainer.restore(versions.path(target), moments, rewarm=moments is None)
+        metrics = {"moments_kept": float(moments is not None)}
+        reply = Reply(answer="went_back", created=self._clock(), metrics=metrics)
+        checkpoints.go_back(directive.id, target, reply, moments=moments)
         self._trainer = trainer
-        return Outcome(result="rolled_back", candidate=candidate)
+        return Outcome(result="went_back", candidate=checkpoints.answer(directive.id), metrics=metrics)
 
-    def give_up(self, order: str) -> Candidate:
+    def give_up(self, order: BatchOrder) -> Candidate:
         """Note that an order can never be trained on; returns what tells the curator that it is off the list.
 
         Raises:
@@ -205,9 +215,10 @@ class Updater:
             LearnerError: see `open`.
         """
         self._ready()
-        if self._checkpoints.cursor.finished(order) is None:
-            self._checkpoints.done(order, self._checkpoints.cursor.running)
-        return self._again(order, "failed")
+        if self._checkpoints.cursor.finished(order.id) is None:
+            reply = Reply(answer="failed", no_gradient=dict.fromkeys(order.trajectories, "failed"))
+            self._checkpoints.done(order.id, self._checkpoints.cursor.running, reply)
+        return self._checkpoints.answer(order.id, otherwise="failed")
 
     def forget_baselines(self, directive: Directive) -> None:
         """The world has changed: what clusters used to score says nothing about what they should score now.
@@ -234,43 +245,30 @@ class Updater:
         peak = metrics.get("peak_flops")
         if not peak:
             return {}
-        tensors = self._checkpoints.versions.read(self._checkpoints.cursor.version).tensors
+        tensors = self._checkpoints.versions.read(self._checkpoints.cursor.head).tensors
         return {"mfu": update_flops(tensors, batch.lengths, batch.tokens) / (seconds * peak)}
 
-    def _undone(
-        self, trainer: Trainer, order: str, reason: str, running: dict[str, Running], about: "_About"
-    ) -> Outcome:
-        """`_nothing`, with the trainer put back to what is on disk."""
-        trainer.restore(self._checkpoints.newest, self._checkpoints.memory)
+    def _restore(self, trainer: Trainer) -> None:
+        """Put `trainer` to what is on disk."""
+        checkpoints = self._checkpoints
+        trainer.restore(checkpoints.head, checkpoints.memory, rewarm=checkpoints.moments_lost)
         self._trainer = trainer
-        return self._nothing(order, reason, running, about)
 
-    def _nothing(self, order: str, reason: str, running: dict[str, Running], about: "_About") -> Outcome:
-        self._checkpoints.done(order, running)
-        return Outcome(result="skipped", candidate=self._again(order, "skipped"), reason=reason, **about.fields())
+    def _skipped(
+        self, order: str, reason: str, running: dict[str, Running], missed: dict[str, str], about: "_About"
+    ) -> Outcome:
+        self._checkpoints.done(order, running, Reply(answer="skipped", no_gradient=missed))
+        candidate = self._checkpoints.answer(order)
+        return Outcome(result="skipped", candidate=candidate, reason=reason, **about.fields())
 
-    def _repeated(self, record: str) -> Outcome | None:
-        version = self._checkpoints.cursor.finished(record)
-        if version is None:
+    def _repeated(self, record: str, *, otherwise: Answer = "skipped") -> Outcome | None:
+        if self._checkpoints.cursor.finished(record) is None:
             return None
-        try:
-            candidate = self._checkpoints.versions.candidate(version)
-        except CheckpointInvalid:  # deleted since, so long ago was it
-            return Outcome(result="repeated", candidate=self._again(record, "skipped"))
-        if record not in candidate.batch_ids:
-            candidate = self._again(record, "skipped")
-        return Outcome(result="repeated", candidate=candidate)
-
-    def _again(self, order: str, why: str) -> Candidate:
-        """The newest version under an id of `order`'s own, so that whoever waits for the order hears of it."""
-        newest = self._checkpoints.versions.candidate(self._checkpoints.cursor.version)
-        return msgspec.structs.replace(
-            newest, id=derived_id("candidate", newest.version, order), batch_ids=(order,), metrics={why: 1.0}
-        )
+        return Outcome(result="repeated", candidate=self._checkpoints.answer(record, otherwise=otherwise))
 
     def _limits(self, trainer: Trainer) -> BuildSettings:
         settings = self._settings
-        candidate = self._checkpoints.versions.candidate(self._checkpoints.cursor.version)
+        candidate = self._checkpoints.versions.candidate(self._checkpoints.cursor.head)
         return BuildSettings(
             vocabulary=trainer.vocabulary,
             max_tokens=trainer.max_tokens,
@@ -314,6 +312,21 @@ def read_order(order: BatchOrder) -> Sequence[BatchItem]:
         return decode_batch(data)
     except MessageError as error:
         raise OrderUnusable(f"{path.name}: {error}") from error
+
+
+def no_gradient(items: Sequence[BatchItem], credits: Credits, built: Built, whole: str = "") -> dict[str, str]:
+    """Trajectories of a batch that an update learned nothing from, by id, with the reason of each.
+
+    Args:
+        items: the batch.
+        credits: from `assign`, for why some have no advantage.
+        built: from `build`, for why no row of some is left.
+        whole: why the batch as a whole trained nothing; empty if it did.
+    """
+    ids = [item.attributed.trajectory.id for item in items]
+    own = built.reasons | {id: reason for id, reason in zip(ids, credits.reasons, strict=True) if reason}
+    trained = set(built.batch.trajectories) if built.batch is not None and not whole else set[str]()
+    return {id: own.get(id) or whole or "dropped" for id in ids if id not in trained}
 
 
 def _number(directive: Directive, key: str) -> int | None:

@@ -1,7 +1,8 @@
 """Version directories: full weights in Hugging Face files with a manifest, whole under their name or not there at all.
 
     <state>/versions/v000007/    model.safetensors, config.json, tokenizer files, manifest.json, manifest.sig
-    <state>/versions/pinned      version numbers that must be kept, one a line; whoever serves them writes it
+    <state>/versions/pinned      version numbers that must be kept, one a line, `7` or `7 serving`; whoever serves them
+                                 writes it
 
 A directory is written aside, fsynced and renamed. The manifest holds digests of the files and names, types and shapes
 of the tensors; with a key it is signed, so that whoever may write to the disk but not read the key cannot slip weights
@@ -56,6 +57,15 @@ def tensor_shapes(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
         raise CheckpointInvalid(f"{path}: {error}") from error
 
 
+class Pins(msgspec.Struct, frozen=True):
+    """What whoever serves wants kept."""
+
+    pinned: frozenset[int] = frozenset()
+    """Versions whose directories stay; those in `serving` among them."""
+    serving: frozenset[int] = frozenset()
+    """Versions that an engine serves: what the learner may be sent back to."""
+
+
 class Versions:
     """The directory of version directories. Blocking."""
 
@@ -89,12 +99,14 @@ class Versions:
         batch_ids: tuple[str, ...],
         metrics: Mapping[str, float | None],
         created: float,
+        no_gradient: Mapping[str, str] | None = None,
     ) -> Manifest:
         """Make the directory of `version`; it appears whole, with the rename at the very end.
 
         Args:
             fill: writes the weights' safetensors files into the directory it is given.
             rest: directory that configuration and tokenizer are taken from.
+            no_gradient: see `Manifest`.
 
         Raises:
             OSError: disk full, no permission; nothing has appeared.
@@ -115,6 +127,7 @@ class Versions:
                 batch_ids=batch_ids,
                 metrics=dict(metrics),
                 created=created,
+                no_gradient=dict(no_gradient or {}),
             )
             written = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
             (aside / MANIFEST).write_bytes(written)
@@ -189,17 +202,32 @@ class Versions:
             batch_ids=manifest.batch_ids,
             metrics={name: value for name, value in manifest.metrics.items() if value is not None},
             created=manifest.created,
+            no_gradient=manifest.no_gradient,
         )
 
-    def prune(self, keep: int) -> list[int]:
-        """Delete all but the newest `keep`, version 0 and pinned ones; returns what was deleted.
+    def line(self, version: int, longest: int) -> tuple[int, ...]:
+        """`version` and what it came of, the oldest first, as far as manifests on disk tell; `longest` at most."""
+        line = [version]
+        while len(line) < longest:
+            try:
+                parent = self.read(line[-1]).parent
+            except CheckpointInvalid:
+                break
+            if not 0 <= parent < line[-1]:
+                break
+            line.append(parent)
+        return tuple(reversed(line))
+
+    def prune(self, keep: int, spared: Iterable[int] = ()) -> list[int]:
+        """Delete all but the newest `keep`, version 0, pinned and `spared` ones; returns what was deleted.
 
         A list of pinned versions that cannot be read protects everything.
         """
-        pinned = self._pinned()
-        if pinned is None:
+        pins = self.pins()
+        if pins is None:
             return []
-        old = [version for version in self.numbers()[:-keep] if version != 0 and version not in pinned]
+        kept = {0, *spared} | pins.pinned
+        old = [version for version in self.numbers()[:-keep] if version not in kept]
         for version in old:
             remove_directory(self.path(version))
         return old
@@ -208,15 +236,25 @@ class Versions:
         """Remove what a killed process left half written or half deleted."""
         sweep(self.directory)
 
-    def _pinned(self) -> set[int] | None:
+    def pins(self) -> Pins | None:
+        """What must be kept; None if that cannot be read, and then everything must."""
+        pinned: set[int] = set()
+        serving: set[int] = set()
         try:
-            words = (self.directory / "pinned").read_text().split()
-            return {int(word.removeprefix("v")) for word in words}
+            for line in (self.directory / "pinned").read_text().splitlines():
+                word, *marks = line.split() or [""]
+                if marks not in ([], ["serving"]):
+                    raise ValueError(f"{line!r} is neither `7` nor `7 serving`")
+                if word:
+                    pinned.add(int(word.removeprefix("v")))
+                if marks:
+                    serving.add(int(word.removeprefix("v")))
         except FileNotFoundError:
-            return set()
+            return Pins()
         except (OSError, ValueError) as error:
             _log.warning("pinned_unreadable", reason=str(error))
             return None
+        return Pins(frozenset(pinned), frozenset(serving))
 
 
 def read_signature(directory: Path) -> str:

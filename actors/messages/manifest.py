@@ -32,6 +32,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Of the learner; None where a figure was not finite, which JSON cannot say."""
     created: float = 0.0
     """Unix seconds."""
+    no_gradient: dict[str, str] = {}
+    """Trajectories of its batch that it learned nothing from, by id, with the reason of each."""
 
 
 def bad_file(manifest: Manifest) -> str:

@@ -54,8 +54,11 @@ class Trainer(Protocol):
         """Write what the weights' files lack to go on exactly (optimizer, masters) into an existing directory."""
         ...
 
-    def restore(self, weights: Path, state: Path | None) -> None:
+    def restore(self, weights: Path, state: Path | None, *, rewarm: bool = False) -> None:
         """Take over what `save` and `save_state` wrote; without `state` the optimizer starts afresh.
+
+        Args:
+            rewarm: it had moments that are lost: its first steps are short (`rewarm.STEPS`). Only without `state`.
 
         Raises:
             CheckpointInvalid: files that do not fit the model.

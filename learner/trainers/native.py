@@ -21,6 +21,7 @@ from learner.trainers.files import load_tensors, save_tensors, stored_dtypes
 from learner.trainers.micro import Ints, Layout
 from learner.trainers.model import Model
 from learner.trainers.reference import Reference
+from learner.trainers.rewarm import LEFT, STEPS, Rewarming
 from learner.trainers.staleness import check
 from learner.trainers.steps import Loss, Update
 from learner.versions import weight_files
@@ -49,7 +50,7 @@ class NativeTrainer:
         self._policy = Model(settings, weights)
         self._model = self._policy.module
         self._dtypes = stored_dtypes(weights, self._model)
-        self._optimizer = self._new_optimizer()
+        self._optimizer, self._rewarming = self._new_optimizer(), Rewarming()
         self._reference = (
             Reference(settings, reference or weights, self._policy, self._dtypes) if settings.kl_coef > 0 else None
         )
@@ -88,9 +89,9 @@ class NativeTrainer:
                 tensors[f"master.{name}"] = p.detach().cpu()
             for key, value in self._optimizer.state.get(p, {}).items():
                 tensors[f"{key}.{name}"] = value.detach().cpu()
-        save_tensors(tensors, directory / "optimizer.safetensors")
+        save_tensors(tensors | self._rewarming.state(), directory / "optimizer.safetensors")
 
-    def restore(self, weights: Path, state: Path | None) -> None:
+    def restore(self, weights: Path, state: Path | None, *, rewarm: bool = False) -> None:
         stored = load_tensors(*weight_files(weights))
         kept = load_tensors(state / "optimizer.safetensors") if state is not None else {}
         self._optimizer = self._new_optimizer()
@@ -103,6 +104,7 @@ class NativeTrainer:
                 own = {key: kept[f"{key}.{name}"].to(p.device) for key in _MOMENTS if f"{key}.{name}" in kept}
                 if own:
                     self._optimizer.state[p] = own
+        self._rewarming.start(int(kept[LEFT]) if LEFT in kept else STEPS if rewarm else 0)
         if self._reference is not None:
             self._reference.restore(kept, self._model)
 
@@ -144,7 +146,9 @@ class NativeTrainer:
     def step(self) -> float:
         norm = float(torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._settings.max_grad_norm))
         if np.isfinite(norm):
+            self._rewarming.prepare(self._optimizer, self._settings.lr)
             self._optimizer.step()
+            self._rewarming.stepped()
         self._optimizer.zero_grad(set_to_none=True)
         return norm
 

@@ -50,6 +50,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     second: str | None = None
     """A second directory, if the method takes one."""
     seed: int = 0
+    rewarm: bool = False
 
 
 def join() -> None:
@@ -121,9 +122,10 @@ class Leader:
     def save_state(self, directory: Path) -> None:
         self._together(Call(method="save_state", path=str(directory)), lambda: self._own.save_state(directory))
 
-    def restore(self, weights: Path, state: Path | None) -> None:
-        call = Call(method="restore", path=str(weights), second=str(state) if state is not None else None)
-        self._together(call, lambda: self._own.restore(weights, state))
+    def restore(self, weights: Path, state: Path | None, *, rewarm: bool = False) -> None:
+        second = str(state) if state is not None else None
+        call = Call(method="restore", path=str(weights), second=second, rewarm=rewarm)
+        self._together(call, lambda: self._own.restore(weights, state, rewarm=rewarm))
 
     @property
     def _own(self) -> VerlTrainer:
@@ -199,7 +201,8 @@ def _do(trainer: VerlTrainer, call: Call) -> None:
         case "save_state":
             trainer.save_state(path)
         case "restore":
-            trainer.restore(path, Path(call.second) if call.second is not None else None)
+            state = Path(call.second) if call.second is not None else None
+            trainer.restore(path, state, rewarm=call.rewarm)
         case other:
             raise AssertionError(other)
 

@@ -21,6 +21,7 @@ from learner.trainers.figures import Sums
 from learner.trainers.files import stored_dtypes
 from learner.trainers.micro import Ints, Layout
 from learner.trainers.model import CPU_BUDGET, GPU_BUDGET
+from learner.trainers.rewarm import LEFT, STEPS, Rewarming
 from learner.trainers.staleness import check
 from learner.trainers.steps import Loss, Update
 from learner.trainers.verl.engine import Engine
@@ -46,7 +47,7 @@ class VerlTrainer:
         if settings.threads:
             torch.set_num_threads(settings.threads)
         self._settings = settings
-        self._engine = Engine(settings, weights)
+        self._engine, self._rewarming = Engine(settings, weights), Rewarming()
         self._dtypes = stored_dtypes(weights, self._engine.module)
         self._reference = (
             ShardedReference(settings, reference or weights, self._dtypes) if settings.kl_coef > 0 else None
@@ -80,11 +81,13 @@ class VerlTrainer:
 
     def save_state(self, directory: Path) -> None:
         state = self._reference.state() if self._reference is not None else {}
-        save_state(state | state_of(self._parameters(), self._engine.optimizer, self._dtypes), directory)
+        moments = state_of(self._parameters(), self._engine.optimizer, self._dtypes)
+        save_state(state | moments | self._rewarming.state(), directory)
 
-    def restore(self, weights: Path, state: Path | None) -> None:
+    def restore(self, weights: Path, state: Path | None, *, rewarm: bool = False) -> None:
         with stored_state(state) as kept:
             restore(self._parameters(), self._engine.optimizer, weights, kept)
+            self._rewarming.start(int(kept.scalar(LEFT)) if LEFT in kept else STEPS if rewarm else 0)
             if self._reference is not None:
                 self._reference.restore(kept, self._parameters())
 
@@ -114,7 +117,11 @@ class VerlTrainer:
         return self._engine.reduce(found)
 
     def step(self) -> float:
-        return self._engine.step()
+        self._rewarming.prepare(self._engine.optimizer, self._settings.lr)
+        norm = self._engine.step()
+        if np.isfinite(norm):
+            self._rewarming.stepped()
+        return norm
 
     def tensors(self) -> list[Tensor]:
         return [local(p) for _, p in self._parameters()]

@@ -1,5 +1,6 @@
 """Versions and the learner's memory: whole or absent, paired, resumed after a kill between any two steps."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -12,8 +13,9 @@ from safetensors.numpy import save_file
 
 from learner.checkpoints import Checkpoints, Standing
 from learner.credit import Running
+from learner.cursor import REPLIES, Reply
 from learner.errors import CheckpointInvalid, StateEmpty
-from learner.versions import Versions
+from learner.versions import Pins, Versions
 from tests.support.keys import key_pair
 
 
@@ -269,14 +271,195 @@ def test_only_so_many_orders_are_remembered(state, base):
     assert [record for record, _ in checkpoints.cursor.done] == ["o2", "o3", "o4"]
 
 
-def test_going_back_cuts_the_chain_and_counts_on(state, base):
+def back(checkpoints, target, record="back", created=3.0):
+    """Go back as the updater does."""
+    checkpoints.versions.read(target, verify=True)
+    moments = checkpoints.moments(target)
+    reply = Reply(answer="went_back", created=created, metrics={"moments_kept": float(moments is not None)})
+    checkpoints.go_back(record, target, reply, moments=moments)
+    return checkpoints.answer(record)
+
+
+def test_going_back_cuts_the_chain_and_writes_no_version(state, base):
     checkpoints = opened(state, base)
     for value in (1, 2, 3):
         step(checkpoints, value)
-    candidate = checkpoints.commit("back", save=weights(1), save_state=None, running={}, metrics={}, now=3.0, parent=1)
+    answer = back(checkpoints, 1)
+    assert (answer.answer, answer.version, answer.parent, answer.batch_ids) == ("went_back", 1, 0, ())
+    assert answer.manifest == checkpoints.versions.candidate(1).manifest
+    assert answer.created == 3.0
+    assert checkpoints.versions.numbers() == [0, 1, 2, 3]
+    assert (checkpoints.cursor.version, checkpoints.cursor.head, checkpoints.cursor.chain) == (3, 1, (0, 1))
+    assert opened(state).cursor == checkpoints.cursor
+    assert opened(state).answer("back") == answer
+
+
+def test_the_next_version_is_a_child_of_where_it_went_back_to(state, base):
+    checkpoints = opened(state, base)
+    for value in (1, 2, 3):
+        step(checkpoints, value)
+    back(checkpoints, 1)
+    (state / "versions" / "v000001" / "config.json").write_text("of v1")
+    candidate = step(checkpoints, 4)
     assert (candidate.version, candidate.parent) == (4, 1)
-    assert checkpoints.cursor.chain == (0, 1, 4)
+    assert (state / "versions" / "v000004" / "config.json").read_text() == "of v1", "configuration comes from there"
+    assert opened(state).cursor.chain == (0, 1, 4)
+
+
+def test_what_trained_nothing_is_noted_after_going_back_too(state, base):
+    checkpoints = opened(state, base)
+    for value in (1, 2):
+        step(checkpoints, value)
+    back(checkpoints, 0)
+    checkpoints.done("empty", {}, Reply(answer="skipped", no_gradient={"t": "stale"}))
+    again = opened(state)
+    assert again.cursor.finished("empty") == 0
+    answer = again.answer("empty")
+    assert (answer.version, answer.batch_ids, answer.no_gradient) == (0, ("empty",), {"t": "stale"})
+    assert (answer.answer, answer.created, answer.metrics) == ("skipped", 1.0, {})
+
+
+def test_a_version_of_another_branch_brings_its_own_line(state, base):
+    checkpoints = opened(state, base)
+    for value in (1, 2):
+        step(checkpoints, value)
+    back(checkpoints, 0, "b1")
+    step(checkpoints, 3)
+    back(checkpoints, 2, "b2")
+    assert checkpoints.cursor.chain == (0, 1, 2)
+    back(checkpoints, 3, "b3")
+    assert checkpoints.cursor.chain == (0, 3)
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync", "write_bytes"])
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_kill_while_going_back_leaves_it_done_or_not_begun(state, base, monkeypatch, call, at):
+    checkpoints = opened(state, base)
+    for value in (1, 2, 3):
+        step(checkpoints, value)
+    owner = Path if call == "write_bytes" else os
+    original, calls = getattr(owner, call), 0
+
+    def killed(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls > at:
+            raise Killed
+        return original(*args, **kwargs)
+
+    with monkeypatch.context() as patch, contextlib.suppress(Killed):
+        patch.setattr(owner, call, killed)
+        back(checkpoints, 1)
+    again = opened(state)
+    gone = again.cursor.finished("back") is not None
+    assert again.cursor.chain == ((0, 1) if gone else (0, 1, 2, 3))
+    if not gone:
+        back(again, 1)
+    assert step(again, 4).parent == 1
+    assert opened(state).cursor.chain == (0, 1, 4)
+
+
+def test_a_damaged_head_is_left_for_the_nearest_sound_ancestor(state, base):
+    checkpoints = opened(state, base)
+    for value in (1, 2, 3, 4):
+        step(checkpoints, value)
+    back(checkpoints, 3)
+    for version in (2, 3):
+        (state / "versions" / f"v00000{version}" / "model.safetensors").write_bytes(b"half")
+    again = opened(state)
+    assert again.cursor.chain == (0, 1)
+    assert again.cursor.finished("back") == 3
+    found = Checkpoints(state).look()
+    assert (found.cursor.head, list(found.damaged)) == (1, [3, 2])
+    assert step(again, 5).parent == 1
+
+
+def test_a_damaged_newest_version_is_no_loss_after_going_back(state, base):
+    checkpoints = opened(state, base)
+    for value in (1, 2):
+        step(checkpoints, value)
+    back(checkpoints, 1)
+    (state / "versions" / "v000002" / "model.safetensors").write_bytes(b"half")
+    (state / "learner" / "v000002" / "optimizer.safetensors").write_bytes(b"half")
+    again = opened(state)
+    assert again.cursor == checkpoints.cursor
+    assert again.memory == state / "learner" / "v000001"
+    assert Checkpoints(state).look().damaged == {}
+
+
+def test_moments_are_kept_of_the_newest_two_the_head_and_what_serves(state, base):
+    checkpoints = opened(state, base, keep=8)
+    (state / "versions" / "pinned").write_text("1 serving\n2\n")
+    for value in range(1, 7):
+        step(checkpoints, value)
+
+    def memories():
+        return sorted(int(path.name[1:]) for path in (state / "learner").iterdir())
+
+    assert memories() == [1, 5, 6]
+    assert back(checkpoints, 1, "b1").metrics == {"moments_kept": 1.0}
+    assert checkpoints.memory == opened(state).memory == state / "learner" / "v000001"
+    assert back(checkpoints, 2, "b2").metrics == {"moments_kept": 0.0}
+    assert (checkpoints.memory, checkpoints.moments_lost) == (None, True)
+    assert opened(state).moments_lost
+    step(checkpoints, 7)
+    assert not checkpoints.moments_lost
+    assert memories() == [1, 6, 7]
+
+
+def test_damaged_moments_do_not_spoil_the_version_to_go_back_to(state, base):
+    checkpoints = opened(state, base)
+    for value in (1, 2):
+        step(checkpoints, value)
+    (state / "learner" / "v000001" / "optimizer.safetensors").write_bytes(b"half")
+    assert back(checkpoints, 1).metrics == {"moments_kept": 0.0}
     assert opened(state).memory is None
+
+
+def test_a_learner_that_never_had_moments_has_lost_none(state, base):
+    assert not opened(state, base).moments_lost
+
+
+def test_neither_where_it_stands_nor_the_parent_is_ever_deleted(state, base):
+    checkpoints = opened(state, base, keep=2)
+    (state / "versions" / "pinned").write_text("1\n")
+    for value in range(1, 6):
+        step(checkpoints, value)
+    (state / "versions" / "pinned").unlink()
+    back(checkpoints, 1)
+    step(checkpoints, 6)
+    assert checkpoints.versions.numbers() == [0, 1, 5, 6]
+    step(checkpoints, 7)
+    assert checkpoints.versions.numbers() == [0, 6, 7]
+
+
+def test_only_the_last_answers_are_remembered_word_for_word(state, base):
+    checkpoints = opened(state, base)
+    for n in range(REPLIES + 1):
+        checkpoints.done(f"o{n}", {}, Reply(answer="failed", no_gradient={"t": "failed"}))
+    assert checkpoints.answer("o1").no_gradient == {"t": "failed"}
+    forgotten = checkpoints.answer("o0")
+    assert (forgotten.answer, forgotten.batch_ids, forgotten.no_gradient) == ("skipped", ("o0",), {})
+
+
+def test_a_version_tells_again_what_it_learned_nothing_from(state, base):
+    checkpoints = opened(state, base)
+    missed = {"t1": "stale", "t2": "equal_outcomes"}
+    candidate = checkpoints.commit(
+        "o", save=weights(1), save_state=optimizer(1), running={}, metrics={}, now=2.0, no_gradient=missed
+    )
+    assert candidate.no_gradient == missed
+    assert opened(state).answer("o") == candidate
+
+
+def test_pins_say_what_is_kept_and_what_serves(state, base):
+    versions = opened(state, base).versions
+    assert versions.pins() == Pins()
+    (state / "versions" / "pinned").write_text("3\nv000004 serving\n\n")
+    assert versions.pins() == Pins(frozenset({3, 4}), frozenset({4}))
+    for text in ("three", "3 4", "3 served"):
+        (state / "versions" / "pinned").write_text(text)
+        assert versions.pins() is None
 
 
 def test_a_look_tells_where_a_learner_would_stand_and_changes_nothing(state, base):

@@ -12,6 +12,7 @@ from learner.settings import LearnerSettings  # noqa: E402
 from learner.trainers.files import load_tensors, save_tensors  # noqa: E402
 from learner.trainers.micro import Layout  # noqa: E402
 from learner.trainers.native import NativeTrainer  # noqa: E402
+from learner.trainers.rewarm import LEFT, STEPS  # noqa: E402
 from tests.unit.learner.maker import VOCABULARY, tiny_model  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -134,6 +135,36 @@ def test_stopped_and_restored_it_goes_on_to_the_bit(warm_start, tmp_path):
     for subject in (straight, again):
         subject.update(random_batch(seed=2), seed=2)
     assert distance(weights(straight), weights(again)) == 0.0
+
+
+def test_an_optimizer_that_lost_its_moments_begins_with_short_steps(warm_start, tmp_path):
+    whole, short = trainer(warm_start), trainer(warm_start)
+    before = weights(whole)
+    whole.restore(warm_start, None)
+    short.restore(warm_start, None, rewarm=True)
+    for n, subject in enumerate((whole, short)):
+        subject.update(random_batch(), seed=0)
+        assert distance(before, weights(subject)) == pytest.approx(SETTINGS.lr / (1, STEPS)[n], rel=0.01)
+
+
+def test_short_steps_go_on_after_a_restart_and_end(warm_start, tmp_path):
+    straight, stopped = trainer(warm_start, mini_batches=3), trainer(warm_start, mini_batches=3)
+    for subject in (straight, stopped):
+        subject.restore(warm_start, None, rewarm=True)
+    for n in range(3):
+        directory = tmp_path / str(n)
+        directory.mkdir()
+        stopped.save(directory)
+        stopped.save_state(directory)
+        stopped = trainer(warm_start, mini_batches=3)
+        stopped.restore(directory, directory if n else None, rewarm=not n)
+        for subject in (straight, stopped):
+            subject.update(random_batch(seed=n), seed=n)
+            rate = subject._optimizer.param_groups[0]["lr"]
+            assert rate == pytest.approx(SETTINGS.lr * min(1.0, 3 * (n + 1) / STEPS))
+    assert distance(weights(straight), weights(stopped)) == 0.0
+    stopped.save_state(tmp_path)
+    assert LEFT not in load_tensors(tmp_path / "optimizer.safetensors"), "nothing is left of it"
 
 
 def test_every_row_is_dealt_to_one_mini_batch():

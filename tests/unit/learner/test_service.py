@@ -61,7 +61,7 @@ class FakeTrainer:
     def save_state(self, directory):
         save_file({"m": np.array([self.weight])}, directory / "optimizer.safetensors")
 
-    def restore(self, weights, state):
+    def restore(self, weights, state, *, rewarm=False):
         self.weight = float(load_file(weights / "model.safetensors")["w"][0])
 
 
@@ -162,7 +162,7 @@ async def test_a_broken_order_is_parked_and_the_next_one_trained(bench):
     async with bench.running():
         await bench.send(bench.order("bad", sha256="0" * 64), bench.order("good"))
         failed, trained = await bench.until(2)
-    assert (failed.version, failed.batch_ids, failed.metrics) == (0, ("bad",), {"failed": 1.0})
+    assert (failed.version, failed.batch_ids, failed.answer) == (0, ("bad",), "failed")
     assert trained.version == 1
     (dead,) = [o for o in bench.bus.published if o.subject == "dead.learner"]
     letter = msgspec.msgpack.decode(dead.data, type=DeadLetter)
@@ -198,7 +198,7 @@ async def test_a_missing_file_is_looked_for_again(bench):
 async def test_a_file_that_never_comes_is_given_up(bench):
     async with bench.running():
         await bench.send(bench.order("gone", path="/nowhere/gone"))
-        assert (await bench.until(1))[0].metrics == {"failed": 1.0}
+        assert (await bench.until(1))[0].answer == "failed"
     assert bench.registry.get_sample_value("evolved_learner_retries_total", {"cause": "file_missing"}) == 2
 
 
@@ -219,7 +219,7 @@ async def test_an_order_the_trainer_always_fails_on_is_parked(bench):
         await bench.until(1)
         await bench.send(bench.order("b"))
         parked, trained = await bench.until(2)
-    assert (parked.version, parked.metrics) == (0, {"failed": 1.0})
+    assert (parked.version, parked.answer) == (0, "failed")
     assert trained.version == 1
     assert bench.count("dead") == 1
 
@@ -236,16 +236,28 @@ async def test_a_broker_that_goes_away_is_waited_for(bench):
 
 
 @pytest.mark.anyio
-async def test_a_rollback_goes_out_as_a_candidate_with_the_old_weights(bench):
-    directive = Directive(id="d", kind="rollback", reason="", origin="", details={"version": "2", "to": "1"})
+@pytest.mark.parametrize("kind", ["rollback", "rebase"])
+async def test_going_back_is_answered_with_the_old_version(bench, kind):
+    directive = Directive(id="d", kind=kind, reason="", origin="", details={"version": "2", "to": "1"})
     async with bench.running():
         await bench.send(bench.order("a"), bench.order("b"))
         await bench.until(2)
         await bench.send(Directive(id="f", kind="freeze", reason="", origin=""), directive)
         candidate = (await bench.until(3))[-1]
-    assert (candidate.version, candidate.parent) == (3, 1)
-    assert load_file(Path(candidate.path) / "model.safetensors")["w"] == 4
-    assert bench.count("rolled_back") == 1
+        assert bench.registry.get_sample_value("evolved_learner_version") == 1
+    assert (candidate.answer, candidate.version, candidate.batch_ids) == ("went_back", 1, ())
+    assert candidate.path == bench.candidates[0].path
+    assert bench.trainer.weight == 4
+    assert bench.count("went_back") == 1
+
+
+@pytest.mark.anyio
+async def test_a_directive_that_moves_nothing_is_counted_and_not_answered(bench):
+    stale = Directive(id="d", kind="rebase", reason="", origin="", details={"version": "7", "to": "0"})
+    async with bench.running():
+        await bench.send(stale, bench.order("a"))
+        assert [candidate.version for candidate in await bench.until(1)] == [1]
+    assert bench.count("ignored") == 1
 
 
 @pytest.mark.anyio
@@ -302,7 +314,7 @@ async def test_a_batch_that_is_refused_is_answered_and_counted(bench):
     async with bench.running():
         await bench.send(bench.order("a"))
         (candidate,) = await bench.until(1)
-    assert (candidate.version, candidate.batch_ids, candidate.metrics) == (0, ("a",), {"skipped": 1.0})
+    assert (candidate.version, candidate.batch_ids, candidate.answer) == (0, ("a",), "skipped")
     assert (bench.trainer.weight, bench.count("skipped"), sample(bench, "skipped_total", reason="noise")) == (0.0, 1, 1)
 
 

@@ -5,21 +5,27 @@ import shutil
 from hashlib import sha256
 
 import msgspec
+import numpy as np
 import pytest
+import structlog
 
 pytest.importorskip("torch")
 
 import torch
 
-from actors.messages import BatchOrder, Directive, encode_batch
+from actors.messages import BatchOrder, Directive, derived_id, encode_batch
+from learner.build import Built
 from learner.checkpoints import Checkpoints
+from learner.credit import Credits
 from learner.errors import BatchRefused, OrderFileMissing, OrderUnusable
 from learner.service import open_trainer
 from learner.settings import LearnerSettings
 from learner.throughput import peak_flops
 from learner.trainers.files import load_tensors, save_tensors
-from learner.update import Updater
+from learner.trainers.rewarm import STEPS
+from learner.update import Updater, no_gradient
 from tests.unit.learner.maker import VOCABULARY, item, row
+from tests.unit.learner.test_native import random_batch
 
 pytestmark = pytest.mark.torch
 
@@ -90,8 +96,8 @@ def same(one, other):
     return all(bool((one[name] == other[name]).all()) for name in one)
 
 
-def back(id="d", **details):
-    return Directive(id=id, kind="rollback", reason="", origin="test", details=details)
+def back(id="d", kind="rollback", **details):
+    return Directive(id=id, kind=kind, reason="", origin="test", details=details)
 
 
 def test_an_order_becomes_the_next_version(bench):
@@ -135,7 +141,9 @@ def test_an_order_without_anything_to_learn_makes_no_version_but_is_answered(ben
     assert outcome.result == "skipped"
     assert outcome.dropped == {"equal_outcomes": 2}
     assert (outcome.candidate.version, outcome.candidate.batch_ids) == (0, ("o1",))
-    assert outcome.candidate.metrics == {"skipped": 1.0}
+    assert (outcome.candidate.answer, outcome.candidate.metrics) == ("skipped", {})
+    assert outcome.candidate.no_gradient == {"a": "equal_outcomes", "b": "equal_outcomes"}
+    assert outcome.candidate.created == bench.checkpoints.versions.candidate(0).created
     assert outcome.candidate.id != bench.checkpoints.versions.candidate(0).id
     bench.start()
     again = bench.train("o1", items)
@@ -188,9 +196,12 @@ def test_a_missing_file_is_told_apart(bench):
 
 
 def test_an_order_given_up_is_done(bench):
-    candidate = bench.updater.give_up("o1")
-    assert candidate.metrics == {"failed": 1.0}
-    assert bench.train("o1", group()).result == "repeated"
+    order = bench.order("o1", group())
+    candidate = bench.updater.give_up(order)
+    assert (candidate.answer, candidate.batch_ids, candidate.metrics) == ("failed", ("o1",), {})
+    assert candidate.no_gradient == {"g1": "failed", "g2": "failed"}
+    again = bench.updater.apply(order)
+    assert (again.result, again.candidate) == ("repeated", candidate)
 
 
 def test_a_full_disk_puts_the_trainer_back(bench, monkeypatch, tmp_path_factory, warm_start):
@@ -210,6 +221,7 @@ def test_an_update_that_was_undone_makes_no_version(bench, tmp_path, warm_start)
     outcome = wild.train("o1", group())
     assert outcome.result == "skipped"
     assert outcome.metrics["steps_undone"] == 1
+    assert outcome.candidate.no_gradient == {"g1": "no_step", "g2": "no_step"}
 
 
 GOOD_ROW = row([5, 6, 7], [-1, 0, 0])
@@ -264,6 +276,9 @@ def test_one_bad_member_does_not_keep_the_others_from_training(bench):
     bad = item(0.0, "-", id="bad", group="g", rows=[row([5, 6], [-1, 0], logprobs=[0.0, NAN])])
     outcome = bench.train("o1", [*group(), bad])
     assert (outcome.result, outcome.dropped) == ("trained", {"bad_logprobs": 1})
+    assert list(outcome.candidate.no_gradient) == ["bad"]
+    bench.start()
+    assert bench.train("o1", []).candidate == outcome.candidate, "the manifest remembers"
     assert all(bool(torch.isfinite(tensor).all()) for tensor in bench.weights(1).values())
 
 
@@ -278,7 +293,8 @@ def test_a_batch_that_the_trainer_refuses_is_skipped_with_its_reason_and_changes
         outcome = bench.train("o1", group())
     assert (outcome.result, outcome.reason) == ("skipped", "noise")
     assert (outcome.candidate.version, outcome.candidate.batch_ids) == (0, ("o1",))
-    assert bench.train("o1", group()).result == "repeated"
+    assert outcome.candidate.no_gradient == {"g1": "noise", "g2": "noise"}
+    assert bench.train("o1", group()).candidate == outcome.candidate
     bench.train("o2", group())
     assert bench.checkpoints.cursor.version == 1
 
@@ -348,32 +364,165 @@ def test_optimizer_and_masters_go_on_bit_for_bit_after_every_restart(tmp_path, w
     assert one.checkpoints.cursor == other.checkpoints.cursor
 
 
-def test_rolling_back_makes_the_old_weights_the_newest(bench):
+@pytest.mark.parametrize("kind", ["rollback", "rebase"])
+def test_going_back_takes_up_the_old_version_and_writes_none(bench, kind):
     for n in range(3):
         bench.train(f"o{n}", group(version=n))
-    outcome = bench.updater.roll_back(back(version="2", to="1"))
-    assert outcome.result == "rolled_back"
-    assert (outcome.candidate.version, outcome.candidate.parent) == (4, 1)
-    assert same(bench.weights(4), bench.weights(1))
+    outcome = bench.updater.go_back(back(kind=kind, version="2", to="1"))
+    candidate, old = outcome.candidate, bench.checkpoints.versions.candidate(1)
+    assert (outcome.result, candidate.answer) == ("went_back", "went_back")
+    assert (candidate.version, candidate.parent, candidate.batch_ids) == (1, 0, ())
+    assert (candidate.path, candidate.files, candidate.manifest) == (old.path, old.files, old.manifest)
+    assert candidate.id == derived_id("candidate", 1, "d")
+    assert candidate.created == 100.0
+    assert bench.checkpoints.versions.numbers() == [0, 1, 2, 3]
+    assert held(bench, bench.weights(1)), "the trainer has them bit for bit"
+    trained = bench.train("next", group(version=1))
+    assert (trained.result, trained.candidate.version, trained.candidate.parent) == ("trained", 4, 1)
     assert bench.checkpoints.cursor.chain == (0, 1, 4)
+
+
+def held(bench, weights):
+    """Whether the trainer's weights are these."""
+    bench.updater._ready().save(bench.directory)
+    return same(load_tensors(bench.directory / "model.safetensors"), weights)
+
+
+def test_with_its_moments_it_goes_on_as_if_the_branch_had_never_been(bench, tmp_path, warm_start):
+    for n in range(2):
+        bench.train(f"o{n}", group(version=n))
+    outcome = bench.updater.go_back(back(version="2", to="1"))
+    assert outcome.candidate.metrics == {"moments_kept": 1.0}
+    state = bench.checkpoints.memory / "optimizer.safetensors"
+    assert state.parent.name == "v000001"
     bench.start()
-    assert bench.train("next", group(version=1)).candidate.parent == 4
+    bench.train("next", group(version=1))
+    (tmp_path / "other").mkdir()
+    straight = Bench(tmp_path / "other", warm_start)
+    straight.train("o0", group())
+    straight.train("next", group(version=1))
+    assert same(bench.weights(3), straight.weights(2))
+
+
+def moved(bench, version, parent):
+    """Largest change of a weight from `parent` to `version`, in learning rates."""
+    one, other = bench.weights(version), bench.weights(parent)
+    return max(float((one[name] - other[name]).abs().max()) for name in one) / bench.settings.lr
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_without_moments_its_first_steps_are_short(tmp_path, warm_start, restarted):
+    bench = Bench(tmp_path, warm_start, weight_decay=0.0, keep_versions=20)
+    for n in range(4):
+        bench.train(f"o{n}", group(version=n))
+    outcome = bench.updater.go_back(back(version="2", to="1"))
+    assert outcome.candidate.metrics == {"moments_kept": 0.0}
+    parent = 1
+    for n in range(STEPS):
+        if restarted:
+            bench.start()
+        version = bench.train(f"next{n}", group(version=parent)).candidate.version
+        share = (n + 1) / STEPS
+        assert 0.1 * share < moved(bench, version, parent) < 1.5 * share
+        parent = version
+    assert moved(bench, 5, 1) == pytest.approx(1 / STEPS, rel=0.01), "Adam's first step, an eighth of it"
+
+
+def test_a_first_update_and_one_after_going_back_to_version_0(tmp_path, warm_start):
+    bench = Bench(tmp_path, warm_start, weight_decay=0.0)
+    bench.train("o0", group())
+    assert moved(bench, 1, 0) == pytest.approx(1, rel=0.01), "nothing was lost yet: a full learning rate"
+    assert bench.updater.go_back(back(version="1")).candidate.metrics == {"moments_kept": 0.0}
+    bench.train("o1", group())
+    assert moved(bench, 2, 0) == pytest.approx(1 / STEPS, rel=0.01)
 
 
 def test_without_a_target_it_goes_to_the_parent(bench):
     for n in range(2):
         bench.train(f"o{n}", group(version=n))
-    assert bench.updater.roll_back(back(version="2")).candidate.parent == 1
+    assert bench.updater.go_back(back(version="2")).candidate.version == 1
 
 
-def test_a_rollback_that_comes_again_is_done_once(bench):
+def test_a_directive_that_comes_again_is_answered_the_same_and_done_once(bench):
     bench.train("o1", group())
-    first = bench.updater.roll_back(back(version="1", to="0"))
-    assert bench.updater.roll_back(back(version="1", to="0")).candidate == first.candidate
+    first = bench.updater.go_back(back(version="1", to="0"))
+    bench.updater._clock = lambda: 200.0
+    again = bench.updater.go_back(back(version="1", to="0"))
+    assert (again.result, again.candidate) == ("repeated", first.candidate)
+    bench.train("o2", group())
+    bench.start()
+    assert bench.updater.go_back(back(version="1", to="0")).candidate == first.candidate
+    assert bench.checkpoints.cursor.chain == (0, 2), "what was learned since is not taken back"
 
 
-@pytest.mark.parametrize("details", [{}, {"to": "77"}, {"version": "9", "to": "0"}, {"version": "0"}])
-def test_a_rollback_to_nowhere_changes_nothing(bench, details):
+def test_a_directive_about_a_branch_that_was_left_takes_nothing_back(bench):
+    for n in range(2):
+        bench.train(f"o{n}", group(version=n))
+    bench.updater.go_back(back("d1", version="2", to="0"))
+    bench.train("good", group())
+    for directive in (
+        back("d2", version="1", to="0"),
+        back("d3", "rebase", version="2", to="0"),
+        back("d4", version="1"),
+    ):
+        assert bench.updater.go_back(directive) is None
+    assert bench.checkpoints.cursor.chain == (0, 3)
+
+
+@pytest.mark.parametrize("details", [{}, {"to": "77"}, {"version": "9", "to": "0"}, {"version": "0"}, {"to": "1"}])
+def test_a_directive_to_nowhere_changes_nothing(bench, details):
     bench.train("o1", group())
-    assert bench.updater.roll_back(back(**details)) is None
-    assert bench.checkpoints.cursor.version == 1
+    assert bench.updater.go_back(back(**details)) is None
+    assert bench.checkpoints.cursor.chain == (0, 1)
+    assert bench.checkpoints.cursor.finished("d") is None
+
+
+def test_it_does_not_go_back_to_what_fails_its_checks(bench):
+    for n in range(2):
+        bench.train(f"o{n}", group(version=n))
+    (bench.checkpoints.versions.path(1) / "model.safetensors").write_bytes(b"half")
+    with structlog.testing.capture_logs() as logs:
+        assert bench.updater.go_back(back(version="2", to="1")) is None
+    assert [(line["event"], "v000001/model.safetensors" in line["reason"]) for line in logs] == [
+        ("going_back_impossible", True)
+    ]
+    assert bench.train("o2", group(version=2)).candidate.parent == 2
+
+
+def test_a_full_disk_leaves_it_where_it_was(bench, monkeypatch):
+    for n in range(2):
+        bench.train(f"o{n}", group(version=n))
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.memory.os.replace", full_disk)
+        with pytest.raises(OSError, match="full"):
+            bench.updater.go_back(back(version="2", to="1"))
+    assert held(bench, bench.weights(2))
+    assert bench.updater.go_back(back(version="2", to="1")).result == "went_back"
+    assert held(bench, bench.weights(1))
+
+
+def test_an_order_from_a_branch_that_was_left_is_skipped_with_reasons(bench):
+    for n in range(2):
+        bench.train(f"o{n}", group(version=n))
+    bench.updater.go_back(back(version="2", to="1"))
+    outcome = bench.train("late", group(version=2))
+    assert (outcome.result, outcome.dropped) == ("skipped", {"stale": 2})
+    assert (outcome.candidate.answer, outcome.candidate.version) == ("skipped", 1)
+    assert outcome.candidate.no_gradient.keys() == {"g1", "g2"}
+    bench.start()
+    assert bench.train("late", group(version=2)).candidate == outcome.candidate
+    assert bench.train("fresh", group(version=1)).candidate.parent == 1
+
+
+def test_each_trajectory_has_its_own_reason_or_that_of_the_whole():
+    items = [item(1.0, id=name) for name in "abcd"]
+    credits = Credits((None, *[np.ones(1, np.float32)] * 3), ("equal_outcomes", "", "", ""), {}, {})
+    ages = np.zeros(1, np.int64)
+    nothing = Built(None, {}, {}, ages, reasons={"b": "stale"})
+    assert no_gradient(items, credits, nothing, "nothing_left") == {
+        "a": "equal_outcomes", "b": "stale", "c": "nothing_left", "d": "nothing_left",
+    }  # fmt: skip
+    batch = random_batch(rows=1)
+    some = Built(msgspec.structs.replace(batch, trajectories=("d",)), {}, {}, ages, reasons={"b": "stale"})
+    assert no_gradient(items, credits, some) == {"a": "equal_outcomes", "b": "stale", "c": "dropped"}
+    assert no_gradient(items, credits, some, "no_step")["d"] == "no_step"
