@@ -166,7 +166,13 @@ class CanaryWatch:
         self._settings, self._store, self._alone = settings, store, alone
         self._looks: Looks | None = None
         self._seen: dict[str, _Seen] = {}
-        self.arms = Arms()
+        self._arms = Arms()
+
+    def arms(self, trial: Trial) -> Arms:
+        """What was counted so far in `trial`; nothing yet if it is not the one that was last looked at."""
+        looks = self._looks
+        known = looks is not None and (looks.version, looks.since) == (trial.goal.version, trial.since)
+        return self._arms if known else Arms()
 
     async def verdict(self, trial: Trial, stable: int, now: float, *, hold: bool) -> tuple[str, str]:
         """What the trial has come to: ("rollback" | "roll_on" | "", why).
@@ -235,14 +241,14 @@ class CanaryWatch:
             [1.0] * lost + [0.0] * finished.count(True),
             [1.0] * lost_before + [0.0] * finished.count(False),
         )
-        self.arms = Arms(
+        self._arms = Arms(
             _arm(True, seen, told, lost),
             _arm(False, seen, told, lost_before),
             sorted_out((one.stratum, bool(one.canary), float(failed)) for one, failed in told),
             [*sorted_out((one.stratum, bool(one.canary), float(one.error)) for one, _ in seen), answered],
             "before" if self._alone else "elsewhere",
         )
-        return self.arms
+        return self._arms
 
     async def _read(self, ids: Sequence[str], trial: Trial, stable: int) -> None:
         """Look at the bodies of those that are new, the first `_DETAILS` of them, and forget those that went by."""

@@ -27,7 +27,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from actors.canary import CanarySettings, CanaryWatch
+from actors.canary import Arms, CanarySettings, CanaryWatch
 from actors.fleet import EngineView, Fleet, Look, look_at
 from actors.histogram import Histogram
 from actors.messages import Directive, Message, Serving, Verdict, derived_id
@@ -135,7 +135,8 @@ class Swapper:
     def fleet(self) -> Fleet:
         """What serves and what should, as of the last look."""
         wanted = self._plan()
-        trial, arms = wanted.trial, self._watch.arms
+        trial = wanted.trial
+        arms = Arms() if trial is None else self._watch.arms(trial)
         share = self._settings.canary.share if len(self._engines) > 1 else 1.0
         views: dict[str, EngineView] = {}
         for name in self._engines:
@@ -155,8 +156,8 @@ class Swapper:
             canary=None if trial is None else trial.goal.version,
             canary_engine="" if trial is None else trial.engine,
             canary_since=0.0 if trial is None else trial.since,
-            canary_runs=arms.canary.runs if trial is not None and trial.engine else 0,
-            canary_judged=arms.canary.judged if trial is not None and trial.engine else 0,
+            canary_runs=arms.canary.runs,
+            canary_judged=arms.canary.judged,
             waiting=None if wanted.waiting is None else wanted.waiting.version,
             good=wanted.good,
             banned=tuple(sorted(wanted.banned)),

@@ -113,7 +113,7 @@ async def test_what_waits_is_tried_next_if_the_trial_ends_well(bench):
     bench.runs(3, 32, solved=26)
     bench.clock.now += 60
     assert kinds(await bench.tick()) == [("roll_on", 3), ("swapped", 5)]
-    assert standing(bench) == (3, 5, None)
+    assert (standing(bench), bench.swapper.fleet.canary_runs) == ((3, 5, None), 0)
 
 
 async def test_what_waits_is_dropped_if_the_trial_ends_badly(bench):
@@ -141,7 +141,8 @@ async def test_outcomes_that_come_late_count_however_many_runs_without_one_came_
     bench.clock.now += 5
     bench.runs(3, 1000)
     assert await bench.tick() == []
-    assert (bench.swapper.fleet.canary_judged, bench.swapper.fleet.canary_runs) == (0, 412), "512 are read at a time, 100 of before"
+    fleet = bench.swapper.fleet
+    assert (fleet.canary_judged, fleet.canary_runs) == (0, 412), "512 are read at a time, 100 of them from before"
     bench.store.save([msgspec.structs.replace(run, outcome=0.0) for run in early])
     for _ in range(2):
         found = kinds(await bench.tick())
