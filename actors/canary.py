@@ -1,31 +1,46 @@
-"""Does the canary fare worse than the rest? Live runs of both, compared again and again without fooling oneself.
+"""Does what is on trial fare worse than what was? Live runs of both, compared again and again without fooling oneself.
 
     production trajectories, failed calls  ->  `Arms`  ->  worse, good enough, or not yet
 
-The tap gives each new trajectory to the canary by chance, so the two arms differ in their weights alone. Two rates are
-compared, a run each: runs whose outcome was a failure, and runs in which a tool or the engine answered with an error.
+Several engines: the tap gives each new trajectory to the canary by chance, and its runs are compared with those of the
+rest since the trial began. One engine: all runs since are compared with the newest runs of the stable version from
+before, as many as the sentinel keeps of a version. Nobody drew by chance then, so like is compared with like: runs of
+one tenant and kind of goal with each other (as `actors.monitors.versions` does). A kind that only one side has runs of
+says nothing. Two rates are compared, a run each: runs whose outcome was a failure, and runs in which a tool or the
+engine answered with an error. The first is asked of the newest runs *that have an outcome*, however many have none yet,
+and an outcome that comes late counts; the second of the newest runs.
 
 Asked with every new run, a test at 5 % would speak up against most innocent versions sooner or later. So it is asked at
-fixed sizes of the canary's arm only, each `GROWTH` times the last, and look number k (from 0) may err with probability
+fixed sizes of the trial's arm only, each `GROWTH` times the last, and look number k (from 0) may err with probability
 `error / 2 / ((k + 1) (k + 2))`: over any number of looks, and both rates, that sums up to `error` (a union bound, hence
-valid whatever the looks have to do with each other). Each look is a one-sided Newcombe interval
-(`actors.gate_statistics`).
+valid whatever the looks have to do with each other). Each look is the exact stratified test
+(`actors.monitors.sequential.share_rise`).
 """
 
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from actors.gate_statistics import newcombe
+from actors.clusters import cluster_of
 from actors.messages import Trajectory
 from actors.monitors import is_error
+from actors.monitors.sequential import Strata, share_rise
 from actors.ports import CanaryStore
 from actors.serving_plan import Trial
+from actors.store.reading import OutcomeRow
 
 GROWTH = 1.5
 """From one look to the next."""
+COMMON = 8
+"""Runs of a kind of goal on one side, from which on it is compared for itself; rarer ones of a tenant are one."""
+_SAMPLE = 384
+"""Newest runs of a side with an outcome: as many as the sentinel keeps of a version (`VersionSettings.sample`). Before
+the trial at the only engine, newest runs as well."""
+_UNNAMED = 4096
+"""The same of runs whose version nobody can tell, where several engines sort them: most are not the canary's."""
 _ROWS = 20_000
-"""Newest trajectories that are asked for; what is beyond has been counted before."""
+"""Newest runs since the trial began that are looked at for errors."""
 _DETAILS = 512
 """Trajectories whose bodies are read at a time."""
 _FAILED = 1000
@@ -33,20 +48,20 @@ _LOOKS = "swapper/canary"
 
 
 class CanarySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The trial of a promoted version on one of several engines."""
+    """The trial of a promoted version: at one of several engines, or at the only one."""
 
     share: float = 0.1
-    """Of new trajectories that the canary gets, 0 to 1."""
-    seconds: float = 300.0
+    """With several engines: of new trajectories, what the one with the trial gets, 0 to 1."""
+    seconds: float = 60.0
     """A trial lasts so long at least."""
-    runs: int = 50
-    """Runs with an outcome that the canary must have had at least, unless the deadline passes."""
+    runs: int = 32
+    """Runs with an outcome that a version on trial must have had at least, unless the deadline passes."""
     deadline_seconds: float = 3600.0
-    """After so long a canary that nothing speaks against is taken for good; it needs one run at least."""
+    """After so long a version that nothing speaks against is taken for good; it needs one run at least."""
     error: float = 0.05
-    """Probability that a version as good as the rest is rolled back, over the whole trial."""
-    first_look: int = 10
-    """Runs in the canary's arm when it is first compared; each further look at 1.5 times as many."""
+    """Probability that a version as good as what it is compared with is rolled back, over the whole trial."""
+    first_look: int = 8
+    """Runs on trial when they are first compared; each further look at 1.5 times as many."""
 
 
 class Arm(msgspec.Struct, frozen=True):
@@ -66,10 +81,18 @@ class Arm(msgspec.Struct, frozen=True):
 
 
 class Arms(msgspec.Struct, frozen=True):
-    """Both sides since the trial began."""
+    """Both sides."""
 
     canary: Arm = Arm()
+    """On trial."""
     rest: Arm = Arm()
+    """What it is compared with."""
+    failures: Strata = ()
+    """(on trial, rest) of each stratum: 1 for a run whose outcome is a failure, 0 for one that was solved."""
+    errors: Strata = ()
+    """The same of runs with an error."""
+    against: str = "elsewhere"
+    """What the rest is, in words."""
 
 
 class Looks(msgspec.Struct):
@@ -81,23 +104,26 @@ class Looks(msgspec.Struct):
     errors: int = 0
 
 
-class _Seen(msgspec.Struct):
+class _Seen(msgspec.Struct, frozen=True):
+    """What is remembered of a run; its outcome is asked for anew each time."""
+
     canary: bool | None
     """None: it counts on neither side."""
+    stratum: tuple[str, str]
+    """Tenant and kind of goal."""
     error: bool
-    outcome: float | None = None
 
 
 def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = False) -> str:
-    """Why the canary is worse than the rest, empty if that cannot be said; counts its looks in `looks`.
+    """Why what is on trial is worse than the rest, empty if that cannot be said; counts its looks in `looks`.
 
     Args:
         last: the trial is about to end well: look once more, whatever the size.
     """
     canary, rest = arms.canary, arms.rest
-    for name, mine, theirs in (
-        ("failures", (canary.failed, canary.judged), (rest.failed, rest.judged)),
-        ("errors", (canary.errors, canary.runs), (rest.errors, rest.runs)),
+    for name, mine, theirs, strata in (
+        ("failures", (canary.failed, canary.judged), (rest.failed, rest.judged), arms.failures),
+        ("errors", (canary.errors, canary.runs), (rest.errors, rest.runs), arms.errors),
     ):
         look: int = getattr(looks, name)
         due = settings.first_look * GROWTH**look
@@ -109,29 +135,50 @@ def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = Fa
             look += 1
         setattr(looks, name, look)
         level = settings.error / 2 / (look * (look + 1))
-        difference = newcombe(mine, theirs, 1 - 2 * level)
-        if difference.low > 0:
+        chance = share_rise(strata)
+        if chance <= level:
             return (
-                f"canary: {mine[0]} of {mine[1]} runs with {name}, {theirs[0]} of {theirs[1]} elsewhere "
-                f"(difference {difference.estimate:.3f}, at least {difference.low:.3f})"
+                f"on trial: {mine[0]} of {mine[1]} runs with {name}, {theirs[0]} of {theirs[1]} {arms.against} "
+                f"(among runs of a kind: p = {chance:.2g}, look {look} asks for {level:.2g})"
             )
     return ""
+
+
+def sorted_out(runs: Iterable[tuple[tuple[str, str], bool, float]]) -> Strata:
+    """Strata of runs, each (tenant and kind of goal, whether it was on trial, value)."""
+    known = list(runs)
+    counts = Counter((kind, mine) for kind, mine, _ in known)
+    common = {kind for (kind, _), count in counts.items() if count >= COMMON}
+    found: defaultdict[tuple[str, str | None], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    for kind, mine, value in known:
+        found[kind if kind in common else (kind[0], None)][0 if mine else 1].append(value)
+    return list(found.values())
 
 
 class CanaryWatch:
     """Keeps the two arms of the trial that is on, and concludes from them."""
 
-    def __init__(self, settings: CanarySettings, store: CanaryStore) -> None:
-        self._settings, self._store = settings, store
+    def __init__(self, settings: CanarySettings, store: CanaryStore, *, alone: bool) -> None:
+        """
+        Args:
+            alone: there is one engine: before is compared with after, not one engine with the others.
+        """
+        self._settings, self._store, self._alone = settings, store, alone
         self._looks: Looks | None = None
         self._seen: dict[str, _Seen] = {}
-        self.arms = Arms()
+        self._arms = Arms()
+
+    def arms(self, trial: Trial) -> Arms:
+        """What was counted so far in `trial`; nothing yet if it is not the one that was last looked at."""
+        looks = self._looks
+        known = looks is not None and (looks.version, looks.since) == (trial.goal.version, trial.since)
+        return self._arms if known else Arms()
 
     async def verdict(self, trial: Trial, stable: int, now: float, *, hold: bool) -> tuple[str, str]:
         """What the trial has come to: ("rollback" | "roll_on" | "", why).
 
         Args:
-            stable: version that the rest serves.
+            stable: version that the rest serves, or that the only engine served before.
             hold: nothing may be rolled on now.
         """
         settings, looks = self._settings, await self._begin(trial)
@@ -153,8 +200,8 @@ class CanaryWatch:
             return "", ""
         canary, rest = arms.canary, arms.rest
         told = (
-            f"canary: {canary.solved}/{canary.judged} solved, {canary.errors}/{canary.runs} with errors; elsewhere "
-            f"{rest.solved}/{rest.judged}, {rest.errors}/{rest.runs}"
+            f"on trial: {canary.solved}/{canary.judged} solved, {canary.errors}/{canary.runs} with errors; "
+            f"{arms.against} {rest.solved}/{rest.judged}, {rest.errors}/{rest.runs}"
         )
         return "roll_on", told if enough else f"{told}; the deadline passed"
 
@@ -174,46 +221,83 @@ class CanaryWatch:
         return looks
 
     async def _count(self, trial: Trial, stable: int) -> Arms:
-        rows = await self._store.recent_outcomes(source="production", since=trial.since, limit=_ROWS)
-        fresh = [row.id for row in rows if row.id not in self._seen][:_DETAILS]
+        store, since, most = self._store, trial.since, max(_SAMPLE, self._settings.runs)
+        judged = await store.judged_outcomes(trial.goal.version, since=since, limit=most)
+        runs = await store.recent_outcomes(source="production", since=since, limit=_ROWS)
+        if self._alone:
+            judged += await store.judged_outcomes(stable, until=since, limit=_SAMPLE)
+            runs += await store.recent_outcomes(source="production", until=since, limit=_SAMPLE)
+        else:
+            judged += await store.judged_outcomes(stable, since=since, limit=most)
+            judged += await store.judged_outcomes(-1, since=since, limit=_UNNAMED)
+        await self._read([row.id for row in (*judged, *runs)], trial, stable)
+        told = [(one, row.outcome < 0.5) for one, row in self._sided(judged) if row.outcome is not None]
+        seen = self._sided(runs)
+        lost, lost_before = await self._lost(trial, [row for one, row in seen if not one.canary])
+        # What an engine did not answer at all is no run and has no kind: whether that came to pass more often is asked
+        # of all runs, whether a tool answered with an error of those that were answered.
+        finished = [bool(one.canary) for one, _ in seen]
+        answered = (
+            [1.0] * lost + [0.0] * finished.count(True),
+            [1.0] * lost_before + [0.0] * finished.count(False),
+        )
+        self._arms = Arms(
+            _arm(True, seen, told, lost),
+            _arm(False, seen, told, lost_before),
+            sorted_out((one.stratum, bool(one.canary), float(failed)) for one, failed in told),
+            [*sorted_out((one.stratum, bool(one.canary), float(one.error)) for one, _ in seen), answered],
+            "before" if self._alone else "elsewhere",
+        )
+        return self._arms
+
+    async def _read(self, ids: Sequence[str], trial: Trial, stable: int) -> None:
+        """Look at the bodies of those that are new, the first `_DETAILS` of them, and forget those that went by."""
+        wanted = dict.fromkeys(ids)
+        self._seen = {key: one for key, one in self._seen.items() if key in wanted}
+        fresh = [key for key in wanted if key not in self._seen][:_DETAILS]
         for run, engine in await self._store.closed_runs(fresh) if fresh else ():
             self._seen[run.id] = _Seen(
-                _side(run, engine, trial, stable), any(is_error(s.observation) for s in run.steps)
+                _side(run, engine, trial, stable, self._alone),
+                (run.tenant, cluster_of(run.goal)),
+                any(is_error(step.observation) for step in run.steps),
             )
-        for row in rows:
-            if row.id in self._seen:
-                self._seen[row.id].outcome = row.outcome
+
+    def _sided(self, rows: Iterable[OutcomeRow]) -> list[tuple[_Seen, OutcomeRow]]:
+        """Those of `rows` that were read and count on a side."""
+        known = ((self._seen.get(row.id), row) for row in rows)
+        return [(one, row) for one, row in known if one is not None and one.canary is not None]
+
+    async def _lost(self, trial: Trial, before: Sequence[OutcomeRow]) -> tuple[int, int]:
+        """Runs of either side that ended with an error of the engine, and so are no trajectories."""
         calls = await self._store.failed_calls(trial.since, _FAILED)
-        mine = {call.run for call in calls if call.engine == trial.engine}
-        theirs = {call.run for call in calls if call.engine != trial.engine}
-        seen = self._seen.values()
-        self.arms = Arms(
-            _arm((one for one in seen if one.canary is True), len(mine)),
-            _arm((one for one in seen if one.canary is False), len(theirs)),
-        )
-        return self.arms
+        if not self._alone:
+            mine = {call.run for call in calls if call.engine == trial.engine}
+            return len(mine), len({call.run for call in calls if call.engine != trial.engine})
+        began = min((row.ended for row in before), default=trial.since)
+        earlier = await self._store.failed_calls(began, _FAILED, until=trial.since)
+        return len({call.run for call in calls}), len({call.run for call in earlier})
 
 
-def _side(run: Trajectory, engine: str, trial: Trial, stable: int) -> bool | None:
-    """True: the canary's. By the weights that sampled it; by the engine where it does not say."""
-    if run.started < trial.since or run.side_of:
+def _side(run: Trajectory, engine: str, trial: Trial, stable: int, alone: bool) -> bool | None:
+    """True: it was on trial. By the weights that sampled it; of several engines by the engine where it does not say."""
+    if run.side_of:
         return None
+    version = run.min_version if run.min_version == run.max_version else None
+    if run.started < trial.since:
+        return False if alone and version == stable and run.ended < trial.since else None
     if run.min_version < 0:
-        return None if not engine else engine == trial.engine
-    if run.min_version == run.max_version == trial.goal.version:
+        return None if alone or not engine else engine == trial.engine
+    if version == trial.goal.version:
         return True
-    return False if run.min_version == run.max_version == stable else None
+    return False if version == stable and not alone else None
 
 
-def _arm(seen: Iterable[_Seen], failed: int) -> Arm:
+def _arm(mine: bool, seen: Sequence[tuple[_Seen, OutcomeRow]], told: Sequence[tuple[_Seen, bool]], lost: int) -> Arm:
     """
     Args:
-        failed: runs that ended with an error of the engine and so are no trajectories; they count as errors.
+        told: runs with an outcome, and whether it is a failure.
+        lost: runs that ended with an error of the engine; they count as errors.
     """
-    runs = errors = judged = solved = 0
-    for one in seen:
-        runs += 1
-        errors += one.error
-        judged += one.outcome is not None
-        solved += one.outcome is not None and one.outcome >= 0.5
-    return Arm(runs + failed, errors + failed, judged, solved)
+    errors = [one.error for one, _ in seen if one.canary is mine]
+    failures = [failed for one, failed in told if one.canary is mine]
+    return Arm(len(errors) + lost, sum(errors) + lost, len(failures), len(failures) - sum(failures))

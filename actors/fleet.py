@@ -40,7 +40,7 @@ class EngineView(msgspec.Struct, frozen=True, kw_only=True):
     reachable: bool
     paused: bool
     canary_share: float
-    """Of new trajectories, if it is the canary."""
+    """Of new trajectories, if a version is on trial at it: 1.0 for the only engine."""
     note: str
     """What it waits for, if it does not serve what it should."""
 
@@ -49,12 +49,13 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """All engines, and what they should serve."""
 
     stable: int | None = None
+    """What all engines serve but the one with the trial, and what is gone back to if that ends badly."""
     stable_since: float = 0.0
     """Unix seconds when the first engine took it; 0: not known."""
     canary: int | None = None
-    """Version on trial."""
+    """Version on trial, with one engine too."""
     canary_engine: str = ""
-    """Empty: no engine has taken it yet."""
+    """Where it is on trial; empty: no engine has taken it yet."""
     canary_since: float = 0.0
     canary_runs: int = 0
     canary_judged: int = 0

@@ -5,12 +5,17 @@ from hashlib import sha256
 from pathlib import Path
 
 
-def write_pins(versions: Path, pins: frozenset[int]) -> None:
-    """Replace `<versions>/pinned`: the numbers that must not be deleted, one a line."""
+def write_pins(versions: Path, pins: frozenset[int], serving: frozenset[int]) -> None:
+    """Replace `<versions>/pinned`: the numbers that must not be deleted, one a line.
+
+    Args:
+        serving: those of `pins` that serve, or that one would go back to from a trial: they get the word "serving"
+            behind the number, and the learner keeps what it needs to learn on from there.
+    """
     versions.mkdir(parents=True, exist_ok=True)
     aside = versions / ".pinned.new"
     with aside.open("w") as file:
-        file.write("".join(f"{pin}\n" for pin in sorted(pins)))
+        file.write("".join(f"{pin}{' serving' if pin in serving else ''}\n" for pin in sorted(pins)))
         file.flush()
         os.fsync(file.fileno())
     aside.replace(versions / "pinned")

@@ -72,20 +72,26 @@ class GateStore(StateStore, Protocol):
 
 
 class CanaryStore(StateStore, Protocol):
-    """For the comparison of a canary with the rest."""
+    """For the comparison of what is on trial with what was before, or serves elsewhere."""
 
     async def recent_outcomes(
-        self, *, source: str | None = ..., since: float = ..., limit: int = ...
+        self, *, source: str | None = ..., since: float = ..., limit: int = ..., until: float | None = ...
     ) -> list[OutcomeRow]:
-        """Trajectories that ended at or after `since`, newest first."""
+        """Trajectories that ended from `since` on, and before `until`, newest first."""
+        ...
+
+    async def judged_outcomes(
+        self, version: int, *, since: float = ..., limit: int = ..., until: float | None = ...
+    ) -> list[OutcomeRow]:
+        """The same of production trajectories that `version` alone sampled and that have an outcome."""
         ...
 
     async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
         """Trajectories by id, each with the engine that answered its first call; empty where the versions tell."""
         ...
 
-    async def failed_calls(self, since: float, limit: int = ...) -> list[FailedCall]:
-        """Calls that began at or after `since` and that an engine answered with 500 or more."""
+    async def failed_calls(self, since: float, limit: int = ..., *, until: float | None = ...) -> list[FailedCall]:
+        """Calls that began from `since` on, and before `until`, and that an engine answered with 500 or more."""
         ...
 
 

@@ -130,6 +130,12 @@ class ServingBooks:
             pins.add(max(promoted, key=lambda verdict: verdict.created).version)
         return frozenset(pins)
 
+    def serving(self, wanted: Plan) -> frozenset[int]:
+        """Versions that serve, are stable, or are on trial: those that learning may have to go on from."""
+        goals = (wanted.stable, wanted.trial.goal if wanted.trial is not None else None)
+        current = {self.current(name) for name in self._engines} - {-1}
+        return frozenset(current | {goal.version for goal in goals if goal is not None})
+
     def booked(self, name: str, report: SwapReport) -> bool:
         """Whether what a child left behind is written already: the daemon died after it had read the report."""
         return any(

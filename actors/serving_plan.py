@@ -2,10 +2,11 @@
 
     verdicts, directives, servings  ->  `plan`  ->  what is stable, what is on trial, what waits
 
-Pure. With one engine a promoted version is stable at once. With several it is on trial first: one of them (the canary)
-serves it to a share of the trajectories, until a `roll_on` directive makes it stable or a `rollback` ends it. One trial
-at a time; what is promoted meanwhile waits, the newest only. The order of the arguments does not matter, the times in
-them do.
+Pure. A promoted version is on trial first, at one engine: the canary. Of several engines it serves a share of the
+trajectories; the only engine serves them all. A `roll_on` directive makes the version stable, a `rollback` ends the
+trial. One trial at a time; what is promoted meanwhile waits, the newest only, and is dropped if the trial is rolled
+back: it came of that version, or was compared with it. The order of the arguments does not matter, the times in them
+do.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -45,7 +46,8 @@ class Plan(msgspec.Struct, frozen=True):
     """What should serve."""
 
     stable: Goal | None = None
-    """On every engine but the canary; None if nothing ever served, or nothing good is left."""
+    """On every engine but the canary, and what a trial is compared with; None if nothing ever served, or nothing good
+    is left."""
     trial: Trial | None = None
     waiting: Goal | None = None
     """The trial after this one."""
@@ -171,9 +173,6 @@ class _Walk:
     def _promote(self, goal: Goal, *, at_once: bool = False) -> None:
         if self._frozen and goal.version not in self._carried_out:
             return
-        if not self._several:
-            self._stable = goal
-            return
         trial = self._trial
         if trial is not None and trial.goal.version == goal.version:
             return
@@ -216,16 +215,17 @@ class _Walk:
         trial = self._trial
         if bad is None:
             bad = trial.goal.version if trial is not None else self._good[-1].version if self._good else None
+        on_trial = None if trial is None else trial.goal.version
+        again = bad in self._rolled_back and bad not in (on_trial, self._version())
+        if again and to in (None, self._version()):
+            return  # two watched it, and both said so
         if bad is not None:
             self._banned.add(bad)
             self._rolled_back.add(bad)
-        if self._waiting is not None and self._waiting.version in self._banned:
-            self._waiting = None
-        if trial is not None and trial.goal.version == bad and to in (None, self._version()):
-            self._next()
-            return
-        # What was stable goes: what was to come after it was never compared with anything else.
+        # What waits came of what goes, or was compared with it; a trial, too, unless it is what goes.
         self._trial = self._waiting = None
+        if on_trial is not None and on_trial == bad and to in (None, self._version()):
+            return
         self._stable = self._fall_back("rollback", to) or self._stable
 
     def _version(self) -> int | None:
@@ -239,8 +239,14 @@ class _Walk:
     def _serves(self, event: Serving) -> None:
         goal = Goal(event.version, event.path, self._manifests.get(event.version, ""), "restore")
         self._own[event.engine] = goal
+        if self._trial is not None and self._waiting is not None and self._waiting.version == event.version:
+            # Written by an evolved that put no version on trial where there is one engine: what served before passed.
+            self._roll_on(self._trial)
         trial = self._trial
         if trial is not None and trial.goal.version == event.version:
+            if self._stable is None or self._stable.version in self._banned:
+                self._roll_on(trial)  # there is nothing to compare it with, and nothing to go back to
+                return
             if trial.engine in ("", event.engine):
                 since = trial.since if trial.engine else event.since
                 self._trial = Trial(trial.goal, event.engine, since, trial.swaps + 1)

@@ -7,9 +7,10 @@ A reconciler: each time something is heard, and with every tick, it derives the 
 not matter what it missed: a daemon that died in mid-swap, an engine that came up again with the weights of its start, a
 verdict that arrived twice, an engine that somebody left paused.
 
-With several engines a promoted version is on trial at one of them first (`canary.py`), and then rolled on. One engine
-is swapped at a time, and something new only while another one serves; the tap is told by a file which engine takes no
-new trajectories meanwhile (`routes.py`).
+A promoted version is on trial first (`canary.py`), at one engine: of several the first, which serves it to a share of
+the trajectories, else the only one, which serves it to all. Then it is rolled on, or back. Of several, one engine is
+swapped at a time, and something new only while another one serves; the tap is told by a file which engine takes no new
+trajectories meanwhile (`routes.py`).
 
 The pause-to-resume section runs behind the `SwapRunner` port in a child process that outlives this one. A version is
 loaded only under a verdict that the gatekeeper signed, or under an operator's signed order, and only if its directory
@@ -26,7 +27,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from actors.canary import CanarySettings, CanaryWatch
+from actors.canary import Arms, CanarySettings, CanaryWatch
 from actors.fleet import EngineView, Fleet, Look, look_at
 from actors.histogram import Histogram
 from actors.messages import Directive, Message, Serving, Verdict, derived_id
@@ -103,13 +104,14 @@ class Swapper:
         self._versions, self._key, self._clock, self._halted = versions, key, clock, halted
         self._routes = routes if len(engines) > 1 else None
         self._times = times or ServingTimes(clock)
-        self._watch = CanaryWatch(settings.canary, store)
+        self._watch = CanaryWatch(settings.canary, store, alone=len(engines) == 1)
         self._books = ServingBooks(engines, versions=versions, keys=keys, clock=clock)
         self.pauses: Mapping[str, Histogram] = self._books.pauses
         """Seconds that each engine took no new request for, by swap."""
         self._collected: set[str] = set()
         self._silent: set[str] = set()
-        self._pins = frozenset[int]()
+        self._pins: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
+        """Versions that must stay, and those of them that serve."""
         self._looks: dict[str, Look] = {}
         self._waits: dict[str, str] = {}
         self._shown = Routes(until=0.0)
@@ -133,7 +135,9 @@ class Swapper:
     def fleet(self) -> Fleet:
         """What serves and what should, as of the last look."""
         wanted = self._plan()
-        trial, arms = wanted.trial, self._watch.arms
+        trial = wanted.trial
+        arms = Arms() if trial is None else self._watch.arms(trial)
+        share = self._settings.canary.share if len(self._engines) > 1 else 1.0
         views: dict[str, EngineView] = {}
         for name in self._engines:
             look = self._looks.get(name, Look())
@@ -143,7 +147,7 @@ class Swapper:
                 since=next((item.since for item in self._books.good(name)), 0.0),
                 reachable=look.version is not None,
                 paused=look.paused,
-                canary_share=self._settings.canary.share if canary else 0.0,
+                canary_share=share if canary else 0.0,
                 note=self._waits.get(name, ""),
             )
         return Fleet(
@@ -152,8 +156,8 @@ class Swapper:
             canary=None if trial is None else trial.goal.version,
             canary_engine="" if trial is None else trial.engine,
             canary_since=0.0 if trial is None else trial.since,
-            canary_runs=arms.canary.runs if trial is not None and trial.engine else 0,
-            canary_judged=arms.canary.judged if trial is not None and trial.engine else 0,
+            canary_runs=arms.canary.runs,
+            canary_judged=arms.canary.judged,
             waiting=None if wanted.waiting is None else wanted.waiting.version,
             good=wanted.good,
             banned=tuple(sorted(wanted.banned)),
@@ -164,7 +168,7 @@ class Swapper:
         await self._books.open(self._store)
         self._collected.clear()
         # Another daemon may have led, and written them, since.
-        self._pins, self._shown = frozenset(), Routes(until=0.0)
+        self._pins, self._shown = (frozenset(), frozenset()), Routes(until=0.0)
 
     async def look(self) -> None:
         """See what is served and what should be, without doing anything about it: for a daemon that stands by."""
@@ -265,7 +269,7 @@ class Swapper:
             return []
         end, reason = await self._watch.verdict(trial, wanted.stable.version, now, hold=self._held)
         if trial.swaps > self._settings.attempts:
-            end, reason = "rollback", f"canary: {trial.engine} came up again without it {trial.swaps - 1} times"
+            end, reason = "rollback", f"on trial: {trial.engine} came up again without it {trial.swaps - 1} times"
         elif end == "roll_on" and self._looks[trial.engine].version != trial.goal.version:
             return []  # it passed, but is away at the moment: it may have died of what it serves
         if end not in ("rollback", "roll_on"):
@@ -290,14 +294,14 @@ class Swapper:
             return None
         wanted = self._plan()
         want = wanted.goal(name, frozen=self._held, canary=name)
-        if want is None:
-            if wanted.gave_up.get(name):
-                self._waits[name] = "did not take what is stable"
-            # What the first engine came up with is where everything starts from. Later on, if everything that ever
-            # served was rolled back, it stays: a person must look.
-            if self._books.current(name) >= 0 or wanted.stable is not None or wanted.banned:
-                return None
+        if want is None and wanted.gave_up.get(name):
+            self._waits[name] = "did not take what is stable"
+        # What the first engine came up with is where everything starts from, also for a trial that waits for it. Later
+        # on, if everything that ever served was rolled back, it stays: a person must look.
+        if self._books.current(name) < 0 and wanted.stable is None and not wanted.banned:
             return self._books.record(name, "started", await self._books.first(name, look.version), previous=-1)
+        if want is None:
+            return None
         if look.version == want.version:
             last = self._books.current(name)
             if last == look.version:
@@ -389,9 +393,10 @@ class Swapper:
 
     async def _pin(self) -> None:
         """Tell the learner, who deletes old versions, which ones must stay."""
-        pins = self._books.pins(self._plan(), self._settings.keep)
+        wanted = self._plan()
+        pins = self._books.pins(wanted, self._settings.keep), self._books.serving(wanted)
         if pins != self._pins:
-            await anyio.to_thread.run_sync(write_pins, self._versions, pins)
+            await anyio.to_thread.run_sync(write_pins, self._versions, *pins)
             self._pins = pins
 
 

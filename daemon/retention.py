@@ -305,7 +305,7 @@ def database_file(url: str) -> Path | None:
 def _pinned(directory: Path) -> set[int] | None:
     """Versions that must stay; None if the list cannot be read, which protects all."""
     try:
-        return {int(word) for word in (directory / "pinned").read_text().split()}
+        return {int(line.split()[0]) for line in (directory / "pinned").read_text().splitlines() if line.strip()}
     except FileNotFoundError:
         return set()
     except (OSError, ValueError):

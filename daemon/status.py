@@ -104,12 +104,14 @@ def _engines(fleet: dict[str, Any]) -> Table:
         version = _version(view["version"])
         since = datetime.fromtimestamp(view["since"], UTC).strftime("%Y-%m-%d %H:%M:%SZ") if view["since"] else "–"
         share = f"{100 * view['canary_share']:g} % (canary)" if view["canary_share"] else "by weight"
+        share = "all" if len(fleet["engines"]) == 1 else share
         notes = ["[red]paused[/red]"] if view["paused"] else []
         if name == fleet["canary_engine"]:
             notes.append(f"on trial: {fleet['canary_runs']} runs, {fleet['canary_judged']} with an outcome")
         engines.add_row(name, version, since, share, "; ".join([*notes, *filter(None, [escape(view["note"])])]))
     stable = "nothing yet" if fleet["stable"] is None else f"v{fleet['stable']}"
+    trial = f"; v{fleet['canary']} is on trial" if fleet["canary"] is not None else ""
     waiting = f"; v{fleet['waiting']} waits for its trial" if fleet["waiting"] is not None else ""
     back = ", ".join(f"v{version}" for version in reversed(fleet["good"])) or "nothing"
-    engines.caption = f"should serve: {stable}{waiting}; one can go back to: {back}"
+    engines.caption = f"should serve: {stable}{trial}{waiting}; one can go back to: {back}"
     return engines

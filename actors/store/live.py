@@ -21,8 +21,8 @@ class FailedCall(msgspec.Struct, frozen=True):
     """The trajectory that it named, else its own id: a client that tries again fails once."""
 
 
-def failed_calls(connection: Connection, since: float, limit: int) -> list[FailedCall]:
-    """Calls with a status of 500 or more that began at or after `since`, oldest first."""
+def failed_calls(connection: Connection, since: float, limit: int, until: float | None = None) -> list[FailedCall]:
+    """Calls with a status of 500 or more that began from `since` on, and before `until`, oldest first."""
     row = t.ExchangeRow
     wanted = (
         select(row.body)
@@ -30,6 +30,8 @@ def failed_calls(connection: Connection, since: float, limit: int) -> list[Faile
         .order_by(row.started, row.id)
         .limit(limit)
     )
+    if until is not None:
+        wanted = wanted.where(row.started < until)
     return [
         FailedCall(call.id, call.engine, call.hints.trajectory_id or call.hints.conversation or call.id)
         for call in _exchanges(connection, wanted)

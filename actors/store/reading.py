@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from actors.messages import (
     Attributed,
@@ -258,14 +258,33 @@ def settled(connection: Connection, ids: Sequence[str]) -> set[str]:
     return found
 
 
-def recent_outcomes(connection: Connection, source: str | None, since: float, limit: int) -> list[OutcomeRow]:
-    """Trajectories that ended at or after `since`, newest first, those without an outcome included."""
+def recent_outcomes(
+    connection: Connection, source: str | None, since: float, limit: int, until: float | None = None
+) -> list[OutcomeRow]:
+    """Trajectories that ended from `since` on, and before `until`, newest first, those without an outcome included."""
+    row = t.TrajectoryRow
+    return _newest(
+        connection, limit, row.ended >= since,
+        *([] if source is None else [row.source == source]), *([] if until is None else [row.ended < until]),
+    )  # fmt: skip
+
+
+def judged_outcomes(
+    connection: Connection, version: int, since: float, limit: int, until: float | None = None
+) -> list[OutcomeRow]:
+    """As `recent_outcomes`: production trajectories that `version` alone sampled and that have an outcome."""
+    row = t.TrajectoryRow
+    return _newest(
+        connection, limit, row.source == "production", row.outcome.is_not(None), row.max_version == version,
+        row.min_version == version, row.ended >= since, *([] if until is None else [row.ended < until]),
+    )  # fmt: skip
+
+
+def _newest(connection: Connection, limit: int, *where: ColumnElement[bool]) -> list[OutcomeRow]:
     row = t.TrajectoryRow
     wanted = select(
         row.id, row.ended, row.outcome, row.min_version, row.max_version, row.cluster, row.goal
-    ).where(row.ended >= since)  # fmt: skip
-    if source is not None:
-        wanted = wanted.where(row.source == source)
+    ).where(*where)  # fmt: skip
     return [
         OutcomeRow(
             id=found.id, ended=found.ended, outcome=found.outcome, min_version=found.min_version,

@@ -196,9 +196,14 @@ class Store:
         return await self._read(reading.settled, ids)
 
     async def recent_outcomes(
-        self, *, source: str | None = None, since: float = 0.0, limit: int = 100
+        self, *, source: str | None = None, since: float = 0.0, limit: int = 100, until: float | None = None
     ) -> list[OutcomeRow]:
-        return await self._read(reading.recent_outcomes, source, since, limit)
+        return await self._read(reading.recent_outcomes, source, since, limit, until)
+
+    async def judged_outcomes(
+        self, version: int, *, since: float = 0.0, limit: int = 100, until: float | None = None
+    ) -> list[OutcomeRow]:
+        return await self._read(reading.judged_outcomes, version, since, limit, until)
 
     async def experiences(self, state: str | None = None) -> list[Experience]:
         return await self._read(reading.experiences, state)
@@ -267,8 +272,8 @@ class Store:
     async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
         return await self._read(live.closed_runs, ids)
 
-    async def failed_calls(self, since: float, limit: int = 1000) -> list[FailedCall]:
-        return await self._read(live.failed_calls, since, limit)
+    async def failed_calls(self, since: float, limit: int = 1000, *, until: float | None = None) -> list[FailedCall]:
+        return await self._read(live.failed_calls, since, limit, until)
 
     async def batches(self, limit: int = 100) -> list[BatchOrder]:
         return await self._read(reading.batches, limit)

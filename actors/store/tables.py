@@ -9,7 +9,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from actors.store.columns import Characters, LongCharacters, whole
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """Number of the newest migration (`actors.store.migrations`): whoever changes a table here writes the next one."""
 
 
@@ -124,6 +124,14 @@ class TrajectoryRow(Base):
         Index("ix_trajectories_recent", "source", "ended"),
         Index("ix_trajectories_pool", "attributed", "batch_id", "dropped", "ended"),
         _some("ix_trajectories_dropped", "dropped", "dropped <> ''"),
+        Index(
+            "ix_trajectories_judged",
+            "source",
+            "max_version",
+            "ended",
+            sqlite_where=text("outcome IS NOT NULL"),
+            postgresql_where=text("outcome IS NOT NULL"),
+        ),
     )
 
 

@@ -81,7 +81,8 @@ def prune(directory: Path, keep: int, version: int) -> list[int]:
     A list of pinned versions that cannot be read protects everything.
     """
     try:
-        pinned = {int(word.removeprefix("v")) for word in (directory / "pinned").read_text().split()}
+        lines = (directory / "pinned").read_text().splitlines()
+        pinned = {int(line.split()[0].removeprefix("v")) for line in lines if line.strip()}
     except FileNotFoundError:
         pinned = set[int]()
     except (OSError, ValueError):

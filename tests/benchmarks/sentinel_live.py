@@ -201,7 +201,8 @@ async def measure(directory: Path, url: str, kind: str, options: argparse.Namesp
         group.cancel_scope.cancel()
     runs = {version: [outcome for by, outcome in rig.runs if by == version] for version in (0, 1)}
     (back, *_) = [order for order in orders if order.kind == "rollback"]
-    print(f"rolled back: {back.details['cause']}: {back.reason}")
+    # The trial may see it before the sentinel does.
+    print(f"rolled back by the {back.origin}: {back.reason}")
     await store.aclose()
     assert any(item.subject == POLICY_DIRECTIVE for item in rig.bus.published)
     return figures | {

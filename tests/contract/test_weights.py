@@ -326,7 +326,7 @@ async def test_a_disk_that_fills_up_in_mid_file_costs_the_pull_alone(nodes: Node
 
 async def test_old_versions_and_pieces_of_others_go_but_not_what_is_pinned(nodes: Nodes):
     nodes.here.mkdir()
-    (nodes.here / "pinned").write_text("1\n")
+    (nodes.here / "pinned").write_text("1 serving\n")
     for version in (7, 8, 9):
         (nodes.here / f".v{version:06d}.pull").mkdir()
     pull = nodes.pull(keep=2)

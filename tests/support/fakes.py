@@ -44,6 +44,7 @@ class FakeStore:
         self.records: dict[str, Message] = {}
         self.is_frozen = False
         self.failed: list[FailedCall] = []
+        self.failed_before: list[FailedCall] = []
 
     def save(self, records: Sequence[Message]) -> None:
         for record in records:
@@ -79,7 +80,7 @@ class FakeStore:
         return [item for item in self._of(Serving, "since", 10_000) if engine in (None, item.engine)][:limit]
 
     async def recent_outcomes(
-        self, *, source: str | None = None, since: float = 0.0, limit: int = 100
+        self, *, source: str | None = None, since: float = 0.0, limit: int = 100, until: float | None = None
     ) -> list[OutcomeRow]:
         runs = [run for run in self._of(Trajectory, "ended", 100_000) if source in (None, run.source)]
         return [
@@ -87,14 +88,20 @@ class FakeStore:
                 id=run.id, ended=run.ended, outcome=run.outcome, min_version=run.min_version,
                 max_version=run.max_version, cluster="", goal=run.goal,
             )
-            for run in runs if run.ended >= since
+            for run in runs if run.ended >= since and (until is None or run.ended < until)
         ][:limit]  # fmt: skip
+
+    async def judged_outcomes(
+        self, version: int, *, since: float = 0.0, limit: int = 100, until: float | None = None
+    ) -> list[OutcomeRow]:
+        rows = await self.recent_outcomes(source="production", since=since, limit=100_000, until=until)
+        return [r for r in rows if r.outcome is not None and r.min_version == r.max_version == version][:limit]
 
     async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
         return [(run, "") for run in self._of(Trajectory, "ended", 100_000) if run.id in set(ids)]
 
-    async def failed_calls(self, since: float, limit: int = 1000) -> list[FailedCall]:
-        return self.failed
+    async def failed_calls(self, since: float, limit: int = 1000, *, until: float | None = None) -> list[FailedCall]:
+        return self.failed if until is None else self.failed_before
 
     async def recent_attributed(
         self, *, source: str | None = None, tenant: str | None = None, since: float = 0.0, limit: int = 100

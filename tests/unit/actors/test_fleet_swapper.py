@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from actors.canary import CanarySettings
-from actors.messages import Directive, Serving, Step, Trajectory
+from actors.messages import Directive
 from actors.ports import SwapReport
 from actors.routes import read_routes
 from actors.store.live import FailedCall
@@ -62,17 +62,6 @@ class FleetBench(Bench):
         self.clock.now += 1
         self.store.save(result.records)
         return list(result.records)
-
-    def runs(self, version: int, count: int, *, solved: int, errors: int = 0) -> None:
-        """`count` production runs under `version` that began now."""
-        now = self.clock.now
-        for n in range(count):
-            step = Step(exchange_id=f"e-{now}-{version}-{n}", observation='{"error": "no"}' if n < errors else "{}")
-            run = Trajectory(
-                id=f"run-{now}-{version}-{n}", steps=(step,), outcome=float(n < solved), started=now, ended=now,
-                min_version=version, max_version=version,
-            )  # fmt: skip
-            self.store.save([run])
 
     @property
     def routes(self):
@@ -173,12 +162,26 @@ async def test_a_canary_that_keeps_coming_up_without_its_weights_is_rolled_back(
 
 async def test_what_is_promoted_meanwhile_waits_and_only_the_newest_is_tried_next(bench):
     await bench.tell(bench.promote(3))
+    for version in (4, 5):
+        assert await bench.tell(bench.promote(version)) == []
+    assert bench.swapper.fleet.waiting == 5
+    bench.runs(3, 20, solved=16)
+    bench.runs(0, 80, solved=64)
+    bench.clock.now += 60
+    rolled = [("roll_on", "3"), ("swapped", "a", 5), ("swapped", "b", 3), ("swapped", "c", 3)]
+    assert kinds(await bench.tick()) == rolled
+
+
+async def test_what_waits_for_a_trial_that_ends_badly_is_dropped_with_it(bench):
+    await bench.tell(bench.promote(3))
     assert await bench.tell(bench.promote(4)) == []
     assert await bench.tell(bench.promote(5)) == []
     assert bench.swapper.fleet.waiting == 5
     bench.runs(3, 20, solved=2)
     bench.runs(0, 80, solved=64)
-    assert kinds(await bench.tick()) == [("rollback", "3"), ("swapped", "a", 5)]
+    assert kinds(await bench.tick()) == [("rollback", "3"), ("swapped", "a", 0)]
+    assert (bench.swapper.fleet.waiting, await bench.tick()) == (None, [])
+    assert kinds(await bench.tell(bench.promote(6))) == [("swapped", "a", 6)], "what is promoted later has its trial"
 
 
 async def test_nothing_new_is_swapped_in_while_no_other_engine_serves(bench):
@@ -191,14 +194,14 @@ async def test_nothing_new_is_swapped_in_while_no_other_engine_serves(bench):
 
 
 async def test_the_way_back_is_open_even_with_one_engine_left(bench):
-    await _stable(bench, 3)
+    await bench.stable(3)
     bench.engines["b"].down = bench.engines["c"].down = True
     assert kinds(await bench.tell(bench.order("rollback", version="3", to="0"))) == [("swapped", "a", 0)]
 
 
 async def test_an_engine_that_was_away_is_caught_up(bench):
     bench.engines["c"].down = True
-    await _stable(bench, 3)
+    await bench.stable(3)
     assert versions(bench) == [3, 3, 0]
     assert "c" not in bench.routes.versions
     bench.engines["c"].down = False
@@ -254,7 +257,7 @@ async def test_while_frozen_a_bad_canary_still_goes_back(bench):
 
 async def test_frozen_in_mid_roll_leaves_the_rest_with_what_they_have(bench):
     bench.engines["c"].down = True
-    await _stable(bench, 3)
+    await bench.stable(3)
     bench.engines["c"].down = False
     bench.halted = "x"
     assert await bench.tick() == []
@@ -292,7 +295,7 @@ async def test_a_thaw_without_a_signature_thaws_nothing(bench):
 
 
 async def test_a_rollback_of_what_is_stable_ends_the_trial_that_was_to_follow_it(bench):
-    await _stable(bench, 3)
+    await bench.stable(3)
     await bench.tell(bench.promote(4))
     assert versions(bench) == [4, 3, 3]
     await bench.tell(bench.order("rollback", version="3", to="0"))
@@ -301,7 +304,7 @@ async def test_a_rollback_of_what_is_stable_ends_the_trial_that_was_to_follow_it
 
 
 async def test_a_version_that_was_rolled_back_comes_back_by_order_alone(bench):
-    await _stable(bench, 3)
+    await bench.stable(3)
     await bench.tell(bench.order("rollback", version="3", to="0"))
     assert await bench.tell(bench.promote(3)) == []
     made = candidate(3, bench.path / "v000003")
@@ -324,7 +327,7 @@ async def test_a_restart_is_no_second_look(bench):
     bench.runs(0, 48, solved=40)
     assert await bench.tick() == []
     looks = json.loads(bench.store.state["swapper/canary"])
-    assert looks["failures"] == 1
+    assert looks["failures"] == 2, "twelve came at once, the size of the second look"
     await bench.restart()
     await bench.tick()
     assert json.loads(bench.store.state["swapper/canary"]) == looks
@@ -338,8 +341,3 @@ async def test_what_the_fleet_is_at_can_be_shown(bench):
     assert (fleet.stable, fleet.canary, fleet.canary_engine, fleet.canary_runs) == (0, 3, "a", 4)
     assert [(view.version, view.canary_share) for view in fleet.engines.values()] == [(3, 0.2), (0, 0.0), (0, 0.0)]
     assert fleet.good == (0,)
-
-
-async def _stable(bench: FleetBench, version: int) -> list[Serving]:
-    await bench.tell(bench.promote(version))
-    return await bench.tell(bench.order("promote", version=str(version)))

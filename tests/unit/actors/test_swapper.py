@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from actors.messages import Directive, Message, Serving, Verdict
+from actors.messages import Directive, Message, Serving, Step, Trajectory, Verdict
 from actors.ports import SwapReport
 from actors.serving_plan import FORWARD, plan
 from actors.serving_times import ServingTimes
@@ -74,6 +74,30 @@ class Bench:
         )  # fmt: skip
         return sign(msgspec.structs.replace(verdict, **changes), self.key)
 
+    def runs(
+        self, version: int, count: int, *, solved: int | None = None, errors: int = 0, goal: str = "", ago: float = 0.0
+    ) -> list[Trajectory]:
+        """`count` production runs under `version` that began and ended `ago` seconds ago; without `solved` nobody has
+        said yet how they went."""
+        at, made = self.clock.now - ago, list[Trajectory]()
+        for n in range(count):
+            key = f"{at}-{version}-{goal}-{solved is None}-{n}"
+            step = Step(exchange_id=f"e-{key}", observation='{"error": "no"}' if n < errors else "{}")
+            outcome = None if solved is None else float(n < solved)
+            made.append(
+                Trajectory(
+                    id=f"run-{key}", goal=goal, steps=(step,), outcome=outcome, started=at, ended=at,
+                    min_version=version, max_version=version,
+                )
+            )  # fmt: skip
+        self.store.save(made)
+        return made
+
+    async def stable(self, version: int) -> list[Serving]:
+        """Promote `version`, and say by hand that it has been on trial for long enough."""
+        await self.tell(self.promote(version))
+        return await self.tell(self.order("promote", version=str(version)))
+
     def order(self, kind, **details: str) -> Directive:
         if kind in ("freeze", "thaw"):
             self.store.is_frozen = kind == "freeze"
@@ -124,7 +148,8 @@ async def test_a_promoted_version_is_swapped_in_once(bench):
     assert await bench.tick() == []
     assert bench.runner.calls == [("serving", 3)]
     assert bench.swapper.pauses["serving"].sum == 0.02
-    assert bench.swapper.fleet.stable_since == serving.since
+    fleet = bench.swapper.fleet
+    assert (fleet.stable, fleet.canary, fleet.canary_engine, fleet.canary_since) == (0, 3, "serving", serving.since)
 
 
 async def test_the_same_verdict_twice_changes_nothing(bench):
@@ -175,7 +200,7 @@ async def test_a_swap_that_ended_badly_counts_as_rolled_back(bench):
 
 
 async def test_a_rollback_goes_to_the_version_before_and_stays_there(bench):
-    await bench.tell(bench.promote(3))
+    await bench.stable(3)
     await bench.tell(bench.promote(5))
     (serving,) = await bench.tell(bench.order("rollback", version="5", to="3"), bench.order("freeze"))
     assert (serving.version, serving.previous) == (3, 5)
@@ -269,8 +294,9 @@ def test_the_goal_is_what_was_decided_last():
         verdicts = [event for event in events if isinstance(event, Verdict)]
         servings = [event for event in events if isinstance(event, Serving)]
         directives = [event for event in events if isinstance(event, Directive)]
-        wanted = plan(["e"], verdicts, directives, servings, frozen=frozen, attempts=2).goal("e", frozen=frozen)
-        return wanted and wanted.version
+        wanted = plan(["e"], verdicts, directives, servings, frozen=frozen, attempts=2)
+        goal = wanted.goal("e", frozen=frozen, canary="e")
+        return goal and goal.version
 
     back = Directive(id="d", kind="rollback", reason="", origin="", created=5.0, details={"version": "2"})
     assert found() is None
@@ -289,13 +315,20 @@ def test_the_goal_is_what_was_decided_last():
     assert found(serving(2, 1, "started"), back) is None, "nothing good is left: a person must look"
 
 
-async def test_versions_that_may_be_needed_again_are_pinned_on_disk(bench):
+async def test_versions_that_may_be_needed_again_are_pinned_on_disk_and_those_that_serve_are_named(bench):
+    def pinned() -> list[str]:
+        return (bench.path / "pinned").read_text().splitlines()
+
+    assert pinned() == ["0 serving"]
     await bench.tell(bench.promote(1))
     await bench.tell(bench.promote(2))
-    assert (bench.path / "pinned").read_text().split() == ["0", "1", "2"]
+    assert pinned() == ["0 serving", "1 serving", "2"], "0 is what a trial of 1 goes back to, 2 waits"
+    await bench.tell(bench.order("promote", version="1"))
+    assert pinned() == ["0", "1 serving", "2 serving"]
+    await bench.tell(bench.order("promote", version="2"))
     for version in (3, 4):
-        await bench.tell(bench.promote(version))
-    assert (bench.path / "pinned").read_text().split() == ["2", "3", "4"]
+        await bench.stable(version)
+    assert pinned() == ["2", "3", "4 serving"]
 
 
 async def test_what_an_engine_served_when_follows_from_looks_and_swaps(tmp_path):

@@ -303,7 +303,21 @@ async def test_status_shows_each_engine(desk: Desk) -> None:
     show((await desk.http.get("/api/status")).json(), Console(file=out, width=200))
     text = out.getvalue()
     assert all(part in text for part in ("v6", "10 % (canary)", "paused", "1970-01-01 00:00:09Z", "away"))
-    assert "should serve: v5; v7 waits for its trial; one can go back to: v5, v3" in text
+    assert "should serve: v5; v6 is on trial; v7 waits for its trial; one can go back to: v5, v3" in text
+
+
+async def test_a_trial_at_the_only_engine_has_all_there_is_and_no_share(desk: Desk) -> None:
+    view = EngineView(version=6, since=9.0, reachable=True, paused=False, canary_share=1.0, note="")
+    desk.fleet = Fleet(
+        stable=5, canary=6, canary_engine="a", canary_runs=4, canary_judged=1, good=(3, 5), engines={"a": view}
+    )
+    out = StringIO()
+    show((await desk.http.get("/api/status")).json(), Console(file=out, width=200))
+    text = out.getvalue()
+    assert all(part in text for part in ("v6", "all", "on trial: 4 runs, 1 with an outcome", "should serve: v5; v6 is"))
+    assert "canary" not in text
+    assert (await order(desk, "rollback", reason="slow"))[0] == 200
+    assert (desk.sent[-1].details["version"], desk.sent[-1].details["to"]) == ("6", "5")
 
 
 async def test_an_engine_that_nothing_was_loaded_into_serves_what_it_was_started_with(desk: Desk) -> None:

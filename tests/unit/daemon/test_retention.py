@@ -137,7 +137,7 @@ async def test_orders_that_nothing_came_of_go_but_the_newest(kept: Kept) -> None
 async def test_weights_that_serve_served_last_are_pinned_or_on_trial_stay(kept: Kept) -> None:
     for number in range(10):
         kept.version(number)
-    (kept.state / "versions" / "pinned").write_text("3\n")
+    (kept.state / "versions" / "pinned").write_text("3 serving\n")
     candidates = [Candidate(id=f"c{n}", version=n, parent=n - 1, path="", files=(), manifest="") for n in range(1, 10)]
     verdicts = [
         Verdict(id=f"j{n}", version=n, path="", manifest="", incumbent=0, decision="reject", reason="")

@@ -77,9 +77,7 @@ function engines(status) {
       each.version === null ? "–" : version(each.version),
       each.since ? time(each.since) : "–",
       !each.reachable ? tag("bad", "away") : each.paused ? tag("warn", "paused") : tag("good", "serves"),
-      each.canary_share
-        ? `${percent(each.canary_share)}, on trial: ${plural(fleet.canary_runs, "run")}, ${fleet.canary_judged} judged`
-        : "by weight",
+      share(each, fleet),
       quoted(each.note),
     ],
   }));
@@ -97,12 +95,21 @@ function engines(status) {
       { class: "soft" },
       "Should serve: ",
       fleet.stable === null ? "nothing yet" : version(fleet.stable),
+      fleet.canary === null ? "" : [", ", version(fleet.canary), " is on trial"],
       fleet.waiting === null ? "" : [", ", version(fleet.waiting), " waits for its trial"],
       ". One can go back to: ",
       good.length ? good.slice(0, 12).flatMap((each, place) => [place ? ", " : "", version(each)]) : "nothing",
       ".",
     ),
   );
+}
+
+/** Which new trajectories an engine gets: a single one has all of them, on trial or not. */
+function share(each, fleet) {
+  const alone = Object.keys(fleet.engines).length === 1;
+  if (!each.canary_share) return alone ? "all" : "by weight";
+  const runs = `${plural(fleet.canary_runs, "run")}, ${fleet.canary_judged} judged`;
+  return `${alone ? "all" : percent(each.canary_share)}, on trial: ${runs}`;
 }
 
 function findings(status) {

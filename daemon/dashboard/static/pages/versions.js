@@ -50,6 +50,14 @@ export function draw(data, { status, act, go }) {
   };
 }
 
+/** What a version is to the engines; a single one that has a trial serves nothing but that. */
+function standing(number, fleet) {
+  const alone = Object.keys(fleet.engines).length === 1;
+  if (number === fleet.canary && fleet.canary_engine) return [" ", tag("warn", "on trial")];
+  if (number === fleet.stable) return [" ", tag("good", alone && fleet.canary_engine ? "stable" : "serves")];
+  return fleet.banned.includes(number) ? [" ", tag("bad", "banned")] : null;
+}
+
 function row(each, fleet) {
   const verdict = each.verdict,
     told = verdict?.measurements ?? {};
@@ -58,14 +66,7 @@ function row(each, fleet) {
   return {
     key: `v${each.version}`,
     cells: [
-      [
-        version(each.version),
-        each.version === fleet.stable
-          ? [" ", tag("good", "serves")]
-          : fleet.banned.includes(each.version)
-            ? [" ", tag("bad", "banned")]
-            : null,
-      ],
+      [version(each.version), standing(each.version, fleet)],
       each.trained
         ? [time(each.trained), el("div", { class: "soft" }, "from ", version(each.parent))]
         : el("span", { class: "soft" }, "was there"),

@@ -19,7 +19,7 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
-from actors.store import Store, StoreUnavailable
+from actors.store import Joined, Store, StoreUnavailable
 from actors.store.history import history, numbers, why
 from tests.support.credited import attributed
 from tests.support.full_disk import full_disk
@@ -113,6 +113,23 @@ async def test_recent_attributed_is_newest_first_and_by_source_and_tenant(store:
     assert [row.id for row in await store.recent_outcomes(source="production")] == ["d", "c", "a"]
 
 
+async def test_outcomes_of_a_version_are_the_newest_there_are_however_many_runs_have_none(store: Store) -> None:
+    await store.save(
+        [
+            *(attributed(f"told {n}", ended=float(n), min_version=3, max_version=3) for n in range(4)),
+            *(attributed(f"open {n}", ended=9.0, min_version=3, max_version=3, outcome=None) for n in range(20)),
+            attributed("of both", ended=9.0, min_version=2, max_version=3),
+            attributed("of another", ended=9.0, min_version=4, max_version=4),
+            attributed("played", ended=9.0, min_version=3, max_version=3, source="sandbox"),
+        ]
+    )
+    assert [row.id for row in await store.judged_outcomes(3, limit=2)] == ["told 3", "told 2"]
+    assert [row.id for row in await store.judged_outcomes(3, since=1.0, until=3.0)] == ["told 2", "told 1"]
+    await store.save([Joined(id="f", trajectory_id="open 7", outcome=0.0)])
+    assert [(row.id, row.outcome) for row in await store.judged_outcomes(3, limit=1)] == [("open 7", 0.0)]
+    assert [row.id for row in await store.recent_outcomes(source="production", until=2.0)] == ["told 1", "told 0"]
+
+
 async def test_attribution_adds_to_a_trajectory_and_happens_once(store: Store) -> None:
     item = attributed("a")
     await store.save([item.trajectory])
@@ -200,6 +217,7 @@ async def test_calls_that_an_engine_failed_are_found_by_engine_and_run(store: St
     )
     found = [(failed.engine, failed.run) for failed in await store.failed_calls(5.0)]
     assert found == [("b", "run"), ("b", "run"), ("b", "nameless")]
+    assert [failed.id for failed in await store.failed_calls(0.0, until=10.5)] == ["early", "one"]
 
 
 async def test_versions_and_verdicts_come_newest_first(store: Store) -> None:

@@ -7,7 +7,7 @@ The dumps beside this file were made so, of these commits:
 
     schema-1  007db40   schema-2  986316b   schema-3  e06a3ab   schema-3-judgements  0fde3a0
     schema-3-embeddings  f1f3075   schema-4-first  b14c20d   schema-4-embeddings  921ca25   schema-4  bc4b2f1
-    schema-5-first  9ed9e31   schema-5  8a56ac9   schema-7  36fc55f   schema-8  0242ef0
+    schema-5-first  9ed9e31   schema-5  8a56ac9   schema-7  36fc55f   schema-8  0242ef0   schema-9  cb3b884
 
 No commit had schema 6.
 """
