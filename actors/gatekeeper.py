@@ -168,7 +168,7 @@ class Gatekeeper:
         self._loaded(newest.version)
         judged = self._last.version if self._last is not None else 0
         early = abs(newest.version - judged) < self._settings.gate_every and not self._overdue()
-        if newest.answer == "went_back" or early:
+        if newest.answer == "went_back" or early or await self._pending(newest):
             return Result(list(heard))
         return await self._look(newest, heard)
 
@@ -182,10 +182,25 @@ class Gatekeeper:
             return Result()
         if not self._open(newest):
             return await self._settle(newest)
-        if not self._overdue():
+        if not self._overdue() or await self._pending(newest):
             return Result()
         looked = await self._look(newest)
         return looked if looked.outputs else await self._settle(newest)
+
+    async def _pending(self, candidate: Candidate) -> bool:
+        """Whether another version was promoted and does not serve yet: a step is measured from what serves, and one that
+        waits for another's trial to end may never do so."""
+        last = self._last
+        if last is None or last.decision != "promote" or last.manifest == candidate.manifest:
+            return False
+        servings = await self._store.servings(limit=1)
+        if servings and servings[0].since >= last.created or self._clock() - last.created >= 2 * _PATIENCE:
+            return False
+        told = self.waiting
+        since = told.since if told is not None and told.version == candidate.version else self._clock()
+        reason = f"v{last.version} was promoted and waits to serve; the next verdict is against it"
+        self.waiting = Waiting(candidate.version, since, reason)
+        return True
 
     async def _look(self, candidate: Candidate, heard: Sequence[Message] = ()) -> Result:
         """Judge `candidate`, if there is enough to judge it by."""

@@ -285,16 +285,21 @@ async def test_broken_episodes_are_left_out_and_too_many_of_them_conclude_nothin
     bench.environment.broken = {3}
     (verdict,) = await bench.offer(1)
     assert verdict.measurements["tasks"] == 29
+    bench.serve(1, bench.clock.now)
     bench.environment.names = [*bench.environment.names, "new"]
     bench.environment.broken = set(range(0, 15))
     with pytest.raises(DependencyUnavailable, match="broke down"):
         await bench.offer(2)
 
 
-async def test_a_promotion_counts_as_incumbent_until_the_swapper_has_answered(bench):
+async def test_while_a_promoted_version_waits_to_serve_nothing_is_judged_against_it(bench):
     await bench.offer(1)
-    (verdict,) = await bench.offer(2)
-    assert verdict.incumbent == 1
+    assert await bench.offer(2) == []
+    assert bench.gate.waiting.reason == "v1 was promoted and waits to serve; the next verdict is against it"
+    bench.serve(1, bench.clock.now)
+    bench.clock.now += 60
+    (verdict,) = bench.take(await bench.gate.tick())
+    assert (verdict.version, verdict.incumbent) == (2, 1)
 
 
 async def test_an_older_candidate_that_comes_late_changes_nothing(bench):
