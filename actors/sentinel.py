@@ -14,6 +14,7 @@ outcome of the version that made it. What is concluded from which numbers stands
 I/O, and logs an engine that cannot be reached once when it breaks and once when it is back.
 """
 
+import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -173,8 +174,8 @@ class Sentinel:
         state = _State()
         if data is not None:
             try:
-                state = msgspec.msgpack.decode(data, type=_State)
-            except msgspec.DecodeError as error:
+                state = msgspec.msgpack.decode(zlib.decompress(data), type=_State)
+            except (zlib.error, msgspec.DecodeError) as error:
                 # Written by another version of evolved: what it held is a window that fills again by itself.
                 _log.warning("sentinel_state_unreadable", error=str(error))
         self._begin(state.history)
@@ -210,7 +211,8 @@ class Sentinel:
     async def _save(self) -> None:
         monitors = {monitor.name: monitor.save() for monitor in self._monitors}
         state = _State(self._history.snapshot(), monitors)
-        await self._store.state_put(_STATE, msgspec.msgpack.encode(state))
+        # Written every few seconds, and mostly the same few names again and again: a fifth of the bytes for 3 ms.
+        await self._store.state_put(_STATE, zlib.compress(msgspec.msgpack.encode(state), level=1))
         self._dirty = False
 
     def _heard(self, message: Message) -> bool:
