@@ -1,6 +1,6 @@
 """What the actors of the policy loop (rollout, gatekeeper, swapper, sentinel) need from elsewhere, as Protocols.
 
-The store implements the first four; the composition root brings a `SwapRunner` (a child process of its own session) and
+The store implements the first six; the composition root brings a `SwapRunner` (a child process of its own session) and
 the navigator as `Retriever`.
 """
 
@@ -10,7 +10,17 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from actors.messages import Attributed, Candidate, Directive, Exchange, Experience, Serving, Trajectory, Verdict
+from actors.messages import (
+    Attributed,
+    Candidate,
+    Directive,
+    Exchange,
+    Experience,
+    Feedback,
+    Serving,
+    Trajectory,
+    Verdict,
+)
 from actors.store.live import FailedCall
 from actors.store.reading import OutcomeRow
 
@@ -24,6 +34,18 @@ class StateStore(Protocol):
 
     async def state_put(self, key: str, value: bytes) -> None:
         """Replace the value under `key`."""
+        ...
+
+
+class SentinelStore(StateStore, Protocol):
+    """For the sentinel."""
+
+    async def find_trajectory(self, feedback: Feedback) -> str:
+        """Id of the closed trajectory of the feedback's tenant that it means; empty if there is none."""
+        ...
+
+    async def trajectory(self, trajectory_id: str) -> Attributed | Trajectory | None:
+        """The trajectory, with its credit once it has some; None if it is not kept any more."""
         ...
 
 

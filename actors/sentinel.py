@@ -9,10 +9,12 @@
   gate measures again.
 * Anything else that somebody should know: `notice`, which is on record and orders nothing.
 
-Each cause is told once a version. What is concluded from which numbers stands in `actors/monitors/`; this file is its
+Each cause is told once a version. Late feedback finds its run in memory, or else in the store: then it counts as an
+outcome of the version that made it. What is concluded from which numbers stands in `actors/monitors/`; this file is its
 I/O, and logs an engine that cannot be reached once when it breaks and once when it is back.
 """
 
+import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -37,7 +39,9 @@ from actors.monitors import (
     summarize,
     version_monitors,
 )
-from actors.ports import StateStore
+from actors.monitors.runs import take_judgement
+from actors.ports import SentinelStore
+from actors.stitching import about_all
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import (
     POLICY_DIRECTIVE,
@@ -54,6 +58,8 @@ from adapters.errors import EngineError, EngineRejected
 _log = structlog.get_logger(__name__)
 _STATE = "sentinel/state"
 _RECENT = 16
+_LOOKUPS = 64
+"""Late feedback of a batch for which the store is asked, two short reads each: more would hold up what is new."""
 
 
 class SentinelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,7 +74,12 @@ class SentinelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     batch: int = 128
     """Records taken at a time."""
     responses: int = 4096
-    """Responses of runs without an outcome that are remembered, so that late feedback finds its run."""
+    """Responses of runs without an outcome that are remembered; late feedback on others is a question to the store."""
+
+
+Late = Literal["remembered", "found", "unknown", "forgotten", "left_out"]
+"""remembered: its run was in memory. found: the store had it. unknown: no such run, or it has not closed yet; then its
+outcome comes with it. forgotten: its version is not compared with any. left_out: over the bound of a batch."""
 
 
 class _State(msgspec.Struct):
@@ -98,7 +109,7 @@ class Sentinel:
         self,
         settings: SentinelSettings,
         *,
-        store: StateStore,
+        store: SentinelStore,
         engines: Mapping[str, Engine],
         clock: Callable[[], float],
     ) -> None:
@@ -108,13 +119,15 @@ class Sentinel:
                 gives them in `Serving.engine`.
         """
         self._settings, self._store, self._engines, self._clock = settings, store, engines, clock
-        self._runs: dict[str, str] = {}
-        """Response or exchange id to trajectory id, oldest first."""
+        self._runs: dict[tuple[str, str], str] = {}
+        """Tenant and response or exchange id to trajectory id, oldest first."""
         self._dirty = False
         self.unreachable: set[str] = set()
         """Engines that did not answer the last time."""
         self.told: Counter[tuple[str, str]] = Counter()
         """Findings acted on since the start, by cause and action."""
+        self.late: Counter[Late] = Counter()
+        """Outcomes that came on their own, since the start, by what became of them."""
         self.recent: deque[Told] = deque(maxlen=_RECENT)
         """The last of them, oldest first."""
         self._begin(Remembered())
@@ -149,15 +162,20 @@ class Sentinel:
 
     def status(self) -> dict[str, Any]:
         """What people want to see of it."""
-        return {"monitors": self.readings(), "told": list(self.recent), "unreachable": sorted(self.unreachable)}
+        return {
+            "monitors": self.readings(),
+            "told": list(self.recent),
+            "unreachable": sorted(self.unreachable),
+            "late": dict(self.late),
+        }
 
     async def start(self) -> None:
         data = await self._store.state_get(_STATE)
         state = _State()
         if data is not None:
             try:
-                state = msgspec.msgpack.decode(data, type=_State)
-            except msgspec.DecodeError as error:
+                state = msgspec.msgpack.decode(zlib.decompress(data), type=_State)
+            except (zlib.error, msgspec.DecodeError) as error:
                 # Written by another version of evolved: what it held is a window that fills again by itself.
                 _log.warning("sentinel_state_unreadable", error=str(error))
         self._begin(state.history)
@@ -170,9 +188,14 @@ class Sentinel:
         self._runs.clear()
 
     async def handle(self, batch: Sequence[Received]) -> Result:
+        late: list[Feedback] = []
         for received in batch:
-            if self._heard(received.message):
+            message = received.message
+            if isinstance(message, Feedback):
+                late.append(message)
+            elif self._heard(message):
                 self._dirty = True
+        await self._reported(late)
         # Saved with the next tick, not here: a crash in between tells a thing twice, under one id, instead of never.
         return self._look()
 
@@ -188,7 +211,8 @@ class Sentinel:
     async def _save(self) -> None:
         monitors = {monitor.name: monitor.save() for monitor in self._monitors}
         state = _State(self._history.snapshot(), monitors)
-        await self._store.state_put(_STATE, msgspec.msgpack.encode(state))
+        # Written every few seconds, and mostly the same few names again and again: a fifth of the bytes for 3 ms.
+        await self._store.state_put(_STATE, zlib.compress(msgspec.msgpack.encode(state), level=1))
         self._dirty = False
 
     def _heard(self, message: Message) -> bool:
@@ -200,8 +224,6 @@ class Sentinel:
                 self._judged(attributed)
             case Exchange() as exchange if exchange.source == "tap":
                 self._engine.called(exchange)
-            case Feedback() as feedback if feedback.outcome is not None and feedback.kind == "outcome":
-                self._late(feedback, feedback.outcome)
             case Serving(result="swapped" | "started") as serving if serving.engine in self._engines:
                 swap = Swap(serving.engine, serving.version, serving.previous, serving.since)
                 self._history.swapped(swap)
@@ -211,8 +233,9 @@ class Sentinel:
         return True
 
     def _saw(self, trajectory: Trajectory) -> None:
-        run, names = summarize(trajectory)
-        if not self._history.add(run):
+        summary, names = summarize(trajectory)
+        run = self._history.add(summary)
+        if run is None:
             return
         self._tools.sighted(run, names)
         for monitor in self._monitors:
@@ -222,7 +245,7 @@ class Sentinel:
         for step in trajectory.steps:
             for key in (step.response_id, step.exchange_id):
                 if key:
-                    self._runs[key] = trajectory.id
+                    self._runs[trajectory.tenant, key] = trajectory.id
         while len(self._runs) > self._settings.responses:
             del self._runs[next(iter(self._runs))]
 
@@ -233,11 +256,40 @@ class Sentinel:
             for monitor in self._monitors:
                 monitor.judged(run)
 
-    def _late(self, feedback: Feedback, outcome: float) -> None:
-        keys = (feedback.response_id, feedback.exchange_id)
-        trajectory_id = feedback.trajectory_id or next((self._runs[key] for key in keys if key in self._runs), "")
-        if trajectory_id:
-            self._history.outcome(trajectory_id, outcome)
+    async def _reported(self, heard: Sequence[Feedback]) -> None:
+        """Take in the outcomes among `heard`; after the runs of the batch, which may be theirs."""
+        outcomes = [one for one in heard if one.kind == "outcome" and one.outcome is not None and about_all(one)]
+        elsewhere = [feedback for feedback in outcomes if not self._remembered(feedback)]
+        self.late["remembered"] += len(outcomes) - len(elsewhere)
+        for feedback in elsewhere[:_LOOKUPS]:
+            self.late[await self._sought(feedback)] += 1
+        self.late["left_out"] += len(elsewhere[_LOOKUPS:])
+        self._dirty |= bool(outcomes)
+
+    def _remembered(self, feedback: Feedback) -> bool:
+        """Whether the run was in memory; if so it has its outcome now."""
+        keys = [(feedback.tenant, key) for key in (feedback.exchange_id, feedback.response_id)]
+        run_id = next((self._runs[key] for key in keys if key in self._runs), feedback.trajectory_id)
+        return self._history.outcome(run_id, feedback.tenant, feedback.outcome or 0.0)
+
+    async def _sought(self, feedback: Feedback) -> Late:
+        """Ask the store for the run; what became of the outcome."""
+        if self._history.swap is None:
+            return "forgotten"  # nothing is compared yet
+        run_id = await self._store.find_trajectory(feedback)
+        outcome = feedback.outcome or 0.0
+        if self._history.outcome(run_id, feedback.tenant, outcome):
+            return "remembered"
+        message = await self._store.trajectory(run_id) if run_id else None
+        trajectory = message.trajectory if isinstance(message, Attributed) else message
+        if trajectory is None or trajectory.source != "production" or trajectory.side_of:
+            return "unknown"
+        run, _ = summarize(trajectory)
+        run.outcome = outcome
+        if isinstance(message, Attributed):
+            # Without its kind: should the judgement be heard of yet, the monitors are told.
+            take_judgement(run, message.attribution, "")
+        return "found" if self._history.found(run) else "forgotten"
 
     def _look(self) -> Result:
         """What every monitor finds, as directives."""

@@ -13,13 +13,14 @@ class VersionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     honest_error: float = 0.05
     """Chance that a rise of the judge that the outcomes followed is taken for reward hacking, over all looks."""
     min_runs: int = 24
-    """Runs that the side before the swap must have."""
+    """Runs that the side before the swap must have; with an outcome, where outcomes are compared."""
     first_look: int = 12
     """Runs after the swap at which a monitor looks for the first time."""
     growth: float = 1.4
     """It looks again when there are so many times as many."""
     sample: int = 384
-    """Runs kept for each version; also how long a new version is watched in this way, in runs."""
+    """Runs kept for each version, and apart from them as many with an outcome; also how long a new version is watched
+    in this way, in runs, or in runs with an outcome."""
     versions: int = 6
     """Versions that are kept, the serving one included."""
     outcome_fall: float = 0.1
@@ -121,11 +122,12 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The tools under the agents: other lists, more errors, less success without a swap."""
 
     min_runs: int = 30
-    """Runs that the side before must have."""
+    """Runs that the side before must have; with an outcome, for a fall of success."""
     confidence: float = 0.999
     """Two-sided, of errors and outcomes; high, because the question is asked again with every batch."""
     recent: int = 24
-    """Newest runs that are compared with those before, to find a change of the world."""
+    """Newest runs (for a fall of success: with an outcome) that are compared with those before, to find a change of
+    the world."""
     error_jump: float = 0.15
     """Smallest observed rise in the share of error steps that counts as drift."""
     collapse: float = 0.3

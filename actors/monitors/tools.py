@@ -75,7 +75,7 @@ class ToolDrift(Quiet):
                 self._speak(tenant, "errors", now)
                 self._speak(tenant, "outcomes", now)
                 continue
-            vague = self._vague(history, tenant, now)
+            vague = self._errors(history, tenant, now) or self._collapse(history, tenant, now)
             if vague is not None:
                 found.append(vague)
         return found
@@ -117,13 +117,13 @@ class ToolDrift(Quiet):
 
     def _speak(self, tenant: str, cause: Cause, now: float) -> bool:
         """Whether `cause` may be told now; if so it is noted as told."""
-        key = f"{tenant}\x1f{cause}"
+        key = _spoken(tenant, cause)
         if now - self._state.spoken.get(key, float("-inf")) < self._settings.cooldown_seconds:
             return False
         self._state.spoken[key] = now
         return True
 
-    def _vague(self, history: History, tenant: str, now: float) -> Finding | None:
+    def _errors(self, history: History, tenant: str, now: float) -> Finding | None:
         settings = self._settings
         runs = [run for run in history.window if run.tenant == tenant]
         recent, earlier = runs[-settings.recent :], runs[: -settings.recent]
@@ -135,12 +135,25 @@ class ToolDrift(Quiet):
         errors = newcombe(_error_steps(recent), _error_steps(earlier), settings.confidence)
         if errors.low > 0 and errors.estimate >= settings.error_jump:
             return self._said("errors", tenant, recent, errors, now)
-        version = recent[-1].high
-        # An engine may sample with other weights some moments before the swap is heard of.
-        now_by, before = (_tally(run for run in side if run.high == version) for side in (recent, earlier))
-        if min(now_by[1], before[1]) < min(settings.min_runs, settings.recent):
+        return None
+
+    def _collapse(self, history: History, tenant: str, now: float) -> Finding | None:
+        """Success fell while one version served; what a swap did is the question of the version monitors."""
+        settings = self._settings
+        runs = sorted((run for run in history.reported if run.tenant == tenant), key=lambda run: run.ended)
+        if not runs:
             return None
-        outcomes = newcombe(now_by, before, settings.confidence)
+        version = history.version(runs[-1])
+        if version is None and history.swap is not None:
+            return None
+        runs = [run for run in runs if history.version(run) == version]
+        recent, earlier = runs[-settings.recent :], runs[: -settings.recent]
+        if len(recent) < settings.recent or len(earlier) < settings.min_runs:
+            return None
+        # Where few runs are reported the same ones stay the newest for hours: they are told once.
+        if recent[0].ended <= self._state.spoken.get(_spoken(tenant, "outcomes"), float("-inf")):
+            return None
+        outcomes = newcombe(_tally(recent), _tally(earlier), settings.confidence)
         if outcomes.high < 0 and -outcomes.estimate >= settings.collapse:
             return self._said("outcomes", tenant, recent, outcomes, now)
         return None
@@ -151,8 +164,13 @@ class ToolDrift(Quiet):
         if not self._speak(tenant, cause, now):
             return None
         details = {"difference": f"{difference.estimate:.3f}"}
-        reason = f"{_REASONS[cause]} ({difference.estimate:+.0%} in the last {len(recent)} runs)"
+        which = "runs with an outcome" if cause == "outcomes" else "runs"
+        reason = f"{_REASONS[cause]} ({difference.estimate:+.0%} in the last {len(recent)} {which})"
         return self._finding(cause, tenant, recent[-1].tools, now, reason, details)
+
+
+def _spoken(tenant: str, cause: Cause) -> str:
+    return f"{tenant}\x1f{cause}"
 
 
 def _tally(runs: Iterable[Run]) -> tuple[int, int]:

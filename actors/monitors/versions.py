@@ -64,6 +64,8 @@ class VersionMonitor(Quiet, ABC):
     name: str
     style: ClassVar[bool] = False
     """Only told while success is up: it may be what makes for the success."""
+    reported: ClassVar[bool] = False
+    """Compares runs with an outcome, however many without one lie between them."""
 
     def __init__(self, settings: VersionSettings, action: Action) -> None:
         self._settings = settings
@@ -81,7 +83,7 @@ class VersionMonitor(Quiet, ABC):
 
     def look(self, history: History, now: float) -> list[Finding]:
         settings, state = self._settings, self._state
-        watched = history.watched(settings.min_runs)
+        watched = history.watched(settings.min_runs, reported=self.reported)
         if watched is None:
             return []
         if watched.swap.version != state.version:
@@ -103,18 +105,20 @@ class VersionMonitor(Quiet, ABC):
             comparison = self.compare(after, before, lambda total, at=looks: at.spend(total, self._planned))
             state.readings |= {f"{against}_{name}": value for name, value in comparison.values.items()}
             if comparison.found:
-                finding = self._finding(watched, against, comparison, (len(after), len(before)))
+                finding = self._finding(history, watched, against, comparison, (len(after), len(before)))
                 # Said once; but what was only told, or froze, may yet roll back.
                 if all(SEVERITY[finding.action] > SEVERITY[said] for said in state.told):
                     state.told.append(finding.action)
                     found.append(finding)
         return found
 
-    def _finding(self, watched: Watched, against: str, found: Comparison, runs: tuple[int, int]) -> Finding:
+    def _finding(
+        self, history: History, watched: Watched, against: str, found: Comparison, runs: tuple[int, int]
+    ) -> Finding:
         swap = watched.swap
         trend = against == "reference"
         versions = f"versions from {watched.oldest} on" if trend else f"version {swap.previous}"
-        pays = self.style and self._pays(watched, against)
+        pays = self.style and self._pays(history, against)
         note = "; success is up" if pays else ""
         action: Action = "tell" if pays else "freeze" if trend and self._action == "rollback" else self._action
         return Finding(
@@ -131,7 +135,10 @@ class VersionMonitor(Quiet, ABC):
             },
         )
 
-    def _pays(self, watched: Watched, against: str) -> bool:
+    def _pays(self, history: History, against: str) -> bool:
+        watched = history.watched(self._settings.min_runs, reported=True)
+        if watched is None:
+            return False
         before = watched.previous if against == "previous" else watched.reference
         after, was = seq.means(strata(watched.after, before, success))
         return after - was >= self._settings.pays
@@ -208,6 +215,7 @@ class Outcomes(VersionMonitor):
     """Success falls."""
 
     name = "outcomes"
+    reported: ClassVar[bool] = True
 
     def value(self, run: Run) -> float | None:
         return success(run)
@@ -229,6 +237,7 @@ class Hacking(VersionMonitor):
     """
 
     name = "hacking"
+    reported: ClassVar[bool] = True
 
     def value(self, run: Run) -> float | None:
         return None if run.outcome is None else run.judged

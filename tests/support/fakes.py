@@ -18,6 +18,7 @@ from actors.messages import (
     Directive,
     Exchange,
     Experience,
+    Feedback,
     Message,
     Serving,
     Task,
@@ -99,6 +100,19 @@ class FakeStore:
 
     async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
         return [(run, "") for run in self._of(Trajectory, "ended", 100_000) if run.id in set(ids)]
+
+    async def find_trajectory(self, feedback: Feedback) -> str:
+        named = self.records.get(f"Trajectory/{feedback.trajectory_id}")
+        if isinstance(named, Trajectory):
+            return named.id if named.tenant == feedback.tenant else ""
+        keys = {feedback.exchange_id, feedback.response_id} - {""}
+        runs = [run for run in self._of(Trajectory, "ended", 100_000) if run.tenant == feedback.tenant]
+        meant = (run.id for run in runs for step in run.steps if keys & {step.exchange_id, step.response_id})
+        return next(meant, "")
+
+    async def trajectory(self, trajectory_id: str) -> Attributed | Trajectory | None:
+        found = self.records.get(f"Attributed/{trajectory_id}") or self.records.get(f"Trajectory/{trajectory_id}")
+        return found if isinstance(found, Attributed | Trajectory) else None
 
     async def failed_calls(self, since: float, limit: int = 1000, *, until: float | None = None) -> list[FailedCall]:
         return self.failed if until is None else self.failed_before

@@ -1,6 +1,7 @@
 """What the sentinel orders."""
 
 import json
+import zlib
 
 import anyio
 import msgspec
@@ -23,6 +24,7 @@ from actors.monitors import MonitorSettings
 from actors.monitors.settings import ToolSettings
 from actors.sentinel import Sentinel, SentinelSettings
 from actors.system.actor import Received
+from tests.benchmarks.standstill.falls import falls
 from tests.support.fakes import Clock, FakeEngine, FakeStore
 
 pytestmark = pytest.mark.anyio
@@ -49,11 +51,14 @@ class Bench:
         assert list(result.records) == [output.message for output in result.outputs]
         return [output.message for output in result.outputs if isinstance(output.message, Directive)]
 
-    def run(self, success: bool | None, version: int, tools=("book", "find"), source="production") -> Trajectory:
+    def run(
+        self, success: bool | None, version: int, tools=("book", "find"), source="production", tenant="default"
+    ) -> Trajectory:
         self.count += 1
         self.clock.now += 1
         return Trajectory(
             id=f"t{self.count}",
+            tenant=tenant,
             source=source,
             tools=json.dumps([{"function": {"name": name}} for name in tools]).encode(),
             steps=(Step(exchange_id=f"e{self.count}", response_id=f"r{self.count}"),),
@@ -63,6 +68,11 @@ class Bench:
             min_version=version,
             max_version=version,
         )
+
+    def said(self, number: int, outcome: float = 0.0, **fields) -> Feedback:
+        """Feedback on run `number`, by its response unless `fields` say otherwise."""
+        given = fields or {"response_id": f"r{number}"}
+        return Feedback(id=f"f{number}{given}", received=self.clock.now, outcome=outcome, **given)
 
     def swap(self, version: int, previous: int) -> Serving:
         self.clock.now += 1
@@ -97,6 +107,74 @@ async def test_late_feedback_counts(bench):
         for number in range(41, 71)
     ]
     assert [directive.kind for directive in await bench.tell(*feedback)] == ["rollback", "freeze"]
+
+
+async def test_feedback_finds_a_run_that_only_the_store_has(bench):
+    await bench.tell(*(bench.run(True, 1) for _ in range(40)))
+    await bench.tell(bench.swap(2, 1))
+    bench.store.save([bench.run(None, 2) for _ in range(30)])
+    told = await bench.tell(*(bench.said(number) for number in range(41, 71)))
+    assert [directive.kind for directive in told] == ["rollback", "freeze"]
+    assert bench.sentinel.late == {"found": 30, "remembered": 0, "left_out": 0}
+
+
+async def test_the_store_is_asked_so_often_a_batch_and_what_is_left_out_is_counted(bench):
+    await bench.tell(bench.swap(2, 1))
+    bench.store.save([bench.run(None, 2) for _ in range(100)])
+    await bench.tell(*(bench.said(number) for number in range(1, 101)))
+    assert (bench.sentinel.late["found"], bench.sentinel.status()["late"]["left_out"]) == (64, 36)
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["in memory", "in the store"])
+@pytest.mark.parametrize("name", ["trajectory_id", "response_id", "exchange_id"])
+async def test_feedback_of_another_tenant_does_not_join(bench, closed, name):
+    await bench.tell(*(bench.run(True, 1) for _ in range(40)))
+    await bench.tell(bench.swap(2, 1))
+    theirs = [bench.run(None, 2) for _ in range(30)]
+    bench.store.save(theirs)
+    if closed:
+        await bench.tell(*theirs)
+    letter = {"trajectory_id": "t", "response_id": "r", "exchange_id": "e"}[name]
+    for tenant, kinds in (("other", []), ("default", ["rollback", "freeze"])):
+        feedback = [bench.said(n, **{name: f"{letter}{n}"}, tenant=tenant) for n in range(41, 71)]
+        assert [directive.kind for directive in await bench.tell(*feedback)] == kinds
+        assert bench.sentinel.late["unknown"] == 30
+
+
+async def test_feedback_of_the_batch_that_brings_its_run_joins_it(bench):
+    await bench.tell(bench.swap(1, 0))
+    await bench.tell(bench.said(1), bench.run(None, 1))
+    assert bench.sentinel.late["remembered"] == 1
+
+
+async def test_late_outcomes_of_versions_that_are_forgotten_and_of_other_sources_count_for_nothing(bench):
+    bench.store.save([bench.run(None, 7), bench.run(None, 2, source="sandbox"), bench.run(None, 2)])
+    assert await bench.tell(bench.said(3)) == []
+    await bench.tell(bench.swap(2, 1))
+    await bench.tell(bench.said(1), bench.said(2), bench.said(3, step=0, response_id="r3"))
+    assert bench.sentinel.late == {"forgotten": 2, "unknown": 1, "remembered": 0, "left_out": 0}
+
+
+async def test_the_judgement_of_a_run_that_the_store_has_counts(bench):
+    def judged(count: int, version: int, good: int) -> list[Attributed]:
+        labels = (*[StepLabel("GOOD")] * good, *[StepLabel("BAD")] * (5 - good))
+        word = Attribution(labels=labels, judge="llm", rubric="1")
+        runs = [bench.run(None, version) for _ in range(count)]
+        return [Attributed(id=run.id, trajectory=run, attribution=word) for run in runs]
+
+    await bench.tell(bench.swap(1, 0))
+    bench.store.save(before := judged(60, 1, 2))
+    bench.store.save(after := judged(60, 2, 5))
+    bench.store.save([one.trajectory for one in (*before, *after)])
+    assert await bench.tell(*(bench.said(number, number % 2) for number in range(1, 61))) == []
+    await bench.tell(bench.swap(2, 1))
+    orders = await bench.tell(*(bench.said(number, number % 2) for number in range(61, 121)))
+    assert [order.details["cause"] for order in orders] == ["hacking", "hacking"]
+
+
+@pytest.mark.parametrize(("share", "delay"), [(0.1, 0.0), (0.02, 4 * 3600.0)])
+def test_a_planted_fall_is_found_where_few_runs_are_reported_and_late(share, delay):
+    assert falls(share, trials=2, delay=delay).found == 2
 
 
 async def test_a_tool_change_is_drift_with_names(bench):
@@ -185,8 +263,11 @@ async def test_what_it_saw_survives_a_restart(bench):
     assert [d.kind for d in await bench.tell(*(bench.run(False, 2) for _ in range(30)))] == ["rollback", "freeze"]
 
 
-async def test_unreadable_state_is_left_behind(bench):
-    bench.store.state["sentinel/state"] = b"\xc1"
+@pytest.mark.parametrize(
+    "data", [b"\xc1", zlib.compress(b"\xc1"), zlib.compress(msgspec.msgpack.encode({"history": 1}))]
+)
+async def test_unreadable_state_is_left_behind(bench, data):
+    bench.store.state["sentinel/state"] = data
     await bench.sentinel.start()
     assert await bench.tell(bench.run(True, 1)) == []
 

@@ -118,3 +118,27 @@ def test_runs_of_another_version_before_its_swap_is_heard_of_are_no_collapse(des
     desk.fill(run(n, success=False, version=2) for n in range(60, 79))
     desk.fill([run(79, success=True)])
     assert desk.look(80.0) == []
+
+
+def test_a_collapse_counts_runs_with_an_outcome(desk):
+    # One run in ten is reported: the window of 200 runs holds 20 outcomes.
+    desk.fill(run(n, success=True if n % 10 == 0 else None) for n in range(400))
+    desk.fill(run(n, success=False if n % 10 == 0 else None) for n in range(400, 600))
+    (drift,) = desk.look(600.0)
+    assert drift.cause == "outcomes"
+    assert "in the last 20 runs with an outcome" in drift.reason
+
+
+def test_a_collapse_is_not_told_twice_of_the_same_runs(desk):
+    desk.fill(run(n, success=True) for n in range(60))
+    desk.fill(run(n, success=False) for n in range(60, 80))
+    assert len(desk.look(80.0)) == 1
+    desk.fill(run(n, success=None) for n in range(80, 1000))
+    assert desk.look(1000.0) == []
+
+
+def test_a_swap_explains_a_collapse_of_runs_that_name_no_version(desk):
+    desk.fill(run(n, success=True, version=-1) for n in range(60))
+    desk.history.swapped(Swap("serving", 2, 1, 60.0))
+    desk.fill(run(n, success=False, version=-1) for n in range(60, 90))
+    assert desk.look(90.0) == []

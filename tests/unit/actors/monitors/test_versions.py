@@ -89,11 +89,11 @@ def test_outcomes_that_come_late_count_when_they_come() -> None:
     for run in late:
         run.outcome = None
     assert watch.add(late) == []
-    assert all(watch.history.outcome(run.id, 0.0) for run in late)
+    assert all(watch.history.outcome(run.id, "default", 0.0) for run in late)
     (finding, *_) = watch.add(list(runs(rng, 1, after, 100, 1)))
     assert (finding.cause, finding.action) == ("outcomes", "rollback")
     assert "100% -> 0%" in finding.reason
-    assert not watch.history.outcome("never seen", 0.0)
+    assert not watch.history.outcome("never seen", "default", 0.0)
 
 
 def test_runs_with_other_tools_say_nothing_of_the_weights() -> None:
@@ -188,7 +188,7 @@ def test_the_memory_is_bounded() -> None:
     state = watch.history.snapshot()
     assert len(state.window) == 50
     assert sorted(state.samples) == [5, 6, 7]
-    assert all(len(kept) <= 40 for kept in state.samples.values())
+    assert all(len(kept) <= 40 for kept in (*state.samples.values(), *state.outcomes.values()))
 
 
 def test_a_run_that_was_here_and_gone_does_not_come_again() -> None:
