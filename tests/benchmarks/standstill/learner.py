@@ -1,0 +1,126 @@
+"""A learner without weights: the real one's protocol, and updates that do what the scenario says.
+
+It reads the file that the curator wrote, leaves out what is too old for its head, and answers with a candidate that is
+better, equal or worse by so many points. On `rollback` and `rebase` it goes back.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from actors.messages import MANIFEST, BatchOrder, Candidate, Directive, Lineage, decode_batch, derived_id
+from tests.benchmarks.standstill.world import Policies
+from tests.support.fakes import candidate
+
+STEPS = {"better": 0.02, "equal": 0.0, "worse": -0.04}
+"""What an update adds to the share of runs that succeed, by scenario."""
+TRAIN_SECONDS = 20.0
+BACK_SECONDS = 1.0
+_STALENESS = 4
+"""Updates that the oldest token may be behind the head; the real learner's default."""
+
+
+class SimulatedLearner:
+    """Orders and directives in, candidates out."""
+
+    def __init__(
+        self, policies: Policies, *, step: float, versions: Path, clock: Callable[[], float], copies: bool = False
+    ) -> None:
+        """
+        Args:
+            step: what an update adds to the share of runs that succeed.
+            versions: directory of the version directories.
+            copies: go back as the learner did before it answered `went_back`: the old weights again, under a number of
+                their own, and nothing on a `rebase`.
+        """
+        self._policies, self._step, self._versions, self._clock = policies, step, versions, clock
+        self._copies = copies
+        self._lineage = Lineage()
+        self._parents: dict[int, int] = {}
+        self._head = self._highest = 0
+        self._answers: dict[str, Candidate] = {}
+        self.trained: set[str] = set()
+        """Trajectories that an update was made of."""
+        self.dropped: Counter[str] = Counter()
+        """Trajectories of orders that were left out, by reason."""
+        self._written(0, -1)
+
+    def answer(self, message: BatchOrder | Directive) -> Candidate | None:
+        """What to publish, None for nothing; the same for the same record."""
+        if message.id not in self._answers:
+            found = self._train(message) if isinstance(message, BatchOrder) else self._go_back(message)
+            if found is None:
+                return None
+            self._answers[message.id] = found
+        return self._answers[message.id]
+
+    def _train(self, order: BatchOrder) -> Candidate:
+        data = Path(order.path).read_bytes()
+        assert sha256(data).hexdigest() == order.sha256, f"{order.path} is not what was ordered"
+        runs = [item.attributed.trajectory for item in decode_batch(data) if item.role == "train"]
+        fit: list[str] = []
+        for run in runs:
+            distance = self._lineage.distance(run.min_version, self._head)
+            reason = "another line" if distance is None else "stale" if distance > _STALENESS else ""
+            if reason:
+                self.dropped[reason] += 1
+            else:
+                fit.append(run.id)
+        if not fit:
+            kept = self._candidate(self._head, (order.id,))
+            return msgspec.structs.replace(
+                kept, id=derived_id("candidate", self._head, order.id), answer="skipped", metrics={"skipped": 1.0}
+            )
+        self.trained.update(fit)
+        version = self._next(self._head)
+        self._policies.update(self._parents[version], version, self._step)
+        return self._written(version, self._parents[version], (order.id,))
+
+    def _go_back(self, order: Directive) -> Candidate | None:
+        """To where `order` says, if these weights come of what fared badly."""
+        if order.kind not in ("rollback", "rebase") or (self._copies and order.kind == "rebase"):
+            return None
+        bad, to = _number(order, "version"), _number(order, "to")
+        line = self._lineage.line(self._head)
+        if bad is not None and bad not in line:
+            return None
+        to = self._parents.get(bad if bad is not None else self._head) if to is None else to
+        if to is None or to not in self._parents:
+            return None
+        if self._copies:
+            version = self._next(to)
+            self._policies.copy(version, to)
+            copied = self._written(version, to, (order.id,))
+            return msgspec.structs.replace(copied, metrics={"rollback": 1.0})
+        self._head = to
+        return msgspec.structs.replace(
+            self._candidate(to, ()), id=derived_id("candidate", to, order.id), answer="went_back"
+        )
+
+    def _next(self, parent: int) -> int:
+        self._highest += 1
+        self._head = self._highest
+        self._parents[self._head] = parent
+        self._lineage.add(self._head, parent)
+        return self._head
+
+    def _written(self, version: int, parent: int, batches: Sequence[str] = ()) -> Candidate:
+        self._parents[version] = parent
+        candidate(version, self._versions / f"v{version:06d}")
+        return self._candidate(version, batches)
+
+    def _candidate(self, version: int, batches: Sequence[str]) -> Candidate:
+        path = self._versions / f"v{version:06d}"
+        return Candidate(
+            id=derived_id("candidate", version), version=version, parent=self._parents[version], path=str(path),
+            files=(), manifest=sha256((path / MANIFEST).read_bytes()).hexdigest(), batch_ids=tuple(batches),
+            created=self._clock(),
+        )  # fmt: skip
+
+
+def _number(order: Directive, key: str) -> int | None:
+    text = order.details.get(key, "")
+    return int(text) if text.isdecimal() else None
