@@ -5,14 +5,15 @@ context that the policy will have in production. No text is rendered or tokenise
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actors.messages import BatchItem, TokenRow, floats_array, ids_array, steps_array
+from actors.messages import BatchItem, Lineage, TokenRow, floats_array, ids_array, steps_array
 from learner.batch import LOGPROB_SLACK, TOKENS, TrajectoryBatch
 from learner.credit import Credits
 
@@ -62,7 +63,7 @@ class Built(msgspec.Struct, frozen=True):
     """`(OLDEST + 2,)`: sampled tokens by their staleness in updates, those dropped for it included; the last entry has
     all that are older. Tokens of a version that was rolled back have no staleness."""
     reasons: dict[str, str] = {}
-    """Why no row of a trajectory is left, by its id."""
+    """Trajectories with credit of which no row was kept, by id: the reason that most of their rows share."""
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -105,19 +106,19 @@ def build(items: Sequence[BatchItem], credits: Credits, settings: BuildSettings,
     trajectories: list[str] = []
     groups: list[str] = []
     ages = np.zeros(OLDEST + 2, np.int64)
-    positions = {version: age for age, version in enumerate(reversed(settings.chain))}
+    reasons: dict[str, str] = {}
+    age_of = _age_of(settings.chain)
     stale_tokens = 0
     for item, advantages in zip(items, credits.advantages, strict=True):
         if advantages is None:
             continue
         trajectory = item.attributed.trajectory
-        if not trajectory.rows:
-            dropped["empty"] += 1
+        lost = Counter[str]() if trajectory.rows else Counter(["empty"])
         guided = bool(trajectory.experience_ids)
         steps: set[int] = set()
         before = len(rows)
         for token_row in trajectory.rows:
-            found, known, stale = _row(token_row, advantages, guided, len(trajectories), positions, settings)
+            found, known, stale = _row(token_row, advantages, guided, len(trajectories), age_of, settings)
             ages += known
             stale_tokens += stale
             if isinstance(found, _Row):
@@ -126,14 +127,17 @@ def build(items: Sequence[BatchItem], credits: Credits, settings: BuildSettings,
                 found = found if steps.isdisjoint(on) else _Left("step_twice")
                 steps |= on
             if isinstance(found, _Left):
-                dropped[found.reason] += 1
+                lost[found.reason] += 1
             else:
                 rows.append(found)
+        dropped += lost
         if len(rows) > before:
             trajectories.append(trajectory.id)
             groups.append(trajectory.group)
+        else:
+            reasons[trajectory.id] = lost.most_common(1)[0][0]
     if not rows:
-        return Built(None, dict(dropped), {"rows": 0.0, "stale_tokens": float(stale_tokens)}, ages)
+        return Built(None, dict(dropped), {"rows": 0.0, "stale_tokens": float(stale_tokens)}, ages, reasons)
     batch = TrajectoryBatch(
         **{name: np.concatenate([row.columns[name] for row in rows]).astype(dtype) for name, dtype in TOKENS.items()},
         lengths=np.array([len(row.columns["ids"]) for row in rows], np.int64),
@@ -148,7 +152,7 @@ def build(items: Sequence[BatchItem], credits: Credits, settings: BuildSettings,
         tokenizer=settings.tokenizer,
         algorithm=settings.algorithm,
     )
-    return Built(batch, dict(dropped), _statistics(batch, rows, stale_tokens), ages)
+    return Built(batch, dict(dropped), _statistics(batch, rows, stale_tokens), ages, reasons)
 
 
 def _statistics(batch: TrajectoryBatch, rows: Sequence[_Row], stale_tokens: int) -> dict[str, float]:
@@ -176,12 +180,28 @@ def _statistics(batch: TrajectoryBatch, rows: Sequence[_Row], stale_tokens: int)
     }
 
 
+def _age_of(chain: Sequence[int]) -> Callable[[int], int]:
+    """Staleness of a version in updates; -1 for one that the present weights do not come of.
+
+    Each version is looked up once: rows have thousands of tokens, of few versions.
+    """
+    lineage, head = Lineage.of_chain(chain), chain[-1]
+
+    @cache
+    def age(version: int) -> int:
+        # To a lineage, what lies above all that it knows is news and fresh. Here it was written, and gone back from.
+        found = lineage.distance(version, head) if version <= head else None
+        return -1 if found is None else found
+
+    return age
+
+
 def _row(
     row: TokenRow,
     advantages: npt.NDArray[np.float32],
     experienced: bool,
     trajectory: int,
-    positions: Mapping[int, int],
+    age_of: Callable[[int], int],
     settings: BuildSettings,
 ) -> tuple[_Row | _Left, npt.NDArray[np.int64], int]:
     """The row's columns, or why it is left out; its tokens by staleness; and how many of them were too old."""
@@ -225,7 +245,7 @@ def _row(
     # A version that is not in the chain was rolled back, or forgotten for its age.
     limit = min(settings.max_staleness, settings.max_staleness_guided) if guided else settings.max_staleness
     age = np.full(len(ids), -1, np.int64)
-    age[mask] = [positions.get(int(version), -1) for version in own]
+    age[mask] = [age_of(version) for version in own.tolist()]
     known = np.bincount(np.minimum(age[mask & (age >= 0)], OLDEST + 1), minlength=OLDEST + 2).astype(np.int64)
     old = mask & ((age > limit) | (age < 0))
     stale = int(old.sum())

@@ -1,6 +1,7 @@
 """Credit: from attributed trajectories to one advantage a step. Pure functions on numpy arrays.
 
-BatchItems -> outcomes (`outcomes`, by `baselines`) and step labels (`adca`), apart, and states met (`anchors`)
+BatchItems -> outcomes (`outcomes`, by `baselines` and `kin`) and step labels (`adca`), apart, and states met
+           (`anchors`)
            -> `assign`, with alpha by `schedule` -> Credits
 """
 

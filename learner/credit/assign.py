@@ -15,6 +15,7 @@ import numpy.typing as npt
 from actors.messages import BatchItem
 from learner.credit import adca, anchors, baselines, roles
 from learner.credit.baselines import EPSILON, Floats, Running
+from learner.credit.kin import kin
 from learner.credit.outcomes import OutcomeChannel, Peers, outcome_channel
 from learner.credit.schedule import alpha_at
 from learner.credit.settings import CreditSettings
@@ -26,6 +27,8 @@ UNTRUSTED = 1e-6
 LARGEST = 1e6
 """Outcomes are meant to lie between 0 and 1. What is beyond this, either side of 0, is no outcome: its square would
 overflow sums, or swamp every other trajectory's."""
+BASELINE = "baseline_only"
+"""Reason of the members that came to be compared with: they lack nothing, and are not counted as skipped."""
 
 
 class Credits(msgspec.Struct, frozen=True):
@@ -33,17 +36,19 @@ class Credits(msgspec.Struct, frozen=True):
 
     advantages: tuple[npt.NDArray[np.float32] | None, ...]
     """Per trajectory `(K,)`, None where it is not trained on."""
-    reasons: tuple[str, ...]
-    """Why not: `baseline`, `no_outcome`, `outcome_range`, `no_steps`, `labels_mismatch`, `not_trainable`,
-    `equal_outcomes`, `all_negative`, `small_advantage`, `zero_advantage`; empty where it is."""
+    left: tuple[str, ...]
+    """Why not: `baseline_only`, `no_outcome`, `outcome_range`, `no_steps`, `labels_mismatch`, `not_trainable`,
+    `equal_outcomes`, `all_negative`, `small_advantage`, `nothing_to_compare`, `zero_advantage`; empty where it is."""
     running: dict[str, Running]
-    """Running baselines after this batch."""
+    """Running baselines after this batch, by the names of `kin`."""
     statistics: dict[str, float]
+    reasons: dict[str, str] = {}
+    """`left` by trajectory id, without those that are trained on."""
 
     @property
     def skipped(self) -> dict[str, int]:
-        """Number of trajectories by reason, `baseline` members left out."""
-        return dict(Counter(reason for reason in self.reasons if reason not in ("", "baseline")))
+        """Number of trajectories by reason. Baseline members are left out: they came to be compared with."""
+        return dict(Counter(reason for reason in self.left if reason not in ("", BASELINE)))
 
 
 def assign(
@@ -52,13 +57,13 @@ def assign(
     """Credit for one batch. Pure: the same arguments give the same result, and nothing is changed in place.
 
     Args:
-        items: the batch; `trajectory.group` names groups, `attributed.cluster` the running baselines.
+        items: the batch; `trajectory.group` names groups, `kin` the running baselines.
         settings: which credit.
         running: running baselines before this batch.
         update: updates made before this one, for the schedule of alpha.
     """
     reasons = [_unusable(item) for item in items]
-    counted = [i for i, reason in enumerate(reasons) if reason in ("", "baseline", "not_trainable")]
+    counted = [i for i, reason in enumerate(reasons) if reason in ("", BASELINE, "not_trainable")]
     outcomes = np.zeros(len(items), dtype=np.float64)
     for i in counted:
         outcomes[i] = items[i].attributed.trajectory.outcome
@@ -106,6 +111,7 @@ def assign(
         tuple(reasons),
         _moved(items, outcomes, channel.singles, settings, running),
         statistics | {"alpha": alpha},
+        {item.attributed.trajectory.id: reason for item, reason in zip(items, reasons, strict=True) if reason},
     )
 
 
@@ -120,7 +126,7 @@ def _unusable(item: BatchItem) -> str:
     if len(item.attributed.attribution.labels) != len(trajectory.steps):
         return "labels_mismatch"
     if item.role == "baseline":
-        return "baseline"
+        return BASELINE
     return "" if trajectory.trainable else "not_trainable"
 
 
@@ -225,8 +231,8 @@ def _moved(
     new = [i for i in singles if items[i].role == "train"]
     if not new:
         return dict(running)
-    clusters = [items[i].attributed.cluster for i in new]
-    return baselines.moved(outcomes[new], clusters, running, settings.running_decay, settings.running_clusters)
+    names = [kin(items[i].attributed) for i in new]
+    return baselines.moved(outcomes[new], names, running, settings.running_decay, settings.running_clusters)
 
 
 def _statistics(

@@ -10,14 +10,19 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from learner.credit.kin import pooled
+
 Floats = npt.NDArray[np.float64]
 EPSILON = 1e-6
 RUNNING_FLOOR = 0.1
 """Least deviation under a running one: a cluster that nearly always succeeds must not turn one failure into a shock."""
+POOLED_SHARE = 0.25
+"""Of the names remembered, at most, for agents and tenants: many goals share one of them, so few are needed, and
+whoever invents agents without end pushes out no cluster."""
 
 
 class Running(msgspec.Struct, frozen=True):
-    """What is remembered of one cluster's outcomes."""
+    """What is remembered of the outcomes of one cluster, agent or tenant."""
 
     mean: float
     square: float
@@ -105,52 +110,76 @@ def sandbox(outcome: float, attempts: Floats, fixed_std: float, *, scaled: bool 
 
 
 def running(
-    outcomes: Floats, cluster: Sequence[str], state: Mapping[str, Running], fixed_std: float, *, scaled: bool = True
-) -> Floats:
-    """Outcome minus the cluster's running mean, over a fixed or a running deviation.
+    outcomes: Floats,
+    names: Sequence[Sequence[str]],
+    state: Mapping[str, Running],
+    fixed_std: float,
+    *,
+    scaled: bool = True,
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Outcome minus a running mean, over a fixed or a running deviation.
 
-    A cluster without a past takes this batch's own mean, so its first trajectories are compared with each other and a
-    lone one gets 0. The past excludes this batch: the baseline does not depend on the action it judges.
+    The mean is that of the first of a trajectory's names that has a past; where none has, that of the other outcomes
+    here; where there are none, the advantage is 0. Never is an outcome in its own baseline: the past excludes this
+    batch, and the others exclude the one that is compared, so the baseline does not depend on the action it judges.
 
     Source: REINFORCE with a moving-average baseline (Williams 1992); decay and fixed deviation were measured on
     the travel desk to reach 84-94 % with one trajectory a request.
 
     Args:
         outcomes: `(n,)`.
-        cluster: `(n,)` names.
-        state: what is known of each cluster.
+        names: `(n,)` of `kin`, the closest first.
+        state: what is known under each name.
         fixed_std: divisor, 0 for the running deviation (at least `RUNNING_FLOOR`).
         scaled: without, only centred.
+
+    Returns:
+        `(n,)` advantages, and `(n,)` whether each was compared with a past.
     """
-    names = np.asarray(cluster, dtype=np.str_)
     advantages = np.zeros(len(outcomes), dtype=np.float64)
-    for name in dict.fromkeys(cluster):
-        members = np.flatnonzero(names == name)
-        known = state.get(name) or _moments(outcomes[members])
+    remembered = np.zeros(len(outcomes), dtype=np.bool_)
+    for i, own in enumerate(names):
+        known = next((state[name] for name in own if name in state), None)
+        remembered[i] = known is not None
+        if known is None:
+            if len(outcomes) < 2:
+                continue
+            known = _moments(np.delete(outcomes, i))
         spread = fixed_std if fixed_std > 0 else max(known.std, RUNNING_FLOOR)
-        advantages[members] = (outcomes[members] - known.mean) / (spread if scaled else 1.0)
-    return advantages
+        advantages[i] = (outcomes[i] - known.mean) / (spread if scaled else 1.0)
+    return advantages, remembered
 
 
 def moved(
-    outcomes: Floats, cluster: Sequence[str], state: Mapping[str, Running], decay: float, limit: int
+    outcomes: Floats, names: Sequence[Sequence[str]], state: Mapping[str, Running], decay: float, limit: int
 ) -> dict[str, Running]:
-    """`state` after this batch; clusters heard of last come last, and only the last `limit` are kept.
+    """`state` after this batch; names heard of last come last, and only the last are kept.
+
+    Agents and tenants may fill a `POOLED_SHARE` of the limit, clusters the rest: thousands of goals that came once push
+    out no agent, and no number of agents pushes out the clusters.
 
     Args:
         outcomes: `(n,)` of trajectories that count for the first time.
-        cluster: `(n,)` names.
+        names: `(n,)` of `kin`; an outcome moves the mean of each.
         state: before; unchanged.
         decay: share of the old value.
-        limit: clusters to keep.
+        limit: names to keep.
     """
-    names = np.asarray(cluster, dtype=np.str_)
+    members: dict[str, list[int]] = {}
+    for i, own in enumerate(names):
+        for name in own:
+            members.setdefault(name, []).append(i)
     after = dict(state)
-    for name in dict.fromkeys(cluster):
-        new = _moments(outcomes[np.flatnonzero(names == name)])
+    for name, its in members.items():
+        new = _moments(outcomes[its])
         old = after.pop(name, new)
         after[name] = Running(decay * old.mean + (1 - decay) * new.mean, decay * old.square + (1 - decay) * new.square)
-    return dict(list(after.items())[-limit:])
+    if len(after) <= limit:
+        return after
+    newest = list(reversed(after))
+    pools = [name for name in newest if pooled(name)][: int(limit * POOLED_SHARE)]
+    kept = {*pools, *[name for name in newest if not pooled(name)][: limit - len(pools)]}
+    return {name: known for name, known in after.items() if name in kept}
 
 
 def _scaled(outcomes: Floats, centred: Floats, scaled: bool) -> Floats:

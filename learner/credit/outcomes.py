@@ -1,7 +1,7 @@
 """The outcome channel: who is compared with whom, and what each trajectory's outcome is worth by that.
 
 Every trajectory is compared within a set: its group if another member came with it, else what the baseline for single
-trajectories finds. `reinforce++` has one set, the batch.
+trajectories finds. `reinforce++` has one set, the batch. What has neither a past nor company is left out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from actors.messages import BatchItem
 from learner.credit import baselines
 from learner.credit.baselines import EPSILON, Floats, Running
+from learner.credit.kin import kin
 from learner.credit.settings import CreditSettings
 
 Ints = npt.NDArray[np.int64]
@@ -25,7 +26,7 @@ class OutcomeChannel(msgspec.Struct, frozen=True):
     advantages: Floats
     """`(n,)`, 0 where not compared."""
     skipped: dict[int, str]
-    """Trajectories that the skip rule leaves out, and its name."""
+    """Trajectories that are left out, and why: the skip rule's name, or `nothing_to_compare`."""
     peers: list["Peers"]
     """Sets among which step labels are standardised and states are met."""
     singles: list[int]
@@ -70,6 +71,7 @@ def outcome_channel(
     advantages = np.zeros(len(items), dtype=np.float64)
     groups, singles = _by_group(items, counted)
     sets: list[_Set]
+    alone: list[int] = []
     if settings.estimator == "reinforce++":
         advantages[list(counted)] = baselines.group(outcomes[list(counted)])
         sets, peers = [_Set(counted)], [Peers(list(counted))]
@@ -82,13 +84,14 @@ def outcome_channel(
             advantages[members] = compare(outcomes[members])
         sets, peers = [_Set(members) for members in groups], [Peers(members, others, compare) for members in groups]
         if singles:
-            advantages[singles], found = _singles(items, singles, groups, outcomes, settings, running, scaled)
+            advantages[singles], found, alone = _singles(items, singles, groups, outcomes, settings, running, scaled)
             sets += found
             if settings.single == "neighbours":
                 peers += [Peers(members, True) for members in _clusters(items, singles)]
             else:
                 peers.append(Peers(singles, settings.single == "leave_one_out"))
     skipped = {i: reason for each in sets if (reason := _skip(each, outcomes, settings)) for i in each.members}
+    skipped |= dict.fromkeys(alone, "nothing_to_compare")
     if settings.estimator == "reinforce++_baseline":
         # What the skip rule leaves out has no part in the deviation either: it would only make it smaller.
         kept = [i for i in counted if i not in skipped]
@@ -144,18 +147,20 @@ def _singles(
     settings: CreditSettings,
     running: Mapping[str, Running],
     scaled: bool,
-) -> tuple[Floats, list[_Set]]:
-    """Advantages of ungrouped trajectories, and the sets of those that were compared within the batch."""
+) -> tuple[Floats, list[_Set], list[int]]:
+    """Advantages of ungrouped trajectories, the sets of those that were compared within the batch, and who had nothing
+    to be compared with."""
     own = outcomes[list(singles)]
-    cluster = [items[i].attributed.cluster for i in singles]
-    advantages = baselines.running(own, cluster, running, settings.running_std, scaled=scaled)
-    sets: list[_Set] = []
     if settings.single == "leave_one_out" and len(singles) > 1:
-        return baselines.leave_one_out(own, scaled=scaled), [_Set(singles)]
+        return baselines.leave_one_out(own, scaled=scaled), [_Set(singles)], []
+    names = [kin(items[i].attributed) for i in singles]
+    advantages, decided = baselines.running(own, names, running, settings.running_std, scaled=scaled)
+    sets: list[_Set] = []
     if settings.single == "neighbours":
-        found, decided = baselines.neighbours(own, cluster, settings.min_neighbours, scaled=scaled)
-        advantages = np.where(decided, found, advantages)
-        sets = [_Set(each) for each in _clusters(items, [i for i, yes in zip(singles, decided, strict=True) if yes])]
+        cluster = [items[i].attributed.cluster for i in singles]
+        found, close = baselines.neighbours(own, cluster, settings.min_neighbours, scaled=scaled)
+        advantages, decided = np.where(close, found, advantages), decided | close
+        sets = [_Set(each) for each in _clusters(items, [i for i, yes in zip(singles, close, strict=True) if yes])]
     if settings.single == "sandbox":
         attempts = [i for members in groups for i in members if items[i].attributed.trajectory.source == "sandbox"]
         for place, i in enumerate(singles):
@@ -164,8 +169,14 @@ def _singles(
                 advantages[place] = baselines.sandbox(
                     float(outcomes[i]), outcomes[same], settings.running_std, scaled=scaled
                 )
+                decided[place] = True
                 sets.append(_Set([i], same))
-    return advantages, sets
+    undecided = [i for i, yes in zip(singles, decided, strict=True) if not yes]
+    if len(singles) < 2:
+        return advantages, sets, undecided
+    # Compared with the batch's other singles, so labels are held to the truth by a difference among those.
+    sets.append(_Set(undecided, [i for i, yes in zip(singles, decided, strict=True) if yes]))
+    return advantages, sets, []
 
 
 def _attempts(items: Sequence[BatchItem], single: int, attempts: Sequence[int]) -> list[int]:

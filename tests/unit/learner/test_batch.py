@@ -220,6 +220,47 @@ def test_staleness_is_counted_along_the_line_that_led_here():
     assert result.dropped == {"stale": 1}
 
 
+def test_a_line_that_was_left_is_no_ancestor_though_its_numbers_are_higher():
+    # 5 to 7 came of 4 and were gone back from; nothing was made out of 4 since.
+    limits = msgspec.structs.replace(LIMITS, chain=(0, 2, 4), newest=7)
+    kept, left = row([5, 6], [-1, 0], version=2), row([5, 6], [-1, 0], version=6)
+    result = built(item(1.0, id="a", group="g", rows=[kept]), item(0.0, id="b", group="g", rows=[left]), limits=limits)
+    assert (result.dropped, result.reasons) == ({"stale": 1}, {"b": "stale"})
+    assert result.ages.tolist()[:3] == [0, 1, 0]
+    assert result.ages.sum() == 1, "a token off the line has no staleness"
+
+
+@given(chain=st.sets(st.integers(0, 40), min_size=1, max_size=20).map(sorted), data=st.data())
+def test_ages_are_places_in_the_chain(chain, data):
+    newest = data.draw(st.integers(chain[-1], 45))
+    versions = data.draw(st.lists(st.integers(0, newest), min_size=1, max_size=8))
+    limits = msgspec.structs.replace(LIMITS, chain=tuple(chain), newest=newest, max_staleness=99)
+    mixed = row([5, *[6] * len(versions)], [-1, *[0] * len(versions)], versions=[-1, *versions])
+    ended = row([5, 6], [-1, 0], version=chain[-1])
+    items = [item(1.0, id="a", group="g", rows=[mixed]), item(0.0, id="b", group="g", rows=[ended])]
+    places = {version: place for place, version in enumerate(reversed(chain))}
+    expected = np.bincount([0, *[min(places[v], OLDEST + 1) for v in versions if v in places]], minlength=OLDEST + 2)
+    assert built(*items, limits=limits).ages.tolist() == expected.tolist()
+
+
+def test_a_trajectory_of_which_no_row_is_kept_has_the_reason_of_most_rows():
+    old, hot = row([5, 6], [-1, 0], version=0), row([5, 6], [-1, 0], version=3, temperature=0.0)
+    items = [
+        item(1.0, id="a", group="g", rows=[hot, old, old]),
+        item(0.0, id="b", group="g", rows=[old, GOOD]),
+        item(0.0, id="c", group="g"),
+    ]
+    result = built(*items)
+    assert result.reasons == {"a": "stale", "c": "empty"}
+    assert result.dropped == {"temperature": 1, "stale": 3, "empty": 1}
+    assert built(items[0], items[2]).reasons == {"a": "stale", "c": "empty"}, "without a batch as well"
+
+
+def test_what_had_no_credit_is_not_named_twice():
+    credits = assign([item(1.0, id="a"), item(None, id="b")], CreditSettings(), {})
+    assert build([item(1.0, id="a"), item(None, id="b")], credits, LIMITS).reasons == {}
+
+
 def test_the_header_says_what_the_batch_was_made_of(tmp_path):
     limits = msgspec.structs.replace(LIMITS, model="m", tokenizer="t", algorithm={"lr": 1e-6, "credit": {"h": "none"}})
     batch = built(*pair(GOOD), limits=limits).batch
