@@ -227,7 +227,7 @@ def _order(
     for reason, n in built.dropped.items():
         dropped[reason] = dropped.get(reason, 0) + n
     views: list[TrajectoryView] = []
-    for item, advantages, reason in zip(items, credits.advantages, credits.reasons, strict=True):
+    for item, advantages, reason in zip(items, credits.advantages, credits.left, strict=True):
         trajectory = item.attributed.trajectory
         if not chosen(trajectory.id):
             continue

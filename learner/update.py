@@ -324,7 +324,7 @@ def no_gradient(items: Sequence[BatchItem], credits: Credits, built: Built, whol
         whole: why the batch as a whole trained nothing; empty if it did.
     """
     ids = [item.attributed.trajectory.id for item in items]
-    own = built.reasons | {id: reason for id, reason in zip(ids, credits.reasons, strict=True) if reason}
+    own = built.reasons | credits.reasons
     trained = set(built.batch.trajectories) if built.batch is not None and not whole else set[str]()
     return {id: own.get(id) or whole or "dropped" for id in ids if id not in trained}
 
