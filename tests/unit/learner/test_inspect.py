@@ -102,7 +102,9 @@ def test_an_orders_tokens_have_the_advantages_that_the_learner_would_give_them(o
 def test_what_is_left_out_is_shown_with_its_reason(order):
     found = looked(order)
     reasons = {view.id: view.reason or next((row.reason for row in view.rows), "") for view in found.trajectories}
-    assert reasons == {"guided": "", "plain": "", "unknown": "no_outcome", "ragged": "ragged", "baseline": "baseline_only"}
+    assert reasons == {
+        "guided": "", "plain": "", "unknown": "no_outcome", "ragged": "ragged", "baseline": "baseline_only",
+    }  # fmt: skip
     assert found.dropped == {"no_outcome": 1, "ragged": 1}
 
 
