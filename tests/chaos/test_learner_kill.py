@@ -257,9 +257,12 @@ def pin(versions: Path) -> None:
 
 
 def kill_going_back(victim: Victim, seen: int, rng: random.Random) -> None:
-    """Kill it within what it takes to read, take up and note an older version, or just after."""
-    victim.until(lambda: victim.events("going_back") > seen, "going back", pause=0.0005)
-    time.sleep(rng.uniform(0.0, 0.004))
+    """Kill it within what it takes to hear of it, to read, take up and note an older version, or just after."""
+    if rng.random() < 0.5:
+        time.sleep(rng.uniform(0.0, 0.02))
+    else:
+        victim.until(lambda: victim.events("going_back") > seen, "going back", pause=0.0005)
+        time.sleep(rng.uniform(0.0, 0.004))
     victim.kill()
 
 

@@ -276,7 +276,7 @@ def test_one_bad_member_does_not_keep_the_others_from_training(bench):
     bad = item(0.0, "-", id="bad", group="g", rows=[row([5, 6], [-1, 0], logprobs=[0.0, NAN])])
     outcome = bench.train("o1", [*group(), bad])
     assert (outcome.result, outcome.dropped) == ("trained", {"bad_logprobs": 1})
-    assert list(outcome.candidate.no_gradient) == ["bad"]
+    assert outcome.candidate.no_gradient == {"bad": "bad_logprobs"}
     bench.start()
     assert bench.train("o1", []).candidate == outcome.candidate, "the manifest remembers"
     assert all(bool(torch.isfinite(tensor).all()) for tensor in bench.weights(1).values())
@@ -508,7 +508,7 @@ def test_an_order_from_a_branch_that_was_left_is_skipped_with_reasons(bench):
     outcome = bench.train("late", group(version=2))
     assert (outcome.result, outcome.dropped) == ("skipped", {"stale": 2})
     assert (outcome.candidate.answer, outcome.candidate.version) == ("skipped", 1)
-    assert outcome.candidate.no_gradient.keys() == {"g1", "g2"}
+    assert outcome.candidate.no_gradient == {"g1": "stale", "g2": "stale"}
     bench.start()
     assert bench.train("late", group(version=2)).candidate == outcome.candidate
     assert bench.train("fresh", group(version=1)).candidate.parent == 1
@@ -516,7 +516,8 @@ def test_an_order_from_a_branch_that_was_left_is_skipped_with_reasons(bench):
 
 def test_each_trajectory_has_its_own_reason_or_that_of_the_whole():
     items = [item(1.0, id=name) for name in "abcd"]
-    credits = Credits((None, *[np.ones(1, np.float32)] * 3), ("equal_outcomes", "", "", ""), {}, {})
+    left = ("equal_outcomes", "", "", "")
+    credits = Credits((None, *[np.ones(1, np.float32)] * 3), left, {}, {}, reasons={"a": "equal_outcomes"})
     ages = np.zeros(1, np.int64)
     nothing = Built(None, {}, {}, ages, reasons={"b": "stale"})
     assert no_gradient(items, credits, nothing, "nothing_left") == {
