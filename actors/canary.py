@@ -11,10 +11,10 @@ engine answered with an error. The first is asked of the newest runs *that have 
 and an outcome that comes late counts; the second of the newest runs.
 
 Asked with every new run, a test at 5 % would speak up against most innocent versions sooner or later. So it is asked at
-fixed sizes of the trial's arm only, each `GROWTH` times the last, and look number k (from 0) may err with probability
-`error / 2 / ((k + 1) (k + 2))`: over any number of looks, and both rates, that sums up to `error` (a union bound, hence
-valid whatever the looks have to do with each other). Each look is the exact stratified test
-(`actors.monitors.sequential.share_rise`).
+fixed sizes of the trial's arm only, each `GROWTH` times the last, and each look may err with its part of `error`: most of
+it for the looks that every trial has, the rest for those of a trial that goes on until `_SAMPLE` runs (`level`). Over all
+looks and both rates that sums up to `error` (a union bound, hence valid whatever the looks have to do with each other).
+Each look is the exact stratified test (`actors.monitors.sequential.share_rise`).
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +25,7 @@ import msgspec
 from actors.clusters import cluster_of
 from actors.messages import Trajectory
 from actors.monitors import is_error
-from actors.monitors.sequential import Strata, share_rise
+from actors.monitors.sequential import Strata, planned_looks, share_rise
 from actors.ports import CanaryStore
 from actors.serving_plan import Trial
 from actors.store.reading import OutcomeRow
@@ -37,6 +37,8 @@ COMMON = 8
 _SAMPLE = 384
 """Newest runs of a side with an outcome: as many as the sentinel keeps of a version (`VersionSettings.sample`). Before
 the trial at the only engine, newest runs as well."""
+_EARLY = 0.8
+"""Of the error, for the looks until a trial has the runs that it needs, and the one that ends it."""
 _UNNAMED = 4096
 """The same of runs whose version nobody can tell, where several engines sort them: most are not the canary's."""
 _ROWS = 20_000
@@ -134,14 +136,23 @@ def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = Fa
         while settings.first_look * GROWTH**look <= mine[1]:
             look += 1
         setattr(looks, name, look)
-        level = settings.error / 2 / (look * (look + 1))
+        allowed = level(look, settings)
         chance = share_rise(strata)
-        if chance <= level:
+        if chance <= allowed:
             return (
                 f"on trial: {mine[0]} of {mine[1]} runs with {name}, {theirs[0]} of {theirs[1]} {arms.against} "
-                f"(among runs of a kind: p = {chance:.2g}, look {look} asks for {level:.2g})"
+                f"(among runs of a kind: p = {chance:.2g}, look {look} asks for {allowed:.2g})"
             )
     return ""
+
+
+def level(look: int, settings: CanarySettings) -> float:
+    """Probability with which look number `look` (from 1) at one rate may err; 0 for looks that no trial needs."""
+    early = planned_looks(settings.first_look, GROWTH, settings.runs) + 1
+    late = max(0, planned_looks(settings.first_look, GROWTH, _SAMPLE) - early)
+    if look <= early:
+        return settings.error / 2 * (_EARLY if late else 1.0) / early
+    return settings.error / 2 * (1.0 - _EARLY) / late if look <= early + late else 0.0
 
 
 def sorted_out(runs: Iterable[tuple[tuple[str, str], bool, float]]) -> Strata:

@@ -194,7 +194,7 @@ class Gatekeeper:
         if last is None or last.decision != "promote" or last.manifest == candidate.manifest:
             return False
         servings = await self._store.servings(limit=1)
-        if servings and servings[0].since >= last.created or self._clock() - last.created >= 2 * _PATIENCE:
+        if (servings and servings[0].since >= last.created) or self._clock() - last.created >= 2 * _PATIENCE:
             return False
         told = self.waiting
         since = told.since if told is not None and told.version == candidate.version else self._clock()

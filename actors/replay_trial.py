@@ -9,8 +9,8 @@ it would have produced. So two guards stand before the decision: the KL divergen
 a token, on the same tokens) and the effective sample size. What fails them is not decided by outcomes.
 
 **Small steps.** Production has few outcomes, and they come late. A candidate that is no further from what serves than
-one update may go, and of which nothing bad is known, passes without them: it serves on trial, and the evidence comes
-from serving (`canary.py`). Distance needs runs, not outcomes.
+one update may go, and that a handful of outcomes do not speak against, passes: it serves on trial, and the evidence
+comes from serving (`canary.py`). A handful says more than it seems: both policies are weighed on the same runs.
 
 **Missing evidence is no verdict.** Where a step is not small and outcomes are too few, or nothing has been reported
 since the last verdict, the comparison is `wait`: asked again when there is more to look at, it uses up nothing.
@@ -36,7 +36,7 @@ from adapters.errors import EngineError, EngineUnavailable
 
 _log = structlog.get_logger(__name__)
 _FEW = 8
-"""Held-out runs on which the distance from the incumbent is measured at least; thousands of tokens, as a rule."""
+"""Held-out outcomes that a small step needs, none of them deciding."""
 _TODAY = 64
 """Newest held-out runs whose tool lists are those of today: several agents share an engine, each with its own."""
 
@@ -57,27 +57,14 @@ class ReplayTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     kl_limit: float = 0.1
     """Nats a token that the candidate may be away from the incumbent, for outcomes to decide."""
     small_step: float = 0.05
-    """Nats a token up to which a candidate of which nothing bad is known serves on trial without outcomes: what the
-    learner's guard lets one update move (`learner.kl_limit`). 0: outcomes must always decide."""
+    """Nats a token up to which a candidate that eight outcomes do not speak against serves on trial: what the learner's
+    guard lets one update move (`learner.kl_limit`). 0: `least` outcomes must always decide."""
     effective_share: float = 0.25
     """Effective sample size, as a share of the trajectories, below which outcomes decide nothing."""
     concurrency: int = 8
     """Rows scored at once."""
     score_timeout: float = 60.0
     """Seconds for one row."""
-
-
-class _Evidence(msgspec.Struct):
-    """Held-out runs of one look, newest first."""
-
-    reported: list[Trajectory]
-    """With an outcome, and recorded log-probs that a ratio can be taken to."""
-    others: list[Trajectory]
-    """Only to measure the distance on."""
-
-    @property
-    def runs(self) -> list[Trajectory]:
-        return [*self.reported, *self.others]
 
 
 class _Scored(msgspec.Struct):
@@ -97,8 +84,8 @@ class ReplayTrial:
             engine: the shadow engine.
         """
         self._settings, self._engine, self._store = settings, engine, store
-        self._looked: tuple[int, int, int, int] | None = None
-        """Candidate, incumbent, and the runs and outcomes of the last look at them."""
+        self._looked: tuple[int, int, int] | None = None
+        """Candidate, incumbent, and the outcomes of the last look at them."""
         self.unusable = 0
         """Held-out trajectories left out: no tokens, guided, or not scored."""
 
@@ -113,47 +100,36 @@ class ReplayTrial:
         return comparison
 
     async def _compare(self, candidate: int, incumbent: int, load: Load) -> Comparison:
-        evidence = await self._evidence()
-        runs, outcomes = len(evidence.runs), len(evidence.reported)
-        if runs < _FEW:
-            return _wait(f"{runs} of {_FEW} held-out runs that the candidate can be measured on", runs, _FEW)
-        if not self._news(candidate, incumbent, runs, outcomes):
-            return self._too_few(outcomes) or _wait(
-                f"no new evidence since the last look ({outcomes} held-out outcomes)", outcomes, outcomes + self._more
-            )
-        scored = await self._scored(evidence, candidate, incumbent, load)
-        if len(scored) < _FEW:
-            raise DependencyUnavailable(f"the shadow engine scored {len(scored)} of {runs} trajectories")
-        self._looked = (candidate, incumbent, runs, outcomes)
-        known = {run.id for run in evidence.reported}
-        return self._judge(scored, [one for one in scored if one.run.id in known])
+        settings = self._settings
+        runs = await self._evidence()
+        count, first = len(runs), min(_FEW, settings.least) if settings.small_step > 0 else settings.least
+        if count < first:
+            return _wait(f"{count} of {first} held-out outcomes", count, first)
+        if not self._news(candidate, incumbent, count):
+            need = settings.least if count < settings.least else count + self._more
+            return _wait(f"nothing new since the last look at {count} held-out outcomes", count, need)
+        scored = await self._scored(runs, candidate, incumbent, load)
+        if len(scored) < first:
+            raise DependencyUnavailable(f"the shadow engine scored {len(scored)} of {count} trajectories")
+        self._looked = (candidate, incumbent, count)
+        return self._judge(scored)
 
     @property
     def _more(self) -> int:
-        """Outcomes, or runs without, that are worth another look."""
+        """Outcomes that are worth another look."""
         return max(1, self._settings.least // 4)
 
-    def _news(self, candidate: int, incumbent: int, runs: int, outcomes: int) -> bool:
+    def _news(self, candidate: int, incumbent: int, count: int) -> bool:
         if self._looked is None or self._looked[:2] != (candidate, incumbent):
             return True
-        _, _, runs_before, outcomes_before = self._looked
-        least = self._settings.least
+        before, settings = self._looked[2], self._settings
         # The window is bounded: once it is full it only changes, and every look sees other runs.
-        full = outcomes >= self._settings.most
-        reached = outcomes_before < least <= outcomes
-        more = outcomes >= outcomes_before + self._more or runs >= 2 * runs_before
-        return full or reached or more
+        full, reached = count >= settings.most, before < settings.least <= count
+        return full or reached or count >= before + self._more
 
-    def _too_few(self, outcomes: int) -> Comparison | None:
-        least = self._settings.least
-        if outcomes >= least:
-            return None
-        return _wait(f"{outcomes} of {least} held-out outcomes", outcomes, least)
-
-    def _judge(self, scored: Sequence[_Scored], reported: Sequence[_Scored]) -> Comparison:
-        settings, count = self._settings, len(reported)
-        kl = _divergence(scored)
-        result = self._replay(reported)
+    def _judge(self, scored: Sequence[_Scored]) -> Comparison:
+        settings, count = self._settings, len(scored)
+        kl, result = _divergence(scored), self._replay(scored)
         figures = {
             "success": result.candidate,
             "incumbent_success": result.incumbent,
@@ -161,41 +137,36 @@ class ReplayTrial:
             "incumbent_low": result.difference.low,
             "incumbent_high": result.difference.high,
             "trajectories": float(count),
-            "scored": float(len(scored)),
             "effective": result.effective,
             "kl": kl,
             "small_step": 0.0,
         }
         reason = f"replay of {count} trajectories: {result.candidate:.2f} against {result.incumbent:.2f}"
-        open_because = ""
+        too_far = ""
         if kl > settings.kl_limit:
-            open_because = f"{kl:.3f} nats a token from the incumbent, {settings.kl_limit:g} are allowed"
-        elif count >= settings.least and result.effective < settings.effective_share * count:
-            open_because = f"effective sample size {result.effective:.1f} of {count}"
-        if count >= settings.least and not open_because:
+            too_far = f"{kl:.3f} nats a token from the incumbent, {settings.kl_limit:g} are allowed"
+        elif result.effective < settings.effective_share * count:
+            too_far = f"effective sample size {result.effective:.1f} of {count}"
+        if count >= settings.least and not too_far:
             decision = decide(result.difference, settings.margin)
             if decision != "hold":
                 return Comparison(decision, reason, figures)
-        # Half of what a verdict takes is enough to stop a step that outcomes speak against.
-        worse = 2 * count >= settings.least and not open_because and result.difference.high < 0
-        if kl <= settings.small_step and not worse:
-            text = f"a small step: {kl:.4f} nats a token from the incumbent ({settings.small_step:g} are allowed)"
-            known = f"{count} held-out outcomes do not decide" if count else "no held-out outcome yet"
-            return Comparison("promote", f"{text}; {known}; its trial does", figures | {"small_step": 1.0})
-        missing = self._too_few(count)
-        if missing is not None:
-            away = f"{kl:.3f} nats a token away, no small step"
-            return msgspec.structs.replace(
-                missing, reason=f"{missing.reason}; {away}", measurements=figures | missing.measurements
-            )
-        return Comparison("hold", open_because or reason, figures)
+        if kl <= settings.small_step and (too_far or result.difference.high >= 0):
+            step = f"a small step of {kl:.4f} nats a token ({settings.small_step:g} are allowed)"
+            return Comparison("promote", f"{step}; {reason}; its trial decides", figures | {"small_step": 1.0})
+        if count >= settings.least:
+            return Comparison("hold", too_far or reason, figures)
+        why = "they speak against it" if kl <= settings.small_step else f"{kl:.3f} nats a token is no small step"
+        waits = _wait(f"{count} of {settings.least} held-out outcomes; {why}", count, settings.least)
+        return msgspec.structs.replace(waits, measurements=figures | waits.measurements)
 
     def _replay(self, reported: Sequence[_Scored]) -> Replay:
         outcomes: list[float] = []
         new: list[float] = []
         old: list[float] = []
         for one in reported:
-            behaviour = fsum(_recorded(one.run))
+            # Recorded at another temperature they are of another distribution: then the run counts as the incumbent's.
+            behaviour = fsum(_recorded(one.run) if _honest(one.run) else one.incumbent)
             outcomes.append(one.run.outcome or 0.0)
             new.append(fsum(one.candidate) - behaviour)
             old.append(fsum(one.incumbent) - behaviour)
@@ -203,28 +174,21 @@ class ReplayTrial:
             outcomes, new, old, limit=self._settings.weight_limit, confidence=self._settings.confidence
         )  # fmt: skip
 
-    async def _evidence(self) -> _Evidence:
-        """The newest held-out trajectories with an outcome, and others to measure on where those are few, all with
-        tools of today."""
-        settings = self._settings
-        recent = [item.trajectory for item in await self._store.exam(reported=False, limit=_TODAY)]
-        today = {tool_names(run.tools) for run in recent}
-        told = [item.trajectory for item in await self._store.exam(reported=True, limit=settings.most)]
-        reported: list[Trajectory] = []
-        others: list[Trajectory] = []
-        for run in {run.id: run for run in (*told, *recent)}.values():
+    async def _evidence(self) -> list[Trajectory]:
+        """The newest held-out trajectories with an outcome and usable tokens, all with tools of today."""
+        recent = await self._store.exam(reported=False, limit=_TODAY)
+        today = {tool_names(item.trajectory.tools) for item in recent}
+        chosen: list[Trajectory] = []
+        for run in (item.trajectory for item in await self._store.exam(reported=True, limit=self._settings.most)):
             if tool_names(run.tools) not in today:
                 continue
-            if not _measurable(run):
-                self.unusable += 1
-            elif run.outcome is not None and _honest(run):
-                reported.append(run)
+            if _usable(run):
+                chosen.append(run)
             else:
-                others.append(run)
-        return _Evidence(reported, others[: max(0, settings.least - len(reported))])
+                self.unusable += 1
+        return chosen
 
-    async def _scored(self, evidence: _Evidence, candidate: int, incumbent: int, load: Load) -> list[_Scored]:
-        runs = evidence.runs
+    async def _scored(self, runs: Sequence[Trajectory], candidate: int, incumbent: int, load: Load) -> list[_Scored]:
         new = await self._score(runs)
         if candidate == incumbent:
             old = new
@@ -310,7 +274,7 @@ def _only(trajectory: Trajectory, version: int) -> bool:
     return trajectory.min_version == trajectory.max_version == version
 
 
-def _measurable(run: Trajectory) -> bool:
+def _usable(run: Trajectory) -> bool:
     """Whether the tokens stand in prompts that the candidate would see."""
     if not run.rows or run.experience_ids or not run.trainable:
         return False

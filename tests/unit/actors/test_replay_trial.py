@@ -142,34 +142,34 @@ async def test_outcomes_are_counted_and_not_runs():
     assert (comparison.decision, comparison.measurements["trajectories"]) == ("promote", 20)
 
 
-async def test_a_small_step_of_which_nothing_bad_is_known_serves_on_trial_without_outcomes():
-    store = FakeStore()
-    for number, name in enumerate(IDS[:8]):
-        store.save([production(name, float(number), outcome=None)])
-    comparison = await compare(store, Scoring(0.1), SMALL)
+async def test_a_small_step_that_a_handful_of_outcomes_do_not_speak_against_serves_on_trial():
+    few = msgspec.structs.replace(SMALL, least=32)
+    comparison = await compare(store_of(8), Scoring(0.1), few)
     assert comparison.decision == "promote"
-    assert (comparison.measurements["small_step"], comparison.measurements["trajectories"]) == (1.0, 0.0)
+    assert (comparison.measurements["small_step"], comparison.measurements["trajectories"]) == (1.0, 8.0)
     assert 0 < comparison.measurements["kl"] < 0.05
+    assert "its trial decides" in comparison.reason
 
 
 async def test_a_step_that_is_not_small_waits_for_outcomes():
-    store = FakeStore()
-    for number, name in enumerate(IDS[:8]):
-        store.save([production(name, float(number), outcome=None)])
-    comparison = await compare(store, Scoring(0.5), SMALL)
-    assert comparison.decision == "wait"
-    assert "no small step" in comparison.reason
+    few = msgspec.structs.replace(SMALL, least=32)
+    comparison = await compare(store_of(8), Scoring(0.5), few)
+    assert (comparison.decision, comparison.measurements["evidence_needed"]) == ("wait", 32)
+    assert "is no small step" in comparison.reason
 
 
-async def test_distance_is_measured_on_eight_runs_at_least():
-    comparison = await compare(store_of(7), Scoring(0.0), SMALL)
-    assert (comparison.decision, comparison.measurements["evidence_needed"]) == ("wait", 8)
+async def test_a_small_step_needs_a_handful_of_outcomes():
+    few = msgspec.structs.replace(SMALL, least=32)
+    comparison = await compare(store_of(7), Scoring(0.0), few)
+    assert (comparison.decision, comparison.reason) == ("wait", "7 of 8 held-out outcomes")
 
 
 async def test_a_small_step_that_outcomes_speak_against_is_not_taken():
     assert (await compare(store_of(40), Scoring(-0.1), SMALL)).decision == "reject"
     few = msgspec.structs.replace(SMALL, least=60)
-    assert (await compare(store_of(30), Scoring(-0.1), few)).decision == "wait"
+    comparison = await compare(store_of(30), Scoring(-0.1), few)
+    assert (comparison.decision, comparison.measurements["evidence_needed"]) == ("wait", 60)
+    assert "they speak against it" in comparison.reason
 
 
 async def test_where_outcomes_decide_nothing_a_small_step_is_taken_and_a_large_one_held():
@@ -196,14 +196,19 @@ async def test_a_candidate_is_looked_at_again_only_when_there_is_more_to_see():
     assert await look() != "wait"
 
 
-async def test_other_temperatures_measure_distance_and_give_no_outcome():
+async def test_runs_at_another_temperature_are_weighed_as_the_incumbents():
     store = FakeStore()
     for number, name in enumerate(IDS[:20]):
         store.save([production(name, float(number), outcome=1.0, temperature=0.7)])
     engine = Scoring(0.1)
-    comparison = await compare(store, engine, SMALL)
-    assert (comparison.decision, comparison.measurements["trajectories"]) == ("promote", 0.0)
-    assert set(engine.scored) == {0, 1}, "recorded log-probs are of another temperature"
+    comparison = await compare(store, engine)
+    assert (comparison.decision, comparison.measurements["trajectories"]) == ("promote", 20.0)
+    assert set(engine.scored) == {0, 1}, "what was recorded is of another distribution"
+
+
+async def test_a_long_run_that_nothing_can_be_weighed_by_may_still_be_a_small_step():
+    weightless = msgspec.structs.replace(SMALL, effective_share=1.1)
+    assert (await compare(store_of(40), Scoring(-0.1), weightless)).decision == "promote"
 
 
 async def test_each_of_several_agents_has_tools_of_today():
@@ -228,7 +233,7 @@ async def test_only_held_out_successes_with_todays_tools_and_honest_log_probs_co
     store = store_of(20)
     store.save([production("not held out", 90.0, outcome=1.0)])
     assert not held_out("not held out")
-    store.save([production(IDS[30], 50.0, outcome=None), production(IDS[31], 51.0, outcome=1.0, temperature=0.7)])
+    store.save([production(IDS[30], 50.0, outcome=None)])
     for number, name in enumerate(IDS[33 : 33 + 64]):
         store.save([production(name, 60.0 + number, outcome=None)])
     store.save([production(IDS[32], -1.0, outcome=1.0, tools=("old",))])
