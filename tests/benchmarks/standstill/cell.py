@@ -1,10 +1,12 @@
 """One cell: the real curator, gatekeeper, swapper and sentinel at their defaults, agents, and a simulated learner."""
 
+import contextlib
 import logging
 import math
 import random
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -198,19 +200,26 @@ def simulate(cell: Cell, seed: int, *, copies: bool = False) -> Ran:
     Args:
         copies: with a learner that goes back as it did before it answered `went_back`.
     """
-    began, before = time.perf_counter(), structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    try:
-        with tempfile.TemporaryDirectory(prefix="standstill-", dir=_memory()) as state:
-            world = World(cell, seed, state=Path(state), copies=copies)
-            # Trio shuffles its tasks; the same seed must give the same cell.
-            anyio.run(world.play, backend="asyncio")
-    finally:
-        structlog.configure(**before)
+    began = time.perf_counter()
+    with silence(), tempfile.TemporaryDirectory(prefix="standstill-", dir=_memory()) as state:
+        world = World(cell, seed, state=Path(state), copies=copies)
+        # Trio shuffles its tasks; the same seed must give the same cell.
+        anyio.run(world.play, backend="asyncio")
     return world.meter.result(
         trained=world.learner.trained, refused=world.learner.dropped,
         skill=world.policies.skill[world.serving.current], wall=round(time.perf_counter() - began, 2),
     )  # fmt: skip
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Meanwhile no actor logs."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def _memory() -> str | None:

@@ -28,7 +28,7 @@ _AWAKE = 900.0
 traffic decides them."""
 _ROUNDS = 200
 """Of handing on what came of one event: beyond, two actors answer each other for ever."""
-_SLOW = {"sentinel": GRID}
+_SLOW = {"sentinel": GRID / 2}
 """Its tick looks at engines, which are always well here, and saves its state; what it finds it finds in `handle`."""
 _ATTEMPTS = 3
 """At a batch whose handler says that something is away; nothing is, here."""
