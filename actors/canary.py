@@ -10,11 +10,17 @@ says nothing. Two rates are compared, a run each: runs whose outcome was a failu
 engine answered with an error. The first is asked of the newest runs *that have an outcome*, however many have none yet,
 and an outcome that comes late counts; the second of the newest runs.
 
+With one engine failures are also compared with those of all that was stable lately, the version before included: steps
+that each are a little worse, and pass, add up to one that does not.
+
 Asked with every new run, a test at 5 % would speak up against most innocent versions sooner or later. So it is asked at
-fixed sizes of the trial's arm only, each `GROWTH` times the last, and each look may err with its part of `error`: most of
-it for the looks that every trial has, the rest for those of a trial that goes on until `_SAMPLE` runs (`level`). Over all
-looks and both rates that sums up to `error` (a union bound, hence valid whatever the looks have to do with each other).
-Each look is the exact stratified test (`actors.monitors.sequential.share_rise`).
+fixed sizes of the trial's arm only, each `GROWTH` times the last, and each look may err with its part of `error`: most
+of it for the looks that every trial has, the rest for those of a trial that goes on until `_SAMPLE` runs (`level`).
+Over all looks and comparisons that sums up to `error` (a union bound, hence valid whatever the looks have to do with
+each other). Each look is the exact stratified test (`actors.monitors.sequential.share_rise`).
+
+Few runs cannot tell much. So a version that looks worse without being shown to be is watched for twice as long, and no
+deadline ends that.
 """
 
 from collections import Counter, defaultdict
@@ -23,9 +29,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from actors.clusters import cluster_of
+from actors.gate_statistics import wilson
 from actors.messages import Trajectory
 from actors.monitors import is_error
-from actors.monitors.sequential import Strata, planned_looks, share_rise
+from actors.monitors.sequential import Strata, means, planned_looks, share_rise
 from actors.ports import CanaryStore
 from actors.serving_plan import Trial
 from actors.store.reading import OutcomeRow
@@ -37,6 +44,12 @@ COMMON = 8
 _SAMPLE = 384
 """Newest runs of a side with an outcome: as many as the sentinel keeps of a version (`VersionSettings.sample`). Before
 the trial at the only engine, newest runs as well."""
+_SERIES = 3
+"""Series of looks that share the error: failures against the version before, and against all lately; errors."""
+_LATELY = 6
+"""Stable versions that are lately, as many as the sentinel remembers."""
+_DOWN = 0.1
+"""Observed fall of success from which on a version looks worse: the least that the sentinel acts on."""
 _EARLY = 0.8
 """Of the error, for the looks until a trial has the runs that it needs, and the one that ends it."""
 _UNNAMED = 4096
@@ -57,9 +70,10 @@ class CanarySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     seconds: float = 60.0
     """A trial lasts so long at least."""
     runs: int = 32
-    """Runs with an outcome that a version on trial must have had at least, unless the deadline passes."""
+    """Runs with an outcome that a version on trial must have had at least, unless the deadline passes; twice as many if
+    it looks worse."""
     deadline_seconds: float = 3600.0
-    """After so long a version that nothing speaks against is taken for good; it needs one run at least."""
+    """After so long a version that does not look worse is taken for good; it needs the outcomes of `first_look`."""
     error: float = 0.05
     """Probability that a version as good as what it is compared with is rolled back, over the whole trial."""
     first_look: int = 8
@@ -93,6 +107,8 @@ class Arms(msgspec.Struct, frozen=True):
     """(on trial, rest) of each stratum: 1 for a run whose outcome is a failure, 0 for one that was solved."""
     errors: Strata = ()
     """The same of runs with an error."""
+    lately: Strata = ()
+    """As `failures`, the rest being all that was stable lately; with one engine."""
     against: str = "elsewhere"
     """What the rest is, in words."""
 
@@ -104,6 +120,7 @@ class Looks(msgspec.Struct):
     since: float = 0.0
     failures: int = 0
     errors: int = 0
+    lately: int = 0
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -111,6 +128,8 @@ class _Seen(msgspec.Struct, frozen=True):
 
     canary: bool | None
     """None: it counts on neither side."""
+    version: int
+    """That sampled all of it, -1 if that is not known."""
     stratum: tuple[str, str]
     """Tenant and kind of goal."""
     error: bool
@@ -123,11 +142,19 @@ def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = Fa
         last: the trial is about to end well: look once more, whatever the size.
     """
     canary, rest = arms.canary, arms.rest
-    for name, mine, theirs, strata in (
-        ("failures", (canary.failed, canary.judged), (rest.failed, rest.judged), arms.failures),
-        ("errors", (canary.errors, canary.runs), (rest.errors, rest.runs), arms.errors),
+    for series, name, mine, theirs, strata, against in (
+        (
+            "failures",
+            "failures",
+            (canary.failed, canary.judged),
+            (rest.failed, rest.judged),
+            arms.failures,
+            arms.against,
+        ),
+        ("lately", "failures", (canary.failed, canary.judged), _sums(arms.lately), arms.lately, "lately"),
+        ("errors", "errors", (canary.errors, canary.runs), (rest.errors, rest.runs), arms.errors, arms.against),
     ):
-        look: int = getattr(looks, name)
+        look: int = getattr(looks, series)
         due = settings.first_look * GROWTH**look
         if min(mine[1], theirs[1]) < settings.first_look or not (last or mine[1] >= due):
             continue
@@ -135,12 +162,12 @@ def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = Fa
         # Looks that were skipped, because many runs came at once, are not made up for.
         while settings.first_look * GROWTH**look <= mine[1]:
             look += 1
-        setattr(looks, name, look)
+        setattr(looks, series, look)
         allowed = level(look, settings)
         chance = share_rise(strata)
         if chance <= allowed:
             return (
-                f"on trial: {mine[0]} of {mine[1]} runs with {name}, {theirs[0]} of {theirs[1]} {arms.against} "
+                f"on trial: {mine[0]} of {mine[1]} runs with {name}, {theirs[0]} of {theirs[1]} {against} "
                 f"(among runs of a kind: p = {chance:.2g}, look {look} asks for {allowed:.2g})"
             )
     return ""
@@ -151,8 +178,20 @@ def level(look: int, settings: CanarySettings) -> float:
     early = planned_looks(settings.first_look, GROWTH, settings.runs) + 1
     late = max(0, planned_looks(settings.first_look, GROWTH, _SAMPLE) - early)
     if look <= early:
-        return settings.error / 2 * (_EARLY if late else 1.0) / early
-    return settings.error / 2 * (1.0 - _EARLY) / late if look <= early + late else 0.0
+        return settings.error / _SERIES * (_EARLY if late else 1.0) / early
+    return settings.error / _SERIES * (1.0 - _EARLY) / late if look <= early + late else 0.0
+
+
+def looks_worse(strata: Strata) -> bool:
+    """Whether failures are more by `_DOWN`, whatever that is worth."""
+    now, was = means(strata)
+    return now - was > _DOWN
+
+
+def _sums(strata: Strata) -> tuple[int, int]:
+    """(ones, runs) of the rest."""
+    values = [value for _, rest in strata for value in rest]
+    return round(sum(values)), len(values)
 
 
 def sorted_out(runs: Iterable[tuple[tuple[str, str], bool, float]]) -> Strata:
@@ -178,6 +217,7 @@ class CanaryWatch:
         self._looks: Looks | None = None
         self._seen: dict[str, _Seen] = {}
         self._arms = Arms()
+        self._records: dict[int, tuple[int, int]] = {}
 
     def arms(self, trial: Trial) -> Arms:
         """What was counted so far in `trial`; nothing yet if it is not the one that was last looked at."""
@@ -185,24 +225,35 @@ class CanaryWatch:
         known = looks is not None and (looks.version, looks.since) == (trial.goal.version, trial.since)
         return self._arms if known else Arms()
 
-    async def verdict(self, trial: Trial, stable: int, now: float, *, hold: bool) -> tuple[str, str]:
+    def best(self, stable: int) -> int:
+        """Where to go back to: the version lately that is surest to have done well, `stable` where nothing is known."""
+        lows = {version: wilson(solved, runs)[0] for version, (solved, runs) in self._records.items()}
+        return max(lows, key=lambda version: (lows[version], version == stable), default=stable)
+
+    async def verdict(
+        self, trial: Trial, stable: int, now: float, *, hold: bool, good: Sequence[int] = (), world: float = 0.0
+    ) -> tuple[str, str]:
         """What the trial has come to: ("rollback" | "roll_on" | "", why).
 
         Args:
             stable: version that the rest serves, or that the only engine served before.
             hold: nothing may be rolled on now.
+            good: versions that were stable, the latest last.
+            world: since when the world is as it is, unix seconds: what was before a drift is no measure.
         """
         settings, looks = self._settings, await self._begin(trial)
-        arms = await self._count(trial, stable)
-        before = (looks.failures, looks.errors)
+        lately = [version for version in good if version not in (stable, trial.goal.version)][1 - _LATELY :]
+        arms = await self._count(trial, stable, lately, world)
+        before = (looks.failures, looks.errors, looks.lately)
         reason = worse(arms, looks, settings)
         age = now - trial.since
-        enough = age >= settings.seconds and arms.canary.judged >= settings.runs
-        late = age >= settings.deadline_seconds and arms.canary.runs > 0
+        down = looks_worse(arms.failures) or looks_worse(arms.lately)
+        enough = age >= settings.seconds and arms.canary.judged >= settings.runs * (2 if down else 1)
+        late = age >= settings.deadline_seconds and not down and arms.canary.judged >= settings.first_look
         ends = (enough or late) and not hold
         if not reason and ends:
             reason = worse(arms, looks, settings, last=True)
-        if (looks.failures, looks.errors) != before:
+        if (looks.failures, looks.errors, looks.lately) != before:
             # Before anything is concluded from it: a look that was forgotten could be had again.
             await self._store.state_put(_LOOKS, msgspec.json.encode(looks))
         if reason:
@@ -231,18 +282,34 @@ class CanaryWatch:
         self._looks = looks
         return looks
 
-    async def _count(self, trial: Trial, stable: int) -> Arms:
+    async def _count(self, trial: Trial, stable: int, lately: Sequence[int], world: float) -> Arms:
         store, since, most = self._store, trial.since, max(_SAMPLE, self._settings.runs)
         judged = await store.judged_outcomes(trial.goal.version, since=since, limit=most)
         runs = await store.recent_outcomes(source="production", since=since, limit=_ROWS)
         if self._alone:
             judged += await store.judged_outcomes(stable, until=since, limit=_SAMPLE)
             runs += await store.recent_outcomes(source="production", until=since, limit=_SAMPLE)
+            earlier = [
+                row for version in lately
+                for row in await store.judged_outcomes(version, since=world, until=since, limit=_SAMPLE)
+            ]  # fmt: skip
+            judged += sorted(earlier, key=lambda row: row.ended, reverse=True)[:_SAMPLE]
         else:
             judged += await store.judged_outcomes(stable, since=since, limit=most)
             judged += await store.judged_outcomes(-1, since=since, limit=_UNNAMED)
         await self._read([row.id for row in (*judged, *runs)], trial, stable)
         told = [(one, row.outcome < 0.5) for one, row in self._sided(judged) if row.outcome is not None]
+        of_these = {stable, *lately} - {trial.goal.version}
+        others = [
+            (one, row.outcome < 0.5)
+            for one, row in self._known(judged)
+            if row.outcome is not None and row.ended >= world and one.version in of_these
+        ]
+        self._records = {
+            version: (sum(not failed for failed in outcomes), len(outcomes))
+            for version in (stable, *lately)
+            if (outcomes := [failed for one, failed in others if one.version == version])
+        }
         seen = self._sided(runs)
         lost, lost_before = await self._lost(trial, [row for one, row in seen if not one.canary])
         # What an engine did not answer at all is no run and has no kind: whether that came to pass more often is asked
@@ -257,6 +324,14 @@ class CanaryWatch:
             _arm(False, seen, told, lost_before),
             sorted_out((one.stratum, bool(one.canary), float(failed)) for one, failed in told),
             [*sorted_out((one.stratum, bool(one.canary), float(one.error)) for one, _ in seen), answered],
+            sorted_out(
+                [
+                    *((one.stratum, True, float(failed)) for one, failed in told if one.canary),
+                    *((one.stratum, False, float(failed)) for one, failed in others),
+                ]
+            )
+            if lately
+            else (),
             "before" if self._alone else "elsewhere",
         )
         return self._arms
@@ -269,14 +344,18 @@ class CanaryWatch:
         for run, engine in await self._store.closed_runs(fresh) if fresh else ():
             self._seen[run.id] = _Seen(
                 _side(run, engine, trial, stable, self._alone),
+                run.min_version if run.min_version == run.max_version else -1,
                 (run.tenant, cluster_of(run.goal)),
                 any(is_error(step.observation) for step in run.steps),
             )
 
     def _sided(self, rows: Iterable[OutcomeRow]) -> list[tuple[_Seen, OutcomeRow]]:
         """Those of `rows` that were read and count on a side."""
+        return [(one, row) for one, row in self._known(rows) if one.canary is not None]
+
+    def _known(self, rows: Iterable[OutcomeRow]) -> list[tuple[_Seen, OutcomeRow]]:
         known = ((self._seen.get(row.id), row) for row in rows)
-        return [(one, row) for one, row in known if one is not None and one.canary is not None]
+        return [(one, row) for one, row in known if one is not None]
 
     async def _lost(self, trial: Trial, before: Sequence[OutcomeRow]) -> tuple[int, int]:
         """Runs of either side that ended with an error of the engine, and so are no trajectories."""

@@ -75,6 +75,8 @@ class Waiting(msgspec.Struct, frozen=True):
     """Pieces of evidence."""
     need: int = 0
     """0: it is not evidence that is waited for."""
+    gives_way: bool = False
+    """Another candidate, a smaller step, may be judged sooner."""
 
 
 class Gatekeeper:
@@ -188,8 +190,8 @@ class Gatekeeper:
         return looked if looked.outputs else await self._settle(newest)
 
     async def _pending(self, candidate: Candidate) -> bool:
-        """Whether another version was promoted and does not serve yet: a step is measured from what serves, and one that
-        waits for another's trial to end may never do so."""
+        """Whether another version was promoted and does not serve yet: a step is measured from what serves, and one
+        that waits for another's trial to end may never do so."""
         last = self._last
         if last is None or last.decision != "promote" or last.manifest == candidate.manifest:
             return False
@@ -214,7 +216,9 @@ class Gatekeeper:
             _log.info("verdict_waits", version=candidate.version, reason=comparison.reason)
         since = told.since if told is not None and told.version == candidate.version else self._clock()
         have, need = int(figures.get("evidence", 0)), int(figures.get("evidence_needed", 0))
-        self.waiting = Waiting(candidate.version, since, comparison.reason, have, need)
+        self.waiting = Waiting(
+            candidate.version, since, comparison.reason, have, need, gives_way=bool(figures.get("gives_way"))
+        )  # fmt: skip
         return Result(list(heard))
 
     async def _decided(self, candidate: Candidate, comparison: Comparison, heard: Sequence[Message] = ()) -> Result:
@@ -239,9 +243,12 @@ class Gatekeeper:
         judged = last is not None and last.manifest == newest.manifest
         since = last.created if judged and last is not None else newest.created
         ended = judged and last is not None and self._ends(last)
-        if incumbent == newest.version or not (ended or now - since >= _PATIENCE):
+        waiting = self.waiting
+        # Where there is too little to judge anything by, another candidate would only wait in its place.
+        patient = waiting is not None and not waiting.gives_way and not judged
+        if incumbent == newest.version or patient or not (ended or now - since >= _PATIENCE):
             return Result()
-        reason = last.reason if judged and last is not None else self.waiting.reason if self.waiting else "not judged"
+        reason = last.reason if judged and last is not None else waiting.reason if waiting is not None else "not judged"
         back = self._back(newest, incumbent, f"v{newest.version} gives way after {now - since:.0f} s: {reason}")
         return Result(back, [Output(POLICY_DIRECTIVE, order) for order in back])
 

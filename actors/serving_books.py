@@ -74,6 +74,11 @@ class ServingBooks:
             orders = [item for item in self._directives.values() if item.kind in ("freeze", "thaw")]
             self.frozen = max(orders, key=lambda item: item.created).kind == "freeze"
 
+    @property
+    def drifted(self) -> float:
+        """When the world was last seen to change, unix seconds; 0 if it never was."""
+        return max((item.created for item in self._directives.values() if item.kind == "drift"), default=0.0)
+
     def book(self, serving: Serving) -> None:
         """Take in what was done."""
         self._servings[serving.id] = serving

@@ -267,21 +267,23 @@ class Swapper:
         trial, now = wanted.trial, self._clock()
         if trial is None or not trial.engine or wanted.stable is None:
             return []
-        end, reason = await self._watch.verdict(trial, wanted.stable.version, now, hold=self._held)
+        end, reason = await self._watch.verdict(
+            trial, wanted.stable.version, now, hold=self._held, good=wanted.good, world=self._books.drifted
+        )
         if trial.swaps > self._settings.attempts:
             end, reason = "rollback", f"on trial: {trial.engine} came up again without it {trial.swaps - 1} times"
         elif end == "roll_on" and self._looks[trial.engine].version != trial.goal.version:
             return []  # it passed, but is away at the moment: it may have died of what it serves
         if end not in ("rollback", "roll_on"):
             return []
-        version, stable = str(trial.goal.version), str(wanted.stable.version)
+        version, back = str(trial.goal.version), str(self._watch.best(wanted.stable.version))
         directive = Directive(
             id=derived_id("trial", end, trial.goal.version, trial.since),
             kind=end,
             reason=reason,
             origin=self.name,
             created=now,
-            details={"version": version, "engine": trial.engine} | ({"to": stable} if end == "rollback" else {}),
+            details={"version": version, "engine": trial.engine} | ({"to": back} if end == "rollback" else {}),
         )
         directive = sign(directive, self._key)
         (_log.info if end == "roll_on" else _log.error)("trial_ended", version=version, end=end, reason=reason)

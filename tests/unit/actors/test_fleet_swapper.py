@@ -122,7 +122,7 @@ async def test_with_too_few_runs_the_trial_goes_on_until_the_deadline(bench):
     await bench.tell(bench.promote(3))
     bench.clock.now += 1000
     assert await bench.tick() == [], "not one run: nothing is known of it"
-    bench.runs(3, 2, solved=2)
+    bench.runs(3, 8, solved=8)
     rolled, *_ = await bench.tick()
     assert rolled.kind == "roll_on"
     assert "2/2 solved" in rolled.reason
