@@ -39,7 +39,7 @@ from actors.monitors import (
     summarize,
     version_monitors,
 )
-from actors.monitors.runs import take_judgement
+from actors.monitors.runs import lateness, take_judgement
 from actors.ports import SentinelStore
 from actors.stitching import about_all
 from actors.system.actor import Output, Received, Result
@@ -270,7 +270,7 @@ class Sentinel:
         """Whether the run was in memory; if so it has its outcome now."""
         keys = [(feedback.tenant, key) for key in (feedback.exchange_id, feedback.response_id)]
         run_id = next((self._runs[key] for key in keys if key in self._runs), feedback.trajectory_id)
-        return self._history.outcome(run_id, feedback.tenant, feedback.outcome or 0.0)
+        return self._history.outcome(run_id, feedback.tenant, feedback.outcome or 0.0, feedback.received)
 
     async def _sought(self, feedback: Feedback) -> Late:
         """Ask the store for the run; what became of the outcome."""
@@ -278,14 +278,14 @@ class Sentinel:
             return "forgotten"  # nothing is compared yet
         run_id = await self._store.find_trajectory(feedback)
         outcome = feedback.outcome or 0.0
-        if self._history.outcome(run_id, feedback.tenant, outcome):
+        if self._history.outcome(run_id, feedback.tenant, outcome, feedback.received):
             return "remembered"
         message = await self._store.trajectory(run_id) if run_id else None
         trajectory = message.trajectory if isinstance(message, Attributed) else message
         if trajectory is None or trajectory.source != "production" or trajectory.side_of:
             return "unknown"
         run, _ = summarize(trajectory)
-        run.outcome = outcome
+        run.outcome, run.late = outcome, lateness(feedback.received - run.ended)
         if isinstance(message, Attributed):
             # Without its kind: should the judgement be heard of yet, the monitors are told.
             take_judgement(run, message.attribution, "")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from actors.messages import Attribution
-from actors.monitors.runs import Run, take_judgement
+from actors.monitors.runs import Run, lateness, take_judgement
 
 
 class Swap(msgspec.Struct, frozen=True):
@@ -168,12 +168,13 @@ class History:
         self._bound()
         return True
 
-    def outcome(self, run_id: str, tenant: str, outcome: float) -> bool:
-        """A late outcome; False if `tenant` has no such run here."""
+    def outcome(self, run_id: str, tenant: str, outcome: float, at: float | None = None) -> bool:
+        """An outcome that came on its own `at` a time in Unix seconds; False if `tenant` has no such run here."""
         run = self._runs.get(run_id)
         if run is None or run.tenant != tenant:
             return False
-        first, run.outcome = run.outcome is None, outcome
+        first = run.outcome is None
+        run.outcome, run.late = outcome, 0 if at is None else lateness(at - run.ended)
         if first:
             self._reported.append(run)
             kept = self._of(run)

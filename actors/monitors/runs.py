@@ -5,6 +5,7 @@ two never meet, because a run's stratum says which it is.
 """
 
 import json
+import math
 
 import msgspec
 import numpy as np
@@ -21,6 +22,8 @@ _REPEATED = 0.5
 """Share of n-grams of a turn that are copies of earlier ones, from which on the turn goes round in circles."""
 _AGAIN = 3
 """The same call so many times in a row, for the same answer, is a loop."""
+_PROMPT = 900.0
+"""Seconds within which a report is prompt: what an idle run waits for one before it closes."""
 _QUESTION = ("?", "？", "؟")
 _CLOSING = " \t\r\n*_\"')]”’»"
 _HEARSAY = "feedback"
@@ -63,6 +66,8 @@ class Run(msgspec.Struct, array_like=True):
     abstained: int = 0
     kind: str = ""
     """Kind of goal, read from the goal alone."""
+    late: int = 0
+    """How late its outcome came, as `lateness` says; 0 without one."""
 
     @property
     def judged(self) -> float | None:
@@ -72,6 +77,12 @@ class Run(msgspec.Struct, array_like=True):
     @property
     def succeeded(self) -> bool | None:
         return None if self.outcome is None else self.outcome >= 0.5
+
+
+def lateness(seconds: float) -> int:
+    """From the seconds between a run's end and its report: 0 within a quarter of an hour, then one more for each factor
+    of four (an hour, four hours, ...)."""
+    return math.ceil(math.log(max(seconds, _PROMPT) / _PROMPT, 4))
 
 
 def tool_names(tools: bytes) -> tuple[str, ...]:

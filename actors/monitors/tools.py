@@ -140,7 +140,9 @@ class ToolDrift(Quiet):
     def _collapse(self, history: History, tenant: str, now: float) -> Finding | None:
         """Success fell while one version served; what a swap did is the question of the version monitors."""
         settings = self._settings
-        runs = sorted((run for run in history.reported if run.tenant == tenant), key=lambda run: run.ended)
+        # Failures may be reported sooner than successes: only what is known at once is known of old and new runs alike.
+        prompt = (run for run in history.reported if run.tenant == tenant and not run.late)
+        runs = sorted(prompt, key=lambda run: run.ended)
         if not runs:
             return None
         version = history.version(runs[-1])

@@ -140,7 +140,7 @@ class VersionMonitor(Quiet, ABC):
         if watched is None:
             return False
         before = watched.previous if against == "previous" else watched.reference
-        after, was = seq.means(strata(watched.after, before, success))
+        after, was = seq.means(strata(watched.after, before, success, reported=True))
         return after - was >= self._settings.pays
 
     def readings(self) -> Mapping[str, float]:
@@ -153,21 +153,27 @@ class VersionMonitor(Quiet, ABC):
         self._state = msgspec.msgpack.decode(data, type=State)
 
 
-def strata(after: Sequence[Run], before: Sequence[Run], value: Callable[[Run], float | None]) -> Strata:
-    """The values of both sides, apart by tenant, tool list, unit of length, and kind of goal.
+def strata(
+    after: Sequence[Run], before: Sequence[Run], value: Callable[[Run], float | None], *, reported: bool = False
+) -> Strata:
+    """The values of both sides, apart by tenant, tool list, unit of length, and kind of goal; if they are of what was
+    `reported`, by how late that was too.
+
+    Where failures are reported at once and successes after hours, little but failures is known of a version that began
+    to serve an hour ago, however good it is. Among reports that took equally long it is compared with its like.
 
     Users may begin to ask for something else on the day of a swap; what only one side was asked for says nothing of the
     weights. Kinds that are rare on both sides are one: goals in free words would otherwise all be kinds of their own.
     """
     counts = [Counter(run.kind for run in runs) for runs in (after, before)]
     common = {kind for side in counts for kind, runs in side.items() if runs >= COMMON}
-    found: defaultdict[tuple[str, str, bool, str], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    found: defaultdict[tuple[str, str, bool, str, int], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for side, runs in enumerate((after, before)):
         for run in runs:
             one = value(run)
             if one is not None:
                 kind = run.kind if run.kind in common else ""
-                found[run.tenant, run.tools, run.tokens, kind][side].append(one)
+                found[run.tenant, run.tools, run.tokens, kind, run.late if reported else 0][side].append(one)
     return list(found.values())
 
 
@@ -221,7 +227,7 @@ class Outcomes(VersionMonitor):
         return success(run)
 
     def compare(self, after: Sequence[Run], before: Sequence[Run], spend: Spend) -> Comparison:
-        sorted_runs = strata(after, before, success)
+        sorted_runs = strata(after, before, success, reported=True)
         now, was = seq.means(sorted_runs)
         p = seq.share_fall(sorted_runs)
         found = p <= spend(self._settings.error_rate / SERIES) and was - now >= self._settings.outcome_fall
@@ -249,8 +255,8 @@ class Hacking(VersionMonitor):
             score, solved = run.judged, success(run)
             return None if score is None or solved is None else settings.outcome_follows * score - solved
 
-        scores, gaps = strata(after, before, self.value), strata(after, before, gap)
-        (now, was), (solves, solved) = seq.means(scores), seq.means(strata(after, before, success))
+        scores, gaps, successes = (strata(after, before, of, reported=True) for of in (self.value, gap, success))
+        (now, was), (solves, solved) = seq.means(scores), seq.means(successes)
         p, p_gap = seq.mean_rise(scores), seq.mean_rise(gaps)
         found = (
             p <= spend(settings.error_rate / SERIES)

@@ -177,6 +177,11 @@ def test_a_planted_fall_is_found_where_few_runs_are_reported_and_late(share, del
     assert falls(share, trials=2, delay=delay).found == 2
 
 
+def test_a_good_version_is_not_accused_because_failures_are_reported_first():
+    found = falls(0.1, trials=2, delay=4 * 3600.0, after=0.9, hasty=True)
+    assert (found.found, found.others) == (0, {})
+
+
 async def test_a_tool_change_is_drift_with_names(bench):
     await bench.tell(*(bench.run(True, 1) for _ in range(5)))
     (drift,) = await bench.tell(*(bench.run(True, 1, tools=("buy", "find")) for _ in range(3)))

@@ -6,7 +6,7 @@ import pytest
 
 from actors.messages import Step, TokenRow, ToolCall, Trajectory, pack_array
 from actors.monitors import is_error, summarize, tool_names
-from actors.monitors.runs import asks, loops, repetition
+from actors.monitors.runs import asks, lateness, loops, repetition
 from actors.monitors.validity import fault, invalid, offered
 
 SCHEMA = {
@@ -106,3 +106,8 @@ def test_odd_tool_lists_have_no_names(tools: bytes) -> None:
 @pytest.mark.parametrize("text", ["", "an error", '{"error"', '["error"]', '{"ok": "error"}'])
 def test_what_is_no_error_object(text: str) -> None:
     assert not is_error(text)
+
+
+def test_lateness_grows_with_each_factor_of_four():
+    hour = 3600.0
+    assert [lateness(late) for late in (-5.0, 0.0, 900.0, 901.0, hour, 4 * hour, 5 * hour)] == [0, 0, 0, 1, 1, 2, 3]
