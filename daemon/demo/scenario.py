@@ -32,10 +32,10 @@ from daemon.demo.world import World
 TRAFFIC_ONLY: dict[str, Any] = {
     "sandbox": {"environment": ""},
     "learner": {"lr": 5e-4, "mini_batches": 1},
-    "gate": {"keeper": {"gate_every": 1, "gate_seconds": 10.0}, "replay": {"least": 12}},
+    "gate": {"keeper": {"gate_seconds": 2.0}},
 }
-"""No sandbox: the learning rate that the prototype bore with one trajectory a prompt, and a gate that keeps up, because
-only what serves brings fresh trajectories."""
+"""No sandbox: the learning rate that the prototype bore with one trajectory a prompt, and a gate that is asked every two
+seconds, for minutes stand for days. Every rule is the product's."""
 
 NO_EXPERIENCE: dict[str, Any] = {"navigator": {"enabled": False}}
 

@@ -129,9 +129,9 @@ async def test_what_waits_is_dropped_if_the_trial_ends_badly(bench):
 async def test_with_little_feedback_a_trial_ends_at_its_deadline(bench):
     await bench.tell(bench.promote(3))
     bench.clock.now += 3600
-    bench.runs(3, 7)
+    bench.runs(3, 7, solved=6)
     assert await bench.tick() == [], "seven outcomes say nothing"
-    bench.runs(3, 1)
+    bench.runs(3, 1, solved=1)
     (order,) = await bench.tick()
     assert (order.kind, "the deadline passed" in order.reason) == ("roll_on", True)
 
