@@ -1,9 +1,11 @@
 """The sentinel: monitors that act. It watches production and orders; others carry the orders out.
 
-    trajectory.closed, trajectory.attributed, traffic.exchange, traffic.feedback, policy.serving  ->  policy.directive
+    trajectory.closed, trajectory.attributed, traffic.exchange, traffic.feedback, policy.serving, policy.directive
+    ->  policy.directive
 
 * Since a swap agents fare worse, the judge alone is pleased, or calls fail: `rollback` to the version before, and
-  `freeze` until a person has looked.
+  `freeze` until a person has looked. While a version is on trial it is rolled back and learning goes on from what
+  served: to end so is what trials are for. Only what pleases the judge alone would be learned again.
 * The model behaves otherwise, or the judge does: `freeze`.
 * The tools changed, or behave otherwise: `drift`, with what is missing and what is new; the experiencer probes, the
   gate measures again.
@@ -58,6 +60,10 @@ from adapters.errors import EngineError, EngineRejected
 _log = structlog.get_logger(__name__)
 _STATE = "sentinel/state"
 _RECENT = 16
+_PASSED = 64
+"""Versions that are remembered to have passed their trial."""
+_RELEARNED = "hacking"
+"""Cause that is in what is learned from, and so comes again."""
 _LOOKUPS = 64
 """Late feedback of a batch for which the store is asked, two short reads each: more would hold up what is new."""
 
@@ -88,6 +94,8 @@ class _State(msgspec.Struct):
     history: Remembered = msgspec.field(default_factory=Remembered)
     monitors: dict[str, bytes] = {}
     """What each monitor gave, by its name."""
+    passed: list[int] = []
+    """Versions whose trial ended well, newest last."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -103,7 +111,9 @@ class Sentinel:
     """Actor: production in, directives out."""
 
     name = "sentinel"
-    inputs = (TRAJECTORY_CLOSED, TRAJECTORY_ATTRIBUTED, TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, POLICY_SERVING)
+    inputs = (
+        TRAJECTORY_CLOSED, TRAJECTORY_ATTRIBUTED, TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, POLICY_SERVING, POLICY_DIRECTIVE,
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -121,6 +131,7 @@ class Sentinel:
         self._settings, self._store, self._engines, self._clock = settings, store, engines, clock
         self._runs: dict[tuple[str, str], str] = {}
         """Tenant and response or exchange id to trajectory id, oldest first."""
+        self._passed: deque[int] = deque(maxlen=_PASSED)
         self._dirty = False
         self.unreachable: set[str] = set()
         """Engines that did not answer the last time."""
@@ -186,6 +197,8 @@ class Sentinel:
                 except msgspec.DecodeError as error:
                     _log.warning("monitor_state_unreadable", monitor=monitor.name, error=str(error))
         self._runs.clear()
+        self._passed.clear()
+        self._passed.extend(state.passed)
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         late: list[Feedback] = []
@@ -210,7 +223,7 @@ class Sentinel:
 
     async def _save(self) -> None:
         monitors = {monitor.name: monitor.save() for monitor in self._monitors}
-        state = _State(self._history.snapshot(), monitors)
+        state = _State(self._history.snapshot(), monitors, list(self._passed))
         # Written every few seconds, and mostly the same few names again and again: a fifth of the bytes for 3 ms.
         await self._store.state_put(_STATE, zlib.compress(msgspec.msgpack.encode(state), level=1))
         self._dirty = False
@@ -228,6 +241,8 @@ class Sentinel:
                 swap = Swap(serving.engine, serving.version, serving.previous, serving.since)
                 self._history.swapped(swap)
                 self._engine.swapped(swap)
+            case Directive(kind="roll_on") as order:
+                self._passed.append(int(order.details["version"]))
             case _:
                 return False
         return True
@@ -303,8 +318,10 @@ class Sentinel:
         kinds: list[Literal["rollback", "freeze", "drift", "notice"]]
         match finding.action:
             case "rollback":
-                kinds = ["rollback", "freeze"]
-                self._history.condemn(int(finding.details["version"]))
+                version = int(finding.details["version"])
+                on_trial = version not in self._passed and finding.cause != _RELEARNED
+                kinds = ["rollback"] if on_trial else ["rollback", "freeze"]
+                self._history.condemn(version)
             case "tell":
                 kinds = ["notice"]
             case kind:

@@ -205,6 +205,7 @@ class Swapper:
             self._looks[name] = await self._look(name, engine, done)
             self._seen(name, asked)
         done += await self._judge()
+        await self._pin()  # before a swap that takes its time: the learner clears away what nobody wants
         await self._tell()
         for name in self._engines:
             event = await self._converge(name)

@@ -46,6 +46,12 @@ class Bench:
     def make(self, settings: SentinelSettings = SETTINGS) -> Sentinel:
         return Sentinel(settings, store=self.store, engines=self.engines, clock=self.clock)
 
+    async def pass_trial(self, version: int) -> None:
+        """The swapper says that `version` fared no worse."""
+        details = {"version": str(version), "engine": "serving"}
+        order = Directive(id=f"on{version}", kind="roll_on", reason="", origin="swapper", details=details)
+        assert await self.tell(order) == []
+
     async def tell(self, *messages: Message) -> list[Directive]:
         result = await self.sentinel.handle([Received(message.id, "any", message) for message in messages])
         assert list(result.records) == [output.message for output in result.outputs]
@@ -92,15 +98,24 @@ async def bench() -> Bench:
 async def test_a_regression_rolls_back_and_freezes(bench):
     assert await bench.tell(*(bench.run(True, 1) for _ in range(40))) == []
     await bench.tell(bench.swap(2, 1))
+    await bench.pass_trial(2)
     rollback, freeze = await bench.tell(*(bench.run(False, 2) for _ in range(30)))
     assert (rollback.kind, freeze.kind) == ("rollback", "freeze")
     assert (rollback.details["version"], rollback.details["to"], rollback.origin) == ("2", "1", "sentinel")
     assert await bench.tell(bench.run(False, 2)) == []
 
 
+async def test_a_version_on_trial_is_rolled_back_and_learning_goes_on(bench):
+    await bench.tell(*(bench.run(True, 1) for _ in range(40)))
+    await bench.tell(bench.swap(2, 1))
+    (rollback,) = await bench.tell(*(bench.run(False, 2) for _ in range(30)))
+    assert (rollback.kind, rollback.details["version"]) == ("rollback", "2")
+
+
 async def test_late_feedback_counts(bench):
     await bench.tell(*(bench.run(True, 1) for _ in range(40)))
     await bench.tell(bench.swap(2, 1))
+    await bench.pass_trial(2)
     await bench.tell(*(bench.run(None, 2) for _ in range(30)))
     feedback = [
         Feedback(id=f"f{number}", received=bench.clock.now, response_id=f"r{number}", outcome=0.0)
@@ -112,6 +127,7 @@ async def test_late_feedback_counts(bench):
 async def test_feedback_finds_a_run_that_only_the_store_has(bench):
     await bench.tell(*(bench.run(True, 1) for _ in range(40)))
     await bench.tell(bench.swap(2, 1))
+    await bench.pass_trial(2)
     bench.store.save([bench.run(None, 2) for _ in range(30)])
     told = await bench.tell(*(bench.said(number) for number in range(41, 71)))
     assert [directive.kind for directive in told] == ["rollback", "freeze"]
@@ -130,6 +146,7 @@ async def test_the_store_is_asked_so_often_a_batch_and_what_is_left_out_is_count
 async def test_feedback_of_another_tenant_does_not_join(bench, closed, name):
     await bench.tell(*(bench.run(True, 1) for _ in range(40)))
     await bench.tell(bench.swap(2, 1))
+    await bench.pass_trial(2)
     theirs = [bench.run(None, 2) for _ in range(30)]
     bench.store.save(theirs)
     if closed:
@@ -228,10 +245,11 @@ async def test_failing_calls_roll_back(bench):
         ]  # fmt: skip
 
     await bench.tell(bench.swap(1, 0))
+    await bench.pass_trial(1)
     await bench.tell(*calls(100, 200))
     await bench.tell(bench.swap(2, 1))
     found = [await bench.tell(*calls(40, 502)) for _ in range(3)]
-    assert [[order.kind for order in orders] for orders in found] == [[], ["rollback", "freeze"], []]
+    assert [[order.kind for order in orders] for orders in found] == [[], ["rollback"], []]
 
 
 async def test_an_engine_that_stands_still_is_a_notice_and_orders_nothing(bench):
@@ -262,6 +280,7 @@ async def test_sandbox_runs_are_nobodys_regression(bench):
 async def test_what_it_saw_survives_a_restart(bench):
     await bench.tell(*(bench.run(True, 1) for _ in range(40)))
     await bench.tell(bench.swap(2, 1))
+    await bench.pass_trial(2)
     await bench.sentinel.tick()
     bench.sentinel = bench.make()
     await bench.sentinel.start()
