@@ -196,7 +196,7 @@ class Curator:
             item = await self._store.trajectory(key)
             if isinstance(item, Attributed):
                 self.watch.again(item, now)
-        self.watch.agents.ordered(order.trajectories)
+        self.watch.order(order)
 
     async def _learn_versions(self) -> None:
         """Where the learner stands, what serves, and whether it may learn, as the books say."""
@@ -308,7 +308,7 @@ class Curator:
             if selected is not None:
                 order = await self._write(selected)
                 self._outstanding, self._sent_at, self._attempts = order, self._clock(), 1
-                self.watch.agents.ordered(order.trajectories)
+                self.watch.order(order)
                 records.append(order)
                 outputs.append(Output(WORK_TRAIN, order))
                 self.counts["orders"] += 1

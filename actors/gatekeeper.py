@@ -132,7 +132,7 @@ class Gatekeeper:
 
     @property
     def gives_way(self) -> float | None:
-        """Unix seconds when the newest candidate gives way at the latest, if it gets no verdict; None: there is none."""
+        """Unix seconds when the newest candidate gives way if nobody judges it; None: there is none."""
         newest, last = self._newest, self._last
         if newest is None or newest.answer == "went_back":
             return None

@@ -64,7 +64,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     answered: float = 0.0
     """Last answer of the learner, with a new version or without."""
     ordered: float | None = None
-    """When the outstanding order was given."""
+    """Since when an order waits for the learner's answer."""
     ordered_runs: int = 0
     update_seconds: float | None = None
     """From an order to its version, usually."""
@@ -225,15 +225,14 @@ def _learner(facts: Facts, since: float) -> _Wait:
     usual = facts.update_seconds if facts.update_seconds is not None else QUICK
     limit = max(QUICK, PATIENCE * usual)
     lasts = facts.now - since
-    runs = f"{facts.ordered_runs} runs ordered at {clock(since, facts.now)}"
     if lasts <= limit:
-        text = f"The learner trains on {runs}"
+        text = f"The learner has {facts.ordered_runs} runs to train on since {clock(since, facts.now)}"
         text += f"; it usually takes {duration(usual)}." if facts.update_seconds is not None else "."
         return _Wait(
             waits_for="learner", sentence=text, remedy="", since=since, eta=max(since + usual, facts.now), usual=usual
         )
     known = f"; it usually takes {duration(usual)}" if facts.update_seconds is not None else ""
-    text = f"The learner has not answered for {duration(lasts)}: {runs}{known}."
+    text = f"The learner has not answered for {duration(lasts)}: orders wait since {clock(since, facts.now)}{known}."
     return _Wait(waits_for="learner", sentence=text, remedy=_LEARNER, since=since, usual=limit / PATIENCE)
 
 

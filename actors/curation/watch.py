@@ -28,6 +28,7 @@ class _Saved(msgspec.Struct):
     seconds: list[float]
     since: float
     first_report: float
+    asked: float
 
 
 class Watch:
@@ -49,6 +50,8 @@ class Watch:
         """From an order to its version."""
         self.updated = self.swapped = self.answered = self.thawed = 0.0
         """When there last was a new version, a swap, any answer to an order, an order to go on; 0: never."""
+        self.asked = 0.0
+        """When the first order was given that the learner has not answered, given up or not; 0: it answered all."""
         self.version = -1
         """The last one that was trained."""
         self.skipped_orders = 0
@@ -92,6 +95,11 @@ class Watch:
         for one in drops:
             self.agents.dropped(one.id, one.reason, now)
 
+    def order(self, order: BatchOrder) -> None:
+        """An order is out."""
+        self.agents.ordered(order.trajectories)
+        self.asked = self.asked or order.created
+
     def answer(self, candidate: Candidate, order: BatchOrder | None, now: float) -> None:
         """The learner has said something.
 
@@ -108,6 +116,9 @@ class Watch:
             self.skipped.update(candidate.no_gradient.values())
         if candidate.answer != "went_back":
             self.answered = max(self.answered, candidate.created)
+            # By our clock where it is ours, by the learner's where the books tell of it.
+            if order is not None or candidate.created >= self.asked:
+                self.asked = 0.0
         if order is None:
             return
         if candidate.answer == "trained":
@@ -155,7 +166,7 @@ class Watch:
         ):
             times.clear()
             times.extend(known)
-        self.since, self.first_report = saved.since, saved.first_report
+        self.since, self.first_report, self.asked = saved.since, saved.first_report, saved.asked
         self._saved = data
 
     def to_save(self, now: float) -> bytes | None:
@@ -172,6 +183,7 @@ class Watch:
                 seconds=list(self.seconds),
                 since=self.since,
                 first_report=self.first_report,
+                asked=self.asked,
             )
         )
         if data == self._saved:
