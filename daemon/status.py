@@ -20,13 +20,16 @@ _TOLD = 3
 """Findings of the sentinel that are shown, the newest."""
 
 
-def fetch(settings: ControlSettings, path: str = "/api/status") -> dict[str, Any]:
+def fetch(settings: ControlSettings, path: str = "/api/status", seconds: float = 5.0) -> dict[str, Any]:
     """What the daemon answers at `path`.
+
+    Args:
+        seconds: that it has.
 
     Raises:
         ControlUnreachable: nobody answers there, or not without an admin key.
     """
-    with control_client(settings, 5.0) as http:
+    with control_client(settings, seconds) as http:
         try:
             answer = http.get(path)
             answer.raise_for_status()
@@ -110,11 +113,8 @@ def _learning(figures: Table, status: dict[str, Any]) -> None:
     figures.add_row("learning", f"[{colour}]{learning['state']}[/{colour}]  {escape(learning['sentence'])}")
     if learning["remedy"]:
         figures.add_row("", f"what to change: {escape(learning['remedy'])}")
-    effect = learning["effect"]
-    if effect["runs"]:
-        rest = f"; of the rest {escape(counted(effect['reasons']))}" if effect["reasons"] else ""
-        share = f"{effect['learned']} of {effect['runs']} runs ({100 * effect['share']:.0f} %) changed the weights"
-        figures.add_row("effect", f"{share}{rest}")
+    if learning["effect"]["sentence"]:
+        figures.add_row("effect", escape(learning["effect"]["sentence"]))
 
 
 def _agents(agents: list[dict[str, Any]], known: int) -> Table:

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from actors.canary import CanarySettings
 from actors.curation.agents import LEARNED, SANDBOX, AgentView
 from actors.curation.progress import ALL, EXAM, Evidence, Facts, Learning, progress
-from actors.curation.remedies import tell
+from actors.curation.remedies import counted, tell
 from actors.curator import Curator
 from actors.fleet import Fleet
 from actors.gatekeeper import Gatekeeper
@@ -194,9 +194,17 @@ def _effect(agents: list[AgentView]) -> dict[str, Any]:
         "reported": sum(view.reported for view in views),
         "learned": learned,
         "share": learned / runs if runs else None,
+        "sentence": _share(learned, runs, reasons),
         "reasons": dict(reasons.most_common()),
         "no_gradient": dict(no_gradient.most_common()),
     }
+
+
+def _share(learned: int, runs: int, reasons: Counter[str]) -> str:
+    if not runs:
+        return ""
+    rest = f"; of the rest {counted(reasons, 5)}" if reasons else ""
+    return f"{learned} of {runs} runs of production ({100 * learned / runs:.0f} %) changed the weights{rest}."
 
 
 class LearningCollector(Collector):
