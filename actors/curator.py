@@ -265,12 +265,12 @@ class Curator:
 
     async def tick(self) -> Result:
         """Settle groups that stay incomplete; see to an order that nobody answers."""
-        if self._outstanding is not None and self._clock() - self._sent_at >= self._settings.order_seconds:
-            return await self._overdue(self._outstanding)
-        await self._hear()
         data = self.watch.to_save(self._clock())
         if data is not None:
             await self._store.state_put(_WATCH, data)
+        if self._outstanding is not None and self._clock() - self._sent_at >= self._settings.order_seconds:
+            return await self._overdue(self._outstanding)
+        await self._hear()
         return await self._order([])
 
     async def _hear(self) -> None:

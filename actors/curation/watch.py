@@ -86,7 +86,8 @@ class Watch:
 
     def again(self, item: Attributed, now: float) -> None:
         """A run that was under way before the restart."""
-        self.agents.seen(item.trajectory, now)
+        # It is not now that its agent was at work.
+        self.agents.seen(item.trajectory, min(item.trajectory.ended, now))
         if item.trajectory.source == "production" and item.trajectory.outcome is not None:
             self.first_report = self.first_report or now
 
