@@ -25,7 +25,11 @@ HOUR = 3600.0
 """Seconds: nothing is called stuck before."""
 _SKIPPED = 3
 """Orders without an update one after the other, from which on it is no accident."""
+_FEW = 4
+"""Arrivals without which there is no rate: two at a time, of one batch, would forecast anything."""
 _LEARNER = "see that the learner runs: systemctl status evolved-learner, or evolved learner --config FILE"
+
+_LOOK = "see what the actor {} waits for, and whether its engine answers: evolved status, evolved doctor"
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,10 +255,12 @@ def _ahead(facts: Facts, began: float) -> _Wait:
         return _evidence("trial", facts, one, text, change, eta)
     if facts.promoted is not None:
         text = f"{ahead} v{facts.promoted} passed the gate and is to be swapped in."
-        return _Wait(waits_for="trial", sentence=text, remedy="", since=began)
+        change = _LOOK.format("swapper") if facts.now - began > HOUR else ""
+        return _Wait(waits_for="trial", sentence=text, remedy=change, since=began)
     if facts.verdict is None:
         text = f"{ahead} v{facts.head} is to be judged."
-        return _Wait(waits_for="verdict", sentence=text, remedy="", since=began)
+        change = _LOOK.format("gatekeeper") if facts.now - began > HOUR else ""
+        return _Wait(waits_for="verdict", sentence=text, remedy=change, since=began)
     one = facts.verdict
     eta, tells = _outcomes(facts, one)
     # Without a number the gate's own words say what is missing.
@@ -348,14 +354,14 @@ def _slow(facts: Facts, eta: float | None) -> bool:
 
 def _takes(number: int, times: Sequence[float], share: float = 1.0) -> float | None:
     """Seconds that `number` more take, as they came until the last one did; None if that cannot be told."""
-    if len(times) < 2 or share <= 0.0:
+    if len(times) < _FEW or times[-1] <= times[0] or share <= 0.0:
         return None
     return max(0, number) * (times[-1] - times[0]) / (len(times) - 1) / share
 
 
 def _eta(missing: int, times: Sequence[float], now: float, share: float = 1.0) -> float | None:
     """When `missing` more will have come, at the rate of until now: one that slows down is seen to."""
-    if len(times) < 2 or share <= 0.0:
+    if len(times) < _FEW or now <= times[0] or share <= 0.0:
         return None
     return now + max(0, missing) * (now - times[0]) / (len(times) - 1) / share
 

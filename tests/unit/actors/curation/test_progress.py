@@ -70,6 +70,12 @@ def test_a_forecast_slows_down_with_the_outcomes() -> None:
     assert learning.eta == NOW + 3 * (2400 + 8 * 60) / 8
 
 
+def test_a_few_outcomes_that_came_at_once_forecast_nothing() -> None:
+    assert told(reported=every(60, 3)).eta is None
+    assert told(reported=[NOW] * 9).eta is None
+    assert told(reported=every(60, 4)).eta == NOW + 180
+
+
 def test_where_nobody_ever_reported_it_says_so_and_is_stuck_after_an_hour() -> None:
     nobody = {"reported": [], "first_report": 0.0, "fresh": 0, "updated": 0.0, "answered": 0.0, "version": -1}
     learning = told(**nobody, since=NOW - 3599)
@@ -170,6 +176,8 @@ def test_a_verdict_that_waits_for_no_number_says_what_for() -> None:
     learning = at_the_limit(verdict=Evidence(version=14, since=NOW - 600, reason="the judge is away"))
     assert learning.sentence.endswith("The verdict on v14 waits since 07:50 UTC: the judge is away.")
     assert at_the_limit().sentence.endswith("v14 is to be judged.")
+    assert (at_the_limit(answered=NOW - 4000).state, at_the_limit().remedy) == ("stuck", "")
+    assert "the actor gatekeeper waits for" in at_the_limit(answered=NOW - 4000).remedy
 
 
 def test_a_verdict_that_is_long_overdue_is_stuck() -> None:
