@@ -7,13 +7,12 @@ arrivals times what is missing; what has lasted for three times as long as it us
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
 
+from actors.curation.pace import arrives, clock, duration, takes
 from actors.curation.remedies import FEEDBACK, commonest, counted, remedy
-from actors.holdout import SHARE
 
 State = Literal["moving", "waiting", "stuck", "frozen"]
 WaitsFor = Literal["outcomes", "runs", "verdict", "trial", "learner", "groups", "thaw", "nothing"]
@@ -25,8 +24,6 @@ HOUR = 3600.0
 """Seconds: nothing is called stuck before."""
 _SKIPPED = 3
 """Orders without an update one after the other, from which on it is no accident."""
-_FEW = 4
-"""Arrivals without which there is no rate: two at a time, of one batch, would forecast anything."""
 _LEARNER = "see that the learner runs: systemctl status evolved-learner, or evolved learner --config FILE"
 
 _LOOK = "see what the actor {} waits for, and whether its engine answers: evolved status, evolved doctor"
@@ -155,22 +152,6 @@ def progress(facts: Facts) -> Learning:
     )
 
 
-def clock(at: float, now: float) -> str:
-    """A time as people say it, in UTC: "09:10 UTC", "Tuesday 09:10 UTC", "2026-01-31 09:10 UTC"."""
-    then, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
-    days = abs((then.date() - today.date()).days)
-    return then.strftime("%H:%M UTC" if not days else "%A %H:%M UTC" if days < 7 else "%Y-%m-%d %H:%M UTC")
-
-
-def duration(seconds: float) -> str:
-    """Such as "40 s", "12 min", "3.5 h", "2.1 days"."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
-
-
 def _state(facts: Facts, wait: _Wait) -> State:
     lasts = facts.now - wait.since
     busy = max([*facts.runs, *facts.reported, *facts.played], default=0.0) > facts.now - HOUR
@@ -186,8 +167,8 @@ def _one_update(facts: Facts) -> float:
     """Seconds from one update to the next, at the usual rate."""
     seconds = facts.update_seconds or 0.0
     ways = [
-        _takes(facts.fresh_needed, facts.reported),
-        _takes(facts.groups_needed * facts.group_size, facts.played) if facts.groups_needed else None,
+        takes(facts.fresh_needed, facts.reported),
+        takes(facts.groups_needed * facts.group_size, facts.played) if facts.groups_needed else None,
     ]
     return max(QUICK, seconds + min((way for way in ways if way is not None), default=0.0))
 
@@ -273,8 +254,8 @@ def _ahead(facts: Facts, began: float) -> _Wait:
 def _evidence(
     name: Literal["verdict", "trial"], facts: Facts, one: Evidence, text: str, change: str, eta: float | None
 ) -> _Wait:
-    takes = _takes(one.need, facts.reported, one.share) if one.need else None
-    limits = [each for each in (takes, one.until - one.since if one.until is not None else None) if each is not None]
+    usual = takes(one.need, facts.reported, one.share) if one.need else None
+    limits = [each for each in (usual, one.until - one.since if one.until is not None else None) if each is not None]
     return _Wait(
         waits_for=name, sentence=text, remedy=change, since=one.since, have=one.have, need=one.need, eta=eta,
         usual=min(limits, default=None),
@@ -283,7 +264,7 @@ def _evidence(
 
 def _outcomes(facts: Facts, one: Evidence) -> tuple[float | None, str]:
     """When the evidence will be there, and that in words."""
-    eta = _eta(one.need - one.have, facts.reported, facts.now, one.share) if one.need else None
+    eta = arrives(one.need - one.have, facts.reported, facts.now, one.share) if one.need else None
     ends = one.until
     told = f": {one.have} of {one.need} outcomes" if one.need else ""
     if eta is not None and (ends is None or eta <= ends):
@@ -305,7 +286,7 @@ def _batch(facts: Facts, began: float) -> _Wait:
 def _groups(facts: Facts, began: float) -> _Wait:
     size = facts.group_size
     missing = (facts.groups_needed - facts.groups) * size
-    eta = _eta(missing, facts.played, facts.now)
+    eta = arrives(missing, facts.played, facts.now)
     text = f"{facts.groups} of {facts.groups_needed} groups of the sandbox since {clock(began, facts.now)}"
     text += f", and {facts.fresh} of {facts.fresh_needed} outcomes" if facts.fresh_needed else ""
     if facts.groups or facts.fresh >= facts.fresh_needed:
@@ -314,7 +295,7 @@ def _groups(facts: Facts, began: float) -> _Wait:
     return _Wait(
         waits_for="groups", sentence=text, since=began, have=facts.groups, need=facts.groups_needed, eta=eta,
         remedy="" if eta is not None else "look at the rollout and the sandbox: evolved status",
-        usual=_takes(facts.groups_needed * size, facts.played),
+        usual=takes(facts.groups_needed * size, facts.played),
     )  # fmt: skip
 
 
@@ -338,8 +319,8 @@ def _production(facts: Facts, began: float) -> _Wait:
     if not facts.first_report:
         text = f"{count}; no outcome was ever reported."
         return _Wait(waits_for="outcomes", sentence=text, remedy=FEEDBACK, since=began, have=have, need=need)
-    eta = _eta(need - have, facts.reported, facts.now)
-    usual = _takes(need, facts.reported)
+    eta = arrives(need - have, facts.reported, facts.now)
+    usual = takes(need, facts.reported)
     text = f"{count}; at this rate at {clock(eta, facts.now)}." if eta is not None else f"{count}."
     slow = usual is None or facts.now - began > PATIENCE * usual
     return _Wait(
@@ -350,23 +331,3 @@ def _production(facts: Facts, began: float) -> _Wait:
 
 def _slow(facts: Facts, eta: float | None) -> bool:
     return eta is None or eta - facts.now > HOUR
-
-
-def _takes(number: int, times: Sequence[float], share: float = 1.0) -> float | None:
-    """Seconds that `number` more take, as they came until the last one did; None if that cannot be told."""
-    if len(times) < _FEW or times[-1] <= times[0] or share <= 0.0:
-        return None
-    return max(0, number) * (times[-1] - times[0]) / (len(times) - 1) / share
-
-
-def _eta(missing: int, times: Sequence[float], now: float, share: float = 1.0) -> float | None:
-    """When `missing` more will have come, at the rate of until now: one that slows down is seen to."""
-    if len(times) < _FEW or now <= times[0] or share <= 0.0:
-        return None
-    return now + max(0, missing) * (now - times[0]) / (len(times) - 1) / share
-
-
-EXAM = SHARE / (1.0 - SHARE)
-"""Runs that are held out for the gate, to one that may be trained on."""
-ALL = 1.0 / (1.0 - SHARE)
-"""All reported runs, to one that may be trained on."""

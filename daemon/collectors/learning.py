@@ -15,7 +15,8 @@ from prometheus_client.registry import Collector
 
 from actors.canary import CanarySettings
 from actors.curation.agents import LEARNED, SANDBOX, AgentView
-from actors.curation.progress import ALL, EXAM, Evidence, Facts, Learning, progress
+from actors.curation.pace import ALL, EXAM
+from actors.curation.progress import Evidence, Facts, Learning, progress
 from actors.curation.remedies import counted, tell
 from actors.curator import Curator
 from actors.fleet import Fleet

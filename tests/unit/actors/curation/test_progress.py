@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.curation.progress import ALL, EXAM, Evidence, Facts, Learning, clock, duration, progress
+from actors.curation.pace import ALL, EXAM, clock, duration
+from actors.curation.progress import Evidence, Facts, Learning, progress
 
 NOW = 1_800_000_000.0
 """2027-01-15 08:00 UTC, a Friday."""
