@@ -23,6 +23,7 @@ from pathlib import Path
 import anyio.to_thread
 import structlog
 
+from actors.curation.watch import Watch
 from actors.curriculum import Curriculum
 from actors.holdout import held_out
 from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, Serving, derived_id, encode_batch
@@ -48,6 +49,8 @@ _TOLD_SECONDS = 10.0
 """How often late outcomes are looked for: they come hours after their runs."""
 _TOLD = 256
 """Late outcomes taken at a time."""
+_WATCH = "curator/watch"
+"""What `Watch` has saved."""
 _SERVINGS = 200
 """Swaps looked through at a start for what each engine serves."""
 
@@ -80,10 +83,14 @@ class Curator:
         self._curriculum = curriculum or settings.curriculum()
         self._pool, self._exam = Pool(settings, self._curriculum, exam=exam), exam
         self._looked = float("-inf")
+        self.watch = Watch(clock())
+        """For people: what became of each agent's runs, and how fast runs, outcomes and updates come."""
         self._outstanding: BatchOrder | None = None
         self._sent_at = 0.0
         self._attempts = 0
         self._frozen = False
+        self.started = False
+        """Whether the books have been read."""
         self.counts: Counter[str] = Counter()
         """Since this object was made: orders, ordered_sandbox, ordered_production; drawn, with those of groups that had
         equal outcomes, and drawn_elsewhere, not of the batch's leading cluster; order_repeated, order_given_up,
@@ -93,6 +100,15 @@ class Curator:
         """Take over new settings, but for those that made the curriculum."""
         self._settings = settings
         self._pool.reconfigure(settings)
+
+    @property
+    def settings(self) -> CuratorSettings:
+        return self._settings
+
+    @property
+    def frozen(self) -> bool:
+        """Whether a freeze stops ordering."""
+        return self._frozen
 
     @property
     def batch(self) -> int:
@@ -146,6 +162,7 @@ class Curator:
         old, self._pool = self._pool, Pool(self._settings, self._curriculum, exam=self._exam)
         self._pool.counts = old.counts
         self._frozen = await self._store.frozen()
+        self.watch.load(await self._store.state_get(_WATCH))
         await self._learn_versions()
         outstanding = await self._store.outstanding()
         given_up = await self._store.state_get(_GIVEN_UP)
@@ -159,6 +176,10 @@ class Curator:
         for reported in (True, False):
             for item in await self._store.unused(room if reported else UNREPORTED, reported=reported):
                 self._pool.add(item, now)
+                self.watch.again(item, now)
+        if self._outstanding is not None:
+            await self._watch_again(self._outstanding, now)
+        self.started = True
         orders = await self._store.batches(self._settings.keep_files + 1)
         await anyio.to_thread.run_sync(self._clean, frozenset(order.id for order in orders))
         _log.info(
@@ -169,15 +190,27 @@ class Curator:
             frozen=self._frozen,
         )
 
+    async def _watch_again(self, order: BatchOrder, now: float) -> None:
+        """Whose runs the outstanding order holds."""
+        for key in order.trajectories:
+            item = await self._store.trajectory(key)
+            if isinstance(item, Attributed):
+                self.watch.again(item, now)
+        self.watch.order(order)
+
     async def _learn_versions(self) -> None:
-        """Where the learner stands, and what serves, as the books say."""
+        """Where the learner stands, what serves, and whether it may learn, as the books say."""
         freshness, head = self._pool.freshness, await self._store.head()
-        for candidate in await self._store.candidates(REMEMBERED):
+        for candidate in sorted(await self._store.candidates(REMEMBERED), key=lambda one: one.created):
             freshness.trained(candidate)
+            self.watch.answer(candidate, None, self._clock())
+        for directive in reversed(await self._store.directives(REMEMBERED)):
+            self.watch.ordered(directive)
         if head is not None:
             freshness.trained(head)
         for serving in reversed(await self._store.servings(limit=_SERVINGS)):
             freshness.serves(serving)
+            self.watch.serves(serving)
 
     async def _learn_clusters(self) -> None:
         """Tell the curriculum again what it knew, from the outcomes in the store."""
@@ -200,6 +233,7 @@ class Curator:
     def _observe(self, item: Attributed) -> None:
         run = item.trajectory
         kept = run.source == "production" and self._pool.held_out(item.id)
+        self.watch.seen(item, self._clock(), exam=kept)
         if run.outcome is not None and run.source != "probe" and not kept:
             self._curriculum.observe(run.source, item.cluster, run.outcome, run.max_version)
 
@@ -219,8 +253,10 @@ class Curator:
                     self._answered(candidate)
                 case Serving() as serving:
                     self._pool.freshness.serves(serving)
+                    self.watch.serves(serving)
                 case Directive() as directive:
                     records.append(directive)
+                    self.watch.ordered(directive)
                     if directive.kind in ("freeze", "thaw"):
                         self._frozen = directive.kind == "freeze"
                 case _:
@@ -229,6 +265,9 @@ class Curator:
 
     async def tick(self) -> Result:
         """Settle groups that stay incomplete; see to an order that nobody answers."""
+        data = self.watch.to_save(self._clock())
+        if data is not None:
+            await self._store.state_put(_WATCH, data)
         if self._outstanding is not None and self._clock() - self._sent_at >= self._settings.order_seconds:
             return await self._overdue(self._outstanding)
         await self._hear()
@@ -252,7 +291,9 @@ class Curator:
             self.counts["went_back"] += 1
             _log.info("learner_went_back", version=candidate.version, before=before)
         order = self._outstanding
-        if order is not None and order.id in candidate.batch_ids:
+        answers = order if order is not None and order.id in candidate.batch_ids else None
+        self.watch.answer(candidate, answers, self._clock())
+        if order is not None and answers is not None:
             self._outstanding = None
             self.counts["no_gradient_trajectories"] += len(candidate.no_gradient)
             if candidate.answer != "trained":
@@ -267,6 +308,7 @@ class Curator:
             if selected is not None:
                 order = await self._write(selected)
                 self._outstanding, self._sent_at, self._attempts = order, self._clock(), 1
+                self.watch.order(order)
                 records.append(order)
                 outputs.append(Output(WORK_TRAIN, order))
                 self.counts["orders"] += 1
@@ -274,7 +316,9 @@ class Curator:
                 self.counts["ordered_sandbox"] += len(order.trajectories) - order.production
                 self.counts["drawn"] += selected.drawn
                 self.counts["drawn_elsewhere"] += selected.elsewhere
-        return Result([*records, *self._pool.take_drops()], outputs)
+        drops = self._pool.take_drops()
+        self.watch.dropped(drops, self._clock())
+        return Result([*records, *drops], outputs)
 
     async def _write(self, selected: Selected) -> BatchOrder:
         members = tuple(item.attributed.id for item in selected.items)
@@ -312,6 +356,7 @@ class Curator:
         self._outstanding = None
         self.counts["order_given_up"] += 1
         self.counts["given_up_trajectories"] += len(order.trajectories)
+        self.watch.given_up(order, self._clock())
         _log.error("order_given_up", order=order.id, attempts=self._attempts, file=there)
         return await self._order([])
 

@@ -133,6 +133,15 @@ class Gatekeeper:
         self._settings = settings
 
     @property
+    def gives_way(self) -> float | None:
+        """Unix seconds when the newest candidate gives way if nobody judges it; None: there is none."""
+        newest, last = self._newest, self._last
+        if newest is None or newest.answer == "went_back":
+            return None
+        judged = last is not None and last.manifest == newest.manifest
+        return (last.created if judged and last is not None else newest.created) + _PATIENCE
+
+    @property
     def tick_seconds(self) -> float | None:
         return self._settings.tick_seconds
 

@@ -96,6 +96,7 @@ class Control:
         retry: Callable[[str], Any],
         describe: dict[str, Any],
         curator: Callable[[], Mapping[str, int]] = dict,
+        learning: Callable[[], Mapping[str, Any]] = dict,
         sentinel: Callable[[], Mapping[str, Any]] = dict,
         fleet: Callable[[], Fleet] = Fleet,
         halted: Callable[[], str] = lambda: "",
@@ -108,6 +109,7 @@ class Control:
     ) -> None:
         """
         Args:
+            learning: whether it goes on, what it waits for, and from which agents; empty: that is not known here.
             fleet: what serves and what should.
             halted: the kill switch's reason, empty if it is off.
             serving: names of the engines that serve users.
@@ -120,7 +122,7 @@ class Control:
         self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
         self._curator, self._sentinel, self._judge, self._routes = curator, sentinel, judge, tuple(routes)
-        self._settings = settings
+        self._settings, self._learning = settings, learning
         self._leader, self._started = leader, clock()
         self._refused = Counter[str]()
         registry.register(RefusalCollector(self._refused))
@@ -175,6 +177,7 @@ class Control:
             {
                 **self._describe,
                 "uptime_seconds": round(self._clock() - self._started, 1),
+                "learning": dict(self._learning()),
                 "frozen": await self._store.frozen(),
                 "kill_switch": self._halted(),
                 "leader": dict(self._leader()),

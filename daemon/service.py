@@ -47,6 +47,7 @@ from adapters.redaction import Redactor
 from daemon import preflight
 from daemon.attributing import AttributorCollector
 from daemon.cluster import LeaderCollector, leader_view, reading_along
+from daemon.collectors.learning import LearningCollector, LearningView
 from daemon.config import SHADOW, Config, curator_settings, serving_engines, tap_settings
 from daemon.control import Control
 from daemon.controlling import control_task
@@ -238,6 +239,11 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
     )  # fmt: skip
     FleetCollector(swapper).register(singletons)
     act(swapper, LONG, meanwhile=reading_along(swapper.look, swapper.look, config.swapper.reconcile_seconds))
+    learning = LearningView(
+        curator=curator, gatekeeper=gatekeeper, fleet=lambda: swapper.fleet, canary=config.swapper.canary,
+        halted=kill.reason, leads=lambda: leadership.leading, clock=clock,
+    )  # fmt: skip
+    LearningCollector(learning).register(singletons)
     sentinel = Sentinel(config.sentinel, store=store, engines=engines, clock=clock)
     SentinelCollector(sentinel).register(singletons)
     act(sentinel)
@@ -295,7 +301,7 @@ def build(config: Config, parts: Parts, read: Callable[[], Config]) -> Superviso
     control = partial(
         Control, store=store, registry=parts.registry, actors=lambda: supervisor.state().actors, orders=orders,
         curator=lambda: curator.figures, sentinel=sentinel.status, fleet=lambda: swapper.fleet, halted=kill.reason,
-        serving=tuple(serving), judge=attributor.report, settings=lambda: reloading.last,
+        learning=learning.status, serving=tuple(serving), judge=attributor.report, settings=lambda: reloading.last,
         leader=partial(leader_view, leadership, parts.member),
         routes=[
             *ExperienceApi(pool, forgetter).routes(), *live.routes(), *(tasks.routes() if tasks is not None else ()),

@@ -8,21 +8,28 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from actors.curation.remedies import counted
 from daemon.control import ControlSettings
 from daemon.errors import ControlUnreachable
 from daemon.reach import control_client, unreachable
 
+_AGENTS = 8
+"""Agents that are shown, the busiest."""
+_COLOURS = {"moving": "green", "waiting": "yellow", "stuck": "red", "frozen": "red"}
 _TOLD = 3
 """Findings of the sentinel that are shown, the newest."""
 
 
-def fetch(settings: ControlSettings, path: str = "/api/status") -> dict[str, Any]:
+def fetch(settings: ControlSettings, path: str = "/api/status", seconds: float = 5.0) -> dict[str, Any]:
     """What the daemon answers at `path`.
+
+    Args:
+        seconds: that it has.
 
     Raises:
         ControlUnreachable: nobody answers there, or not without an admin key.
     """
-    with control_client(settings, 5.0) as http:
+    with control_client(settings, seconds) as http:
         try:
             answer = http.get(path)
             answer.raise_for_status()
@@ -48,7 +55,7 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
     leader = status.get("leader", {})
     rate = "–" if success["rate"] is None else f"{100 * success['rate']:.0f} %"
     figures = Table.grid(padding=(0, 2))
-    figures.add_row("learning", "[red]frozen[/red]" if status["frozen"] else "on")
+    _learning(figures, status)
     if status.get("kill_switch"):
         figures.add_row("kill switch", f"[red]{escape(status['kill_switch'])}[/red]")
     if leader and not leader["here"]:
@@ -70,9 +77,9 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
             f"{100 * elsewhere / curator['drawn']:.0f} % from other kinds of task than the leading"
             + (f"; {missing} trajectories short, for want of any" if missing else ""),
         )
-    if curator.get("skipped_trajectories"):
-        skipped = f"{curator['skipped_trajectories']} trajectories"
-        figures.add_row("not learned from", f"{skipped}, in batches that the learner skipped: its log says why")
+    missed = status.get("learning", {}).get("effect", {}).get("no_gradient", {})
+    if missed:
+        figures.add_row("no gradient", f"{sum(missed.values())} runs ordered: {escape(counted(missed))}")
     for told in status.get("sentinel", {}).get("told", [])[-_TOLD:]:
         figures.add_row("sentinel", f"{told['action']}: {told['reason']}")
     settings = status.get("settings", {})
@@ -83,6 +90,9 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
     for name, value in sorted(status["counts"].items()):
         figures.add_row(name.replace("_", " "), str(value))
     console.print(figures)
+    agents = status.get("learning", {}).get("agents", [])
+    if agents:
+        console.print(_agents(agents, status["learning"]["agents_known"]))
     fleet = status.get("fleet", {})
     if fleet.get("engines"):
         console.print(_engines(fleet))
@@ -90,6 +100,35 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
     for actor in status["actors"]:
         actors.add_row(actor["name"], actor["status"], str(actor["restarts"]), actor["note"] or actor["last_error"])
     console.print(actors)
+
+
+def _learning(figures: Table, status: dict[str, Any]) -> None:
+    """Its state, what it waits for, what to change, and what share of the runs had an effect."""
+    learning = status.get("learning", {})
+    if not learning:
+        # Another daemon leads, or the books are still being read: it is not known, and not green.
+        figures.add_row("learning", "[red]frozen[/red]" if status["frozen"] else "[yellow]not known here[/yellow]")
+        return
+    colour = _COLOURS[learning["state"]]
+    figures.add_row("learning", f"[{colour}]{learning['state']}[/{colour}]  {escape(learning['sentence'])}")
+    if learning["remedy"]:
+        figures.add_row("", f"what to change: {escape(learning['remedy'])}")
+    if learning["effect"]["sentence"]:
+        figures.add_row("effect", escape(learning["effect"]["sentence"]))
+
+
+def _agents(agents: list[dict[str, Any]], known: int) -> Table:
+    table = Table("agent", "runs", "reported", "learned from", "is there learning from it, and what to change")
+    for agent in agents[:_AGENTS]:
+        told = escape(agent["sentence"]) + (f"\n→ {escape(agent['remedy'])}" if agent["remedy"] else "")
+        colour = "green" if agent["learning"] else "yellow"
+        numbers = (str(agent["runs"]), str(agent["reported"]), str(agent["learned"]))
+        table.add_row(escape(agent["label"]), *numbers, f"[{colour}]{told}[/{colour}]")
+    rest = agents[_AGENTS:]
+    if known > _AGENTS:
+        learning = sum(agent["learning"] for agent in rest)
+        table.caption = f"{known - _AGENTS} more agents, less busy; there is learning from {learning} of them (--json)"
+    return table
 
 
 def _version(number: int | None) -> str:

@@ -14,11 +14,12 @@ from adapters.errors import CheckpointRefused, WeightsUnavailable
 from adapters.weights import check_directory
 from daemon import registry
 from daemon.config import AdapterSettings, Config
-from daemon.doctor.base import Check, Finding, NotLooked, Scene, aside, fault, warning
-from daemon.errors import ConfigError
+from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
+from daemon.errors import ConfigError, ControlUnreachable
 from daemon.install import SYSTEM
 from daemon.killswitch import FREEZE_FILE, KillSwitch
 from daemon.provenance import Provenance
+from daemon.status import fetch
 
 _DAY = 86_400.0
 _QUIET_SECONDS = 3600.0
@@ -159,6 +160,21 @@ async def _stopped(scene: Scene) -> Sequence[Finding]:
     return found
 
 
+async def _progress(scene: Scene) -> Sequence[Finding]:
+    """What the daemon that runs says of it: what learning waits for is nowhere else."""
+    try:
+        status = await aside(fetch, scene.config.control, "/api/status", CALL_SECONDS)
+    except (ControlUnreachable, ConfigError) as error:
+        raise NotLooked("the daemon does not answer") from error
+    learning = status.get("learning") or {}
+    if not learning:
+        raise NotLooked("the daemon does not lead, or is still starting")
+    if learning["state"] != "stuck":
+        return []
+    remedy = learning["remedy"] or "`evolved status` says for which agents, and why"
+    return [fault(f"learning is stuck: {learning['sentence']}", remedy)]
+
+
 def _since(path: Path, now: float) -> str:
     try:
         return f"since {time.strftime('%Y-%m-%d %H:%M', time.localtime(path.stat().st_mtime))}"
@@ -171,5 +187,6 @@ LEARNING = (
     Check("learner", "orders are answered with versions", _learner),
     Check("trainer", "torch, a GPU and a warm start, where the learner is to run here", _trainer),
     Check("versions", "the newest versions can be read and are signed", _versions),
+    Check("progress", "learning is not stuck, as the daemon says", _progress),
     Check("stopped", "kill switch and freezes that somebody forgot", _stopped),
 )

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { el, morph } from "./dom.js";
 import { moment } from "./format.js";
 import { freeze, thaw } from "./orders.js";
-import { button, tag } from "./parts.js";
+import { button, learning, tag } from "./parts.js";
 import * as adapters from "./pages/adapters.js";
 import * as dead from "./pages/dead.js";
 import * as experience from "./pages/experience.js";
@@ -165,7 +165,7 @@ function frame(status) {
       ? status.last_directive.reason
       : "";
   morph(byId("state"), [
-    el("p", { "data-key": "s" }, frozen ? tag("warn", "learning is frozen") : tag("good", "learning")),
+    el("p", { "data-key": "s" }, frozen ? tag("warn", "learning is frozen") : learning(status)),
     frozen && why ? el("p", { "data-key": "w", class: "quoted soft" }, why) : null,
     status.kill_switch
       ? el("p", { "data-key": "k", class: "soft" }, "remove the file FREEZE in the state directory first")

@@ -34,6 +34,14 @@ const SIGNS = { good: "✓", bad: "✕", warn: "▲", plain: "○" };
 export const tag = (kind, text, title) =>
   el("span", { class: `tag ${kind}`, title }, el("span", { "aria-hidden": "true" }, SIGNS[kind]), "\u00a0", text);
 
+const MOVES = { moving: "good", waiting: "warn", stuck: "bad", frozen: "bad" };
+
+/** Whether learning goes on: green only if it moves. */
+export function learning({ learning: told }) {
+  if (!told?.state) return tag("plain", "learning: not known here");
+  return tag(MOVES[told.state] ?? "plain", told.state === "moving" ? "learning" : `learning: ${told.state}`);
+}
+
 export function outcome(value) {
   if (value === null || value === undefined) return tag("plain", "no outcome");
   return tag(

@@ -94,6 +94,7 @@ async def test_an_empty_system_has_a_status(desk: Desk) -> None:
     assert status["success"]["rate"] is None
     assert status["serving"] is None
     assert status["frozen"] is False
+    assert status["learning"] == {}
     assert status["sandbox"] == "travel"
 
 
@@ -105,11 +106,10 @@ async def test_status_counts_success_with_its_interval(desk: Desk) -> None:
 
 
 async def test_status_says_how_much_of_the_training_is_replay_and_what_is_missing(desk: Desk) -> None:
-    desk.curator = {"drawn": 40, "drawn_elsewhere": 4, "replay_missing": 6, "skipped_trajectories": 16}
+    desk.curator = {"drawn": 40, "drawn_elsewhere": 4, "replay_missing": 6}
     out = StringIO()
     show((await desk.http.get("/api/status")).json(), Console(file=out, width=200))
     assert "10 % from other kinds of task than the leading; 6 trajectories short" in out.getvalue()
-    assert "16 trajectories, in batches that the learner skipped" in out.getvalue()
 
 
 async def test_status_says_what_the_sentinel_did(desk: Desk) -> None:

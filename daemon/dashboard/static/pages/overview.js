@@ -5,7 +5,7 @@ import { success } from "../chart.js";
 import { el } from "../dom.js";
 import { count, percent, plural, seconds } from "../format.js";
 import { choices, rollbackButton } from "../orders.js";
-import { empty, head, link, quoted, section, table, tag, time, version } from "../parts.js";
+import { empty, head, learning, link, quoted, section, table, tag, time, version } from "../parts.js";
 
 export const live = true;
 
@@ -17,6 +17,7 @@ export function draw(data, { status, act }) {
     nodes: [
       head("Overview", rollbackButton(status.fleet, act)),
       figures(status),
+      progress(status),
       section(
         "Success of production agents",
         success(data) ??
@@ -65,6 +66,48 @@ function figures(status) {
       counts.dead_letters ? link(["dead"], count(counts.dead_letters)) : "0",
       counts.dead_letters ? "look at them" : "nothing waits for you",
     ),
+  );
+}
+
+const AGENTS = 8;
+
+function progress(status) {
+  const told = status.learning;
+  if (!told?.state) return null;
+  const { effect, agents } = told;
+  const rows = agents.slice(0, AGENTS).map((each) => ({
+    key: each.agent,
+    cells: [
+      quoted(each.label),
+      count(each.runs),
+      count(each.reported),
+      count(each.learned),
+      [tag(each.learning ? "good" : "warn", each.learning ? "yes" : "no"), " ", quoted(each.sentence)],
+      quoted(each.remedy),
+    ],
+  }));
+  return section(
+    "Learning",
+    el("p", {}, learning(status), " ", quoted(told.sentence)),
+    told.remedy ? el("p", {}, "What to change: ", quoted(told.remedy), ".") : null,
+    effect.sentence ? el("p", { class: "soft" }, quoted(effect.sentence)) : null,
+    rows.length
+      ? table(
+          "Agents",
+          [
+            "agent",
+            { name: "runs", number: true },
+            { name: "reported", number: true },
+            { name: "learned from", number: true },
+            "is there learning from it",
+            "what to change",
+          ],
+          rows,
+        )
+      : null,
+    told.agents_known > AGENTS
+      ? el("p", { class: "soft" }, `${plural(told.agents_known - AGENTS, "agent")} more, less busy: evolved status --json`)
+      : null,
   );
 }
 

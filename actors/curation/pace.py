@@ -1,0 +1,46 @@
+"""Rates of arrivals, what they forecast, and times in the words of people. Pure."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from actors.holdout import SHARE
+
+EXAM = SHARE / (1.0 - SHARE)
+"""Runs that are held out for the gate, to one that may be trained on."""
+ALL = 1.0 / (1.0 - SHARE)
+"""All reported runs, to one that may be trained on."""
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_FEW = 4
+"""Arrivals without which there is no rate: two at a time, of one batch, would forecast anything."""
+
+
+def takes(number: int, times: Sequence[float], share: float = 1.0) -> float | None:
+    """Seconds that `number` more take, as they came until the last one did; None if that cannot be told."""
+    if len(times) < _FEW or times[-1] <= times[0] or share <= 0.0:
+        return None
+    return max(0, number) * (times[-1] - times[0]) / (len(times) - 1) / share
+
+
+def arrives(missing: int, times: Sequence[float], now: float, share: float = 1.0) -> float | None:
+    """When `missing` more will have come, at the rate of until now: one that slows down is seen to."""
+    if len(times) < _FEW or now <= times[0] or share <= 0.0:
+        return None
+    return now + max(0, missing) * (now - times[0]) / (len(times) - 1) / share
+
+
+def clock(at: float, now: float) -> str:
+    """A time as people say it, in UTC: "09:10 UTC", "Tuesday 09:10 UTC", "2026-01-31 09:10 UTC"."""
+    then, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
+    days = abs((then.date() - today.date()).days)
+    # Not by strftime: its names of days are those of the machine's language.
+    day = "" if not days else f"{_DAYS[then.weekday()]} " if days < 7 else f"{then:%Y-%m-%d} "
+    return f"{day}{then:%H:%M} UTC"
+
+
+def duration(seconds: float) -> str:
+    """Such as "40 s", "12 min", "3.5 h", "2.1 days"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"

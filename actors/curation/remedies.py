@@ -1,0 +1,163 @@
+"""Why a run teaches nothing, in words, and what to change: one table, and one sentence per agent.
+
+An unknown reason is shown as it is: a word that nobody has explained yet is better than none.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from actors.curation.agents import AgentView
+
+FEEDBACK = "report how runs went: POST /v1/feedback (docs/feedback.md)"
+_TOKENS = "serve through the tap with tap.capture_tokens = true, from a vLLM that returns token ids (docs/vllm.md)"
+_SAMPLING = "sample at temperature 1 and top_p 1, or set assembler.processed_logprobs (docs/vllm.md, step 2)"
+_GREEDY = "let the agent sample at temperature 1: the best guess alone has nothing to be compared with"
+_FORCED = "leave the choice to the model in these calls: what is forced was not sampled from the weights"
+_LABELLED = "serve from an engine in [engines], which is labelled with its version (docs/vllm.md)"
+_SIDES = "nothing: titles, summaries and the like are no work of the agent"
+_TELLS = "report outcomes that differ: a score between 0 and 1 tells more than a success that always comes"
+_LEARNER = "look into the learner's log: it names the trajectory and the field"
+_DOWN = "see that the learner runs: systemctl status evolved-learner"
+
+_REMEDIES: dict[str, tuple[str, str]] = {
+    # of the pool
+    "no outcome": ("had no outcome in time", FEEDBACK),
+    "outcome not finite": ("have an outcome that is not a number", "report outcomes between 0 and 1"),
+    "untrainable": ("may not be trained on", _TOKENS),
+    "unknown version": ("came from weights that the engine did not name", _LABELLED),
+    "held out": ("are kept for the gate's exam", "nothing: an eighth judges what the rest makes"),
+    "pool full": ("made room for newer ones", "raise curator.pool_production, or let the learner update more often"),
+    "stale": (
+        "were too old for the weights that are trained",
+        "report outcomes sooner, or raise curator.max_staleness (docs/curator.md)",
+    ),
+    "abandoned": ("came from weights that were given up", "nothing: the versions that they came from are gone"),
+    "equal outcomes": ("went as well as all other attempts at their task", _TELLS),
+    "group too small": ("had too few other attempts at their task", "look at the rollout: evolved status"),
+    "group closed": ("came after their group was used", "raise curator.group_seconds"),
+    "no group": ("belong to no group", "nothing: only groups of the sandbox are trained on"),
+    "given up": ("were in an order that the learner did not answer", _DOWN),
+    "forgotten": ("were more than are remembered at a time", "nothing: newer ones take their place"),
+    # of the trajectory
+    "no token ids": ("came without token ids", _TOKENS),
+    "no token ids in spans": ("came as spans, which have no token ids", _TOKENS),
+    "token fields of an unknown form": ("came with token fields that cannot be read", _TOKENS),
+    "mirrored": ("were mirrored, without tokens", "send the agent's calls through the tap (docs/tap.md)"),
+    "imported": ("were imported, without tokens", "send the agent's calls through the tap (docs/tap.md)"),
+    "incomplete": ("had a call that was cut off", "look for timeouts and broken connections of the agent"),
+    "unreadable": ("had an answer that was an error or not readable", "look at the engine's log"),
+    "no response": ("had a call without an answer", "look at the engine's log"),
+    "several choices": ("asked for several answers to a call (n > 1)", "ask for one answer a call"),
+    "temperature 0": ("were sampled at temperature 0", _GREEDY),
+    "greedy": ("were sampled at temperature 0", _GREEDY),
+    "temperature": ("were sampled at another temperature than 1", _SAMPLING),
+    "top_p": ("were sampled with top_p below 1", _SAMPLING),
+    "top_k": ("were sampled with top_k", _SAMPLING),
+    "min_p": ("were sampled with min_p", _SAMPLING),
+    "forced tool choice": ("had a tool forced on them", _FORCED),
+    "structured output": ("had a form of the answer forced on them", _FORCED),
+    "side call": ("are calls beside the work", _SIDES),
+    "no weight versions": ("came from weights that the engine did not name", _LABELLED),
+    "the lesson moved between turns": ("had a lesson that moved between calls", "nothing: it is rare"),
+    # of the learner
+    "no_outcome": ("had no outcome", FEEDBACK),
+    "outcome_range": ("have an outcome beyond any scale", "report outcomes between 0 and 1"),
+    "not_trainable": ("may not be trained on", _TOKENS),
+    "equal_outcomes": ("went as well as all that they were compared with", _TELLS),
+    "all_negative": ("failed, as did all that they were compared with", "start from easier tasks, or a stronger model"),
+    "small_advantage": ("went hardly differently from what they were compared with", _TELLS),
+    "zero_advantage": ("went as was expected of them", _TELLS),
+    "nothing_to_compare": (
+        "had nothing to be compared with",
+        "nothing: the first runs of an agent make its mean; more reported runs end it",
+    ),
+    "baseline": ("only counted in the mean", "nothing: curator.guided_training says so"),
+    "unknown_version": ("came from weights that the engine did not name", _LABELLED),
+    "future_version": (
+        "came from weights that the learner does not know",
+        "see that engines serve versions of this learner alone",
+    ),
+    "too_long": ("are longer than the learner takes", "shorten the agent's prompts (docs/contexts.md)"),
+    "no_step": ("were in an update that was undone: it moved too far", "lower learner.learning_rate (docs/learner.md)"),
+    "failed": ("were in an update that failed", _LEARNER),
+    "skipped": ("were in an order that the learner skipped", _LEARNER),
+}
+"""By reason: what it means, of runs; what to change."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What is said of one agent."""
+
+    learning: bool
+    sentence: str
+    remedy: str
+    """What to change; empty if nothing."""
+
+
+def in_words(reason: str) -> str:
+    """What `reason` means, of runs."""
+    if reason.startswith("redacted"):
+        return f"held {reason.removeprefix('redacted').strip() or 'something'} that was redacted"
+    return _REMEDIES[reason][0] if reason in _REMEDIES else reason
+
+
+def remedy(reason: str) -> str:
+    """What to change if runs teach nothing for `reason`; empty if that is not known."""
+    if reason.startswith("redacted"):
+        return "send no such data to the model, or take its pattern out of [redaction] (docs/tap.md)"
+    return _REMEDIES[reason][1] if reason in _REMEDIES else ""
+
+
+def counted(reasons: Mapping[str, int], most: int = 3) -> str:
+    """The commonest reasons with their numbers: "12 were sampled at temperature 0, 3 ..."."""
+    ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    said = [f"{number} {in_words(reason)}" for reason, number in ranked[:most]]
+    rest = sum(number for _, number in ranked[most:])
+    return "; ".join([*said, f"{rest} for other reasons"] if rest else said)
+
+
+def commonest(reasons: Mapping[str, int]) -> str:
+    """The reason of most runs, but for what needs no remedy if there is another."""
+    ranked = sorted(reasons, key=lambda reason: (remedy(reason).startswith("nothing"), -reasons[reason], reason))
+    return ranked[0] if ranked else ""
+
+
+def tell(agent: AgentView) -> Told:
+    """Is there learning from this agent; if not, why; what to change."""
+    missed = sum(agent.no_gradient.values())
+    answered = agent.learned + missed
+    # Group and batch means leave some without a gradient even where all is well; three in four are a sign.
+    if agent.learned and agent.learned * 4 >= answered:
+        also = f"; {missed} gave no gradient: {counted(agent.no_gradient)}" if missed else ""
+        return Told(True, f"Learning: {agent.learned} of {_runs(answered)} ordered changed the weights{also}.", "")
+    if answered:
+        head = "Hardly learning" if agent.learned else "Not learning"
+        gave = f"{missed} gave no gradient" if agent.learned else "none gave a gradient"
+        text = f"{head}: {_runs(answered)} ordered, {gave}: {counted(agent.no_gradient)}."
+        return Told(agent.learned > 0, text, remedy(commonest(agent.no_gradient)))
+    if agent.training:
+        return Told(False, f"Not learning yet: the first {_runs(agent.training)} are with the learner.", "")
+    if agent.ready:
+        text = f"Not learning yet: {agent.ready} of {_runs(agent.runs)} can be learned from and wait for an update."
+        return Told(False, text, "")
+    if not agent.runs:
+        return Told(False, "Not learning yet: no run has come.", "")
+    missing = agent.unreported + agent.dropped.get("no outcome", 0)
+    unfit = {reason: number for reason, number in agent.dropped.items() if reason not in ("held out", "no outcome")}
+    if missing > sum(unfit.values()):
+        none = agent.reported == 0
+        text = f"Not learning: none of {_runs(agent.runs)} has an outcome." if none else _mixed(agent)
+        return Told(False, text, FEEDBACK)
+    return Told(False, _mixed(agent), remedy(commonest(unfit or agent.dropped)))
+
+
+def _mixed(agent: AgentView) -> str:
+    parts = [f"{agent.unreported} have no outcome yet"] if agent.unreported else []
+    if agent.dropped:
+        parts.append(counted(agent.dropped))
+    return f"Not learning: of {_runs(agent.runs)} none can be learned from: {'; '.join(parts)}."
+
+
+def _runs(number: int) -> str:
+    return "1 run" if number == 1 else f"{number} runs"

@@ -1,0 +1,249 @@
+"""Is there learning, what does it wait for, and from which agents: put together from curator, gate and swapper.
+
+The same answer goes to `/api/status`, and so to `evolved status`, dashboard and `evolved doctor`, and to Prometheus.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from actors.canary import CanarySettings
+from actors.curation.agents import LEARNED, SANDBOX, AgentView
+from actors.curation.pace import ALL, EXAM
+from actors.curation.progress import Evidence, Facts, Learning, progress
+from actors.curation.remedies import counted, tell
+from actors.curator import Curator
+from actors.fleet import Fleet
+from actors.gatekeeper import Gatekeeper
+
+STATES = ("moving", "waiting", "stuck", "frozen")
+_SHOWN = 64
+"""Agents in the answer, the busiest."""
+
+
+class LearningView:
+    """Asks the actors."""
+
+    def __init__(
+        self,
+        *,
+        curator: Curator,
+        gatekeeper: Gatekeeper,
+        fleet: Callable[[], Fleet],
+        canary: CanarySettings,
+        halted: Callable[[], str],
+        leads: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float],
+    ) -> None:
+        """
+        Args:
+            canary: what a trial in production asks for.
+            halted: the kill switch's reason, empty if it is off.
+            leads: whether the actors work here; where they do not, another daemon knows.
+        """
+        self._curator, self._gatekeeper, self._fleet, self._canary = curator, gatekeeper, fleet, canary
+        self._halted, self._leads, self._clock = halted, leads, clock
+
+    @property
+    def effects(self) -> Counter[str]:
+        """Settled runs since the start: `learned`, or why not."""
+        return self._curator.watch.agents.effects
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """What the gatekeeper counts."""
+        return self._gatekeeper.counts
+
+    @property
+    def now(self) -> float:
+        return self._clock()
+
+    def learning(self) -> Learning | None:
+        """What learning waits for; None where that is not known: the books are not read, or another daemon leads."""
+        if not self._curator.started or not self._leads():
+            return None
+        return progress(self._facts(self._agents()))
+
+    def status(self) -> dict[str, Any]:
+        """For `/api/status`; empty where it is not known."""
+        if not self._curator.started or not self._leads():
+            return {}
+        agents = self._agents()
+        facts = self._facts(agents)
+        return {
+            **msgspec.to_builtins(progress(facts)),
+            "effect": _effect(agents),
+            "agents": [_agent(view) for view in agents[:_SHOWN]],
+            "agents_known": len(agents),
+            "head": facts.head,
+            "serving": list(facts.serving),
+            "lead": facts.lead,
+        }
+
+    def _agents(self) -> list[AgentView]:
+        return self._curator.watch.agents.views()
+
+    def _facts(self, agents: list[AgentView]) -> Facts:
+        curator, now = self._curator, self._clock()
+        watch, pool, settings, order = curator.watch, curator.pool, curator.settings, curator.outstanding
+        freshness, fleet = pool.freshness, self._fleet()
+        dropped: Counter[str] = Counter()
+        for view in agents:
+            if view.agent != SANDBOX:
+                dropped.update(view.dropped)
+        return Facts(
+            now=now,
+            since=watch.since,
+            halted=self._halted(),
+            frozen=curator.frozen,
+            frozen_since=watch.frozen_since,
+            frozen_reason=watch.frozen_reason,
+            thawed=watch.thawed,
+            updated=watch.updated,
+            version=watch.version,
+            swapped=watch.swapped,
+            answered=watch.answered,
+            ordered=None if order is None else watch.asked or order.created,
+            ordered_runs=0 if order is None else len(order.trajectories),
+            update_seconds=median(watch.seconds) if watch.seconds else None,
+            skipped_orders=watch.skipped_orders,
+            skipped=watch.skipped,
+            skipped_since=watch.skipped_since,
+            fresh=pool.fresh,
+            fresh_needed=settings.production_per_batch,
+            behind=pool.behind,
+            unreported=len(pool.unreported),
+            groups=pool.whole_groups,
+            groups_needed=settings.groups_per_batch,
+            group_size=settings.group_size,
+            wait_seconds=settings.wait_seconds,
+            runs=tuple(watch.runs),
+            reported=tuple(watch.reported),
+            played=tuple(watch.played),
+            first_report=watch.first_report,
+            dropped=dropped,
+            head=freshness.head,
+            serving=sorted(freshness.serving),
+            lead=freshness.lead,
+            verdict=self._verdict(),
+            trial=self._trial(fleet),
+            promoted=fleet.waiting,
+        )
+
+    def _verdict(self) -> Evidence | None:
+        waiting, until = self._gatekeeper.waiting, self._gatekeeper.gives_way
+        if waiting is None:
+            return None
+        return Evidence(
+            version=waiting.version, since=waiting.since, have=waiting.have, need=waiting.need, share=EXAM,
+            until=until, reason=waiting.reason,
+        )  # fmt: skip
+
+    def _trial(self, fleet: Fleet) -> Evidence | None:
+        if fleet.canary is None:
+            return None
+        share = self._canary.share if len(fleet.engines) > 1 else 1.0
+        return Evidence(
+            version=fleet.canary, since=fleet.canary_since, have=fleet.canary_judged, need=self._canary.runs,
+            share=share * ALL, until=fleet.canary_since + self._canary.deadline_seconds,
+        )  # fmt: skip
+
+
+def _agent(view: AgentView) -> dict[str, Any]:
+    told = tell(view)
+    return {
+        "agent": view.agent,
+        "label": view.label,
+        "learning": told.learning,
+        "sentence": told.sentence,
+        "remedy": told.remedy,
+        "since": view.since,
+        "seen": view.seen,
+        "runs": view.runs,
+        "reported": view.reported,
+        "held_out": view.held_out,
+        "ordered": view.ordered,
+        "learned": view.learned,
+        "reasons": view.reasons,
+    }
+
+
+def _effect(agents: list[AgentView]) -> dict[str, Any]:
+    """What production's runs came to; `learned` and the reasons are all of them."""
+    views = [view for view in agents if view.agent != SANDBOX]
+    reasons: Counter[str] = Counter()
+    no_gradient: Counter[str] = Counter()
+    for view in views:
+        reasons.update(view.reasons)
+        no_gradient.update(view.no_gradient)
+        waits = {
+            "have no outcome yet": view.unreported,
+            "wait for an update": view.ready,
+            "are being trained on": view.training,
+        }
+        reasons.update({name: number for name, number in waits.items() if number})
+    runs, learned = sum(view.runs for view in views), sum(view.learned for view in views)
+    return {
+        "since": min((view.since for view in views), default=None),
+        "runs": runs,
+        "reported": sum(view.reported for view in views),
+        "learned": learned,
+        "share": learned / runs if runs else None,
+        "sentence": _share(learned, runs, reasons),
+        "reasons": dict(reasons.most_common()),
+        "no_gradient": dict(no_gradient.most_common()),
+    }
+
+
+def _share(learned: int, runs: int, reasons: Counter[str]) -> str:
+    if not runs:
+        return ""
+    rest = f"; of the rest {counted(reasons, 5)}" if reasons else ""
+    return f"{learned} of {runs} runs of production ({100 * learned / runs:.0f} %) changed the weights{rest}."
+
+
+class LearningCollector(Collector):
+    """Metrics of it, at each scrape."""
+
+    def __init__(self, view: LearningView) -> None:
+        self._view = view
+
+    def register(self, registry: CollectorRegistry) -> None:
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        learning = self._view.learning()
+        state = GaugeMetricFamily(
+            "evolved_learning_state", "1 for the state that learning is in, 0 for the others.", labels=("state",)
+        )
+        waits = GaugeMetricFamily(
+            "evolved_learning_waits_seconds", "Since when learning waits, by what it waits for.", labels=("for",)
+        )
+        forecast = GaugeMetricFamily(
+            "evolved_learning_forecast_seconds", "Until that will be there at the present rate, where it can be told."
+        )
+        if learning is not None:
+            for name in STATES:
+                state.add_metric((name,), float(name == learning.state))
+            waits.add_metric((learning.waits_for,), max(0.0, self._view.now - learning.since))
+            if learning.eta is not None:
+                forecast.add_metric((), max(0.0, learning.eta - self._view.now))
+        yield state
+        yield waits
+        yield forecast
+        runs = CounterMetricFamily(
+            "evolved_learning_runs", "Runs by their effect: learned, or why they taught nothing.", labels=("effect",)
+        )
+        for effect in sorted({LEARNED, *self._view.effects}):
+            runs.add_metric((effect,), self._view.effects[effect])
+        yield runs
+        counts = CounterMetricFamily("evolved_gatekeeper_records", "What the gatekeeper did.", labels=("what",))
+        for what in sorted(self._view.verdicts):
+            counts.add_metric((what,), self._view.verdicts[what])
+        yield counts

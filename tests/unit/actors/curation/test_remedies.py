@@ -1,0 +1,92 @@
+"""One sentence for each agent: is there learning from it, if not why, and what to change."""
+
+import pytest
+
+from actors.curation.agents import AgentView
+from actors.curation.remedies import commonest, counted, in_words, remedy, tell
+
+
+def view(**fields: object) -> AgentView:
+    values: dict = {
+        "agent": "t/desk", "label": "t, desk", "seen": 1.0, "since": 0.0, "runs": 0, "reported": 0, "held_out": 0,
+        "ordered": 0, "learned": 0, "unreported": 0, "ready": 0, "training": 0, "dropped": {}, "no_gradient": {},
+    }  # fmt: skip
+    return AgentView(**{**values, **fields})
+
+
+@pytest.mark.parametrize(
+    ("agent", "learning", "sentence", "change"),
+    [
+        (view(runs=20, learned=20), True, "Learning: 20 of 20 runs ordered changed the weights.", ""),
+        (
+            view(runs=20, learned=12, no_gradient={"equal_outcomes": 8}), True,
+            "Learning: 12 of 20 runs ordered changed the weights; 8 gave no gradient: 8 went as well as all that they "
+            "were compared with.", "",
+        ),
+        (
+            view(runs=56, learned=3, no_gradient={"zero_advantage": 50, "nothing_to_compare": 3}), True,
+            "Hardly learning: 56 runs ordered, 53 gave no gradient: 50 went as was expected of them; 3 had nothing to "
+            "be compared with.", "report outcomes that differ",
+        ),
+        (
+            view(runs=8, no_gradient={"equal_outcomes": 8}), False,
+            "Not learning: 8 runs ordered, none gave a gradient: 8 went as well as all that they were compared with.",
+            "report outcomes that differ",
+        ),
+        (view(runs=8, training=8), False, "Not learning yet: the first 8 runs are with the learner.", ""),
+        (
+            view(runs=9, ready=5, unreported=4), False,
+            "Not learning yet: 5 of 9 runs can be learned from and wait for an update.", "",
+        ),
+        (view(runs=1, unreported=1), False, "Not learning: none of 1 run has an outcome.", "report how runs"),
+        (
+            view(runs=9, reported=2, unreported=7, dropped={"held out": 2}), False,
+            "Not learning: of 9 runs none can be learned from: 7 have no outcome yet; 2 are kept for the gate's exam.",
+            "report how runs went",
+        ),
+        (
+            view(runs=12, reported=4, unreported=2, dropped={"temperature 0": 10}), False,
+            "Not learning: of 12 runs none can be learned from: 2 have no outcome yet; 10 were sampled at temperature "
+            "0.",
+            "let the agent sample at temperature 1",
+        ),
+        (
+            view(runs=4, reported=4, dropped={"held out": 3, "redacted prompt": 1}), False,
+            "Not learning: of 4 runs none can be learned from: 3 are kept for the gate's exam; 1 held prompt that was "
+            "redacted.", "send no such data",
+        ),
+        (view(runs=1, reported=1, dropped={"held out": 1}), False, "Not learning: of 1 run none", "nothing: an eighth"),
+        (
+            view(runs=3, reported=3, dropped={"odd": 3}), False,
+            "Not learning: of 3 runs none can be learned from: 3 odd.", "",
+        ),
+        (view(), False, "Not learning yet: no run has come.", ""),
+    ],
+)  # fmt: skip
+def test_each_case_has_its_sentence_and_its_remedy(
+    agent: AgentView, learning: bool, sentence: str, change: str
+) -> None:
+    told = tell(agent)
+    assert told.learning == learning
+    assert told.sentence.startswith(sentence)
+    assert told.remedy.startswith(change)
+    assert bool(told.remedy) == bool(change)
+
+
+def test_reasons_are_counted_in_words_the_commonest_first_and_the_rest_as_one() -> None:
+    many = {"a": 1, "stale": 9, "b": 2, "temperature 0": 5}
+    assert counted(many) == (
+        "9 were too old for the weights that are trained; 5 were sampled at temperature 0; 2 b; 1 for other reasons"
+    )
+    assert counted({}) == ""
+
+
+def test_a_remedy_is_for_what_can_be_changed() -> None:
+    assert commonest({"held out": 30, "no token ids": 4}) == "no token ids"
+    assert commonest({"held out": 30}) == "held out"
+    assert commonest({}) == ""
+
+
+def test_an_unknown_reason_is_shown_as_it_is() -> None:
+    assert (in_words("whatever"), remedy("whatever")) == ("whatever", "")
+    assert in_words("redacted email") == "held email that was redacted"

@@ -1,0 +1,219 @@
+"""Curator, gate and swapper together say what learning waits for: in the status, and as metrics."""
+
+from collections.abc import AsyncIterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from rich.console import Console
+
+from actors.canary import CanarySettings
+from actors.curator import Curator, CuratorSettings
+from actors.fleet import EngineView, Fleet
+from actors.messages import Attributed, BatchOrder, Candidate, Message, Step
+from actors.store import Store
+from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
+from daemon.collectors.learning import LearningCollector, LearningView
+from daemon.status import show
+from tests.support.credited import attributed, group
+from tests.support.driving import Driver
+from tests.unit.actors.gate.test_going_back import Bench as Gate
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+class Desk:
+    """A real curator and gatekeeper on one clock, and a fleet to set."""
+
+    def __init__(self, store: Store, path: Path) -> None:
+        self.store, self.gate, self.fleet, self.halted, self.leads = store, Gate(path), Fleet(), "", True
+        self.clock = self.gate.clock
+        settings = CuratorSettings(groups_per_batch=0, production_per_batch=2, max_staleness=0)
+        self.curator = Curator(
+            settings, store=store, batches=path / "batches", clock=self.clock, exam=lambda key: key.startswith("exam")
+        )
+        self.driver = Driver(self.curator, store)
+        self.view = LearningView(
+            curator=self.curator, gatekeeper=self.gate.gate, fleet=lambda: self.fleet,
+            canary=CanarySettings(runs=50, deadline_seconds=3600.0), halted=lambda: self.halted,
+            leads=lambda: self.leads, clock=self.clock,
+        )  # fmt: skip
+        self.registry = CollectorRegistry()
+        LearningCollector(self.view).register(self.registry)
+
+    async def credit(self, *items: Attributed) -> list[Message]:
+        await self.store.save(items)
+        return await self.driver.feed(TRAJECTORY_ATTRIBUTED, *items)
+
+    async def train(self, order: Message, version: int, **fields: object) -> None:
+        assert isinstance(order, BatchOrder)
+        made = Candidate(
+            id=f"v{version}", version=version, parent=version - 1, path="", files=(), manifest="",
+            batch_ids=(order.id,), created=self.clock.now, **fields,
+        )  # fmt: skip
+        await self.driver.feed(POLICY_CANDIDATE, made)
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+    def shown(self, **fields: object) -> str:
+        out = StringIO()
+        status = {
+            "learning": self.view.status(), "frozen": False, "serving": None, "trained": 0, "counts": {}, "actors": [],
+            "success": {"rate": None, "low": 0.0, "high": 1.0, "n": 0}, "shares": {"production": 1.0, "sandbox": 0.0},
+            **fields,
+        }  # fmt: skip
+        show(status, Console(file=out, width=400, force_terminal=False))
+        return out.getvalue()
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, store_url: str) -> AsyncIterator[Desk]:
+    store = Store(store_url, clock=lambda: 0.0)
+    await store.open()
+    made = Desk(store, tmp_path)
+    await made.gate.gate.start()
+    await made.curator.start()
+    yield made
+    await store.aclose()
+
+
+def run(key: str, agent: str = "desk", **fields: object) -> Attributed:
+    return attributed(key, steps=(Step(exchange_id=f"x-{key}", role=f"{agent}#1"),), **fields)
+
+
+async def test_before_the_first_run_it_waits_for_runs(desk: Desk) -> None:
+    status = desk.view.status()
+    assert (status["state"], status["waits_for"], status["agents"]) == ("waiting", "runs", [])
+    assert status["effect"] == {
+        "since": None, "runs": 0, "reported": 0, "learned": 0, "share": None, "sentence": "", "reasons": {},
+        "no_gradient": {},
+    }  # fmt: skip
+
+
+async def test_every_run_is_in_the_effect_once(desk: Desk) -> None:
+    await desk.credit(run("n", outcome=None), run("exam-1"), run("t", trainable=False, why_not="temperature 0"))
+    (order,) = await desk.credit(run("a"), run("b"))
+    await desk.train(order, 1, no_gradient={"a": "zero_advantage"})
+    (order,) = await desk.credit(run("c", min_version=1), run("d", min_version=1))
+    await desk.credit(*group("g", [0.0, 1.0]))
+    effect = desk.view.status()["effect"]
+    assert (effect["runs"], effect["reported"], effect["learned"]) == (7, 6, 1)
+    assert effect["reasons"] == {
+        "are being trained on": 2, "have no outcome yet": 1, "held out": 1, "temperature 0": 1, "zero_advantage": 1
+    }  # fmt: skip
+    assert effect["learned"] + sum(effect["reasons"].values()) == effect["runs"]
+    assert effect["sentence"].startswith(
+        "1 of 7 runs of production (14 %) changed the weights; of the rest 2 are being"
+    )
+    assert effect["no_gradient"] == {"zero_advantage": 1}
+
+
+async def test_each_agent_has_its_sentence(desk: Desk) -> None:
+    (order,) = await desk.credit(
+        run("a"),
+        run("b"),
+        run("t", "tickets", trainable=False, why_not="redacted prompt"),
+        run("u", "tickets", outcome=None),
+    )
+    await desk.train(order, 1)
+    one, two = sorted(desk.view.status()["agents"], key=lambda agent: agent["agent"])
+    assert (one["label"], one["learning"], one["learned"]) == ("default, desk", True, 2)
+    assert (two["runs"], two["reported"], two["reasons"]) == (2, 1, {"redacted prompt": 1})
+
+
+async def test_at_the_limit_it_waits_for_the_verdict_of_the_gate(desk: Desk) -> None:
+    (order,) = await desk.credit(run("a"), run("b"))
+    await desk.train(order, 1)
+    desk.gate.trial.says = "wait"
+    await desk.gate.train(1, 0)
+    await desk.credit(run("c"))
+    status = desk.view.status()
+    assert (status["waits_for"], status["have"], status["need"]) == ("verdict", 5, 32)
+    assert (status["head"], status["serving"], status["lead"]) == (1, [0], 1)
+    assert "The verdict on v1 waits since" in status["sentence"]
+    newest = desk.gate.made[1]
+    assert status["eta"] == newest.created + 3600.0, "then it gives way"
+    await desk.gate.tick()
+    await desk.gate.tick()
+    assert desk.metric("evolved_gatekeeper_records_total", what="waited") == 3
+
+
+async def test_at_the_limit_it_waits_for_the_trial_in_production(desk: Desk) -> None:
+    (order,) = await desk.credit(run("a"), run("b"))
+    await desk.train(order, 1)
+    await desk.credit(run("c"))
+    now = desk.clock.now
+    engine = EngineView(version=1, since=now, reachable=True, paused=False, canary_share=1.0, note="")
+    desk.fleet = Fleet(
+        stable=0, canary=1, canary_engine="a", canary_since=now, canary_judged=7, engines={"a": engine}
+    )  # fmt: skip
+    status = desk.view.status()
+    assert (status["waits_for"], status["have"], status["need"], status["eta"]) == ("trial", 7, 50, now + 3600.0)
+
+
+async def test_the_state_is_a_metric_and_what_it_waits_for_too(desk: Desk) -> None:
+    await desk.credit(run("n", outcome=None))
+    desk.clock.now += 7200.0
+    await desk.credit(run("m", outcome=None))
+    assert desk.view.status()["state"] == "stuck"
+    assert [desk.metric("evolved_learning_state", state=state) for state in ("stuck", "moving")] == [1.0, 0.0]
+    assert desk.metric("evolved_learning_waits_seconds", **{"for": "outcomes"}) == 7200.0
+    assert desk.metric("evolved_learning_forecast_seconds") is None
+    (order,) = await desk.credit(run("a"), run("b"))
+    await desk.train(order, 1, no_gradient={"a": "zero_advantage"})
+    assert desk.metric("evolved_learning_runs_total", effect="learned") == 1
+    assert desk.metric("evolved_learning_runs_total", effect="zero_advantage") == 1
+    assert desk.metric("evolved_learning_state", state="moving") == 1.0
+    await desk.credit(run("c", min_version=1), run("d", min_version=1))
+    assert desk.metric("evolved_learning_waits_seconds", **{"for": "learner"}) == 0.0
+    assert desk.metric("evolved_learning_forecast_seconds") == 0.0, "the last update took no time on this clock"
+
+
+async def test_the_kill_switch_freezes(desk: Desk) -> None:
+    desk.halted = "incident 4711"
+    assert desk.view.status()["sentence"] == "The kill switch is on: incident 4711."
+    assert desk.metric("evolved_learning_state", state="frozen") == 1.0
+
+
+async def test_who_does_not_lead_or_has_not_begun_does_not_know(desk: Desk) -> None:
+    desk.leads = False
+    assert (desk.view.status(), desk.metric("evolved_learning_state", state="waiting")) == ({}, None)
+    assert "not known here" in desk.shown()
+    assert "frozen" in desk.shown(frozen=True)
+    desk.leads, desk.curator.started = True, False
+    assert desk.view.status() == {}
+
+
+async def test_status_prints_sentence_remedy_effect_and_agents(desk: Desk) -> None:
+    (order,) = await desk.credit(run("a"), run("b"))
+    await desk.train(order, 1, no_gradient={"a": "zero_advantage"})
+    await desk.credit(run("t", "[red]tickets[/red]", trainable=False, why_not="[bold]odd[/bold]"))
+    text = desk.shown()
+    assert "moving  v1 was trained at" in text
+    assert "1 of 3 runs of production (33 %) changed the weights" in text
+    assert "1 runs ordered: 1 went as was expected of them" in text
+    assert "Learning: 1 of 2 runs ordered changed the weights" in text
+    assert "default, [red]tickets[/red]" in text, "what agents call themselves is text"
+    assert "1 [bold]odd[/bold]" in text
+
+
+async def test_status_prints_what_to_change(desk: Desk) -> None:
+    await desk.credit(run("n", outcome=None))
+    text = desk.shown()
+    assert "no outcome was ever reported" in text
+    assert "what to change: report how runs went: POST /v1/feedback" in text
+
+
+async def test_status_prints_the_busiest_agents_and_counts_the_rest(desk: Desk) -> None:
+    for number in range(10):
+        await desk.credit(run(f"r{number}", f"agent-{number}", outcome=None))
+    text = desk.shown()
+    assert ("agent-7" in text, "agent-8" in text) == (True, False)
+    assert "2 more agents, less busy; there is learning from 0 of them (--json)" in text
