@@ -34,8 +34,8 @@ TRAFFIC_ONLY: dict[str, Any] = {
     "learner": {"lr": 5e-4, "mini_batches": 1},
     "gate": {"keeper": {"gate_seconds": 2.0}},
 }
-"""No sandbox: the learning rate that the prototype bore with one trajectory a prompt, and a gate that is asked every two
-seconds, for minutes stand for days. Every rule is the product's."""
+"""No sandbox: the learning rate that the prototype bore with one trajectory a prompt, and a gate that is asked every
+two seconds, for minutes stand for days. Every rule is the product's."""
 
 NO_EXPERIENCE: dict[str, Any] = {"navigator": {"enabled": False}}
 
