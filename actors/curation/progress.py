@@ -247,7 +247,11 @@ def _ahead(facts: Facts, began: float) -> _Wait:
     # Without a number the gate's own words say what is missing.
     tells = tells if one.need else f": {one.reason}" if one.reason else ""
     text = f"{ahead} The verdict on v{one.version} waits since {clock(one.since, facts.now)}{tells}."
-    change = f"{FEEDBACK}; or decide yourself: evolved promote {one.version} --force" if _slow(facts, eta) else ""
+    change = (
+        f'{FEEDBACK}; or decide yourself: evolved promote {one.version} --force --reason "..."'
+        if _slow(facts, eta)
+        else ""
+    )
     return _evidence("verdict", facts, one, text, change, eta)
 
 

@@ -4,13 +4,13 @@ from actors.holdout import held_out
 from actors.messages import derived_id
 
 
-def test_an_eighth_is_held_out():
+def test_a_fourth_is_held_out():
     share = sum(held_out(derived_id("t", number)) for number in range(8000)) / 8000
-    assert 0.11 < share < 0.14
+    assert 0.23 < share < 0.27
 
 
 def test_the_decision_never_changes():
-    assert [number for number in range(40) if held_out(f"t{number}")] == HELD
+    assert [number for number in range(40) if held_out(f"t{number}", share=0.125)] == HELD
 
 
 def test_a_larger_share_holds_the_smaller_one():

@@ -43,11 +43,11 @@ class Loop:
     """Updates with, or without, a sandbox."""
 
     def __init__(self, store: Store, path: Path, **settings) -> None:
-        rules = CuratorSettings(
-            **{"group_size": 4, "groups_per_batch": 8, "holdout_share": 0.0, "production_per_batch": 8, **settings}
-        )
+        rules = CuratorSettings(**{"group_size": 4, "groups_per_batch": 8, "production_per_batch": 8, **settings})
         curriculum = rules.curriculum()
-        self.curator = Curator(rules, store=store, batches=path, clock=lambda: 0.0, curriculum=curriculum)
+        self.curator = Curator(
+            rules, store=store, batches=path, clock=lambda: 0.0, curriculum=curriculum, exam=lambda key: False
+        )
         self.driver, self.store, self.version = Driver(self.curator, store), store, 0
         self.own = FakeStore()
         self.rollout = Rollout(

@@ -31,7 +31,7 @@ class Place:
         self.path, self.url, self.now, self.renewed, self.broken = path, url, 100.0, 0, False
         self.store = Store(url, clock=lambda: self.now)
         self.forgetter = Forgetter(store=self.store, lessons=self._lessons, renew=self._renew, clock=lambda: self.now)
-        settings = CuratorSettings(groups_per_batch=1, group_size=4, holdout_share=0.0)
+        settings = CuratorSettings(groups_per_batch=1, group_size=4)
         curator = Curator(settings, store=self.store, batches=path / "batches", clock=lambda: self.now)
         self.curator, self.driver = curator, Driver(curator, self.store)
 

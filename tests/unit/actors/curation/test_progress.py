@@ -158,12 +158,14 @@ def test_a_learner_at_its_limit_waits_for_the_verdict_with_its_evidence() -> Non
     verdict = Evidence(version=14, since=NOW - 600, have=12, need=32, share=EXAM, reason="12 of 32 outcomes")
     learning = at_the_limit(verdict=verdict)
     assert (learning.state, learning.waits_for, learning.have, learning.need) == ("waiting", "verdict", 12, 32)
-    assert learning.eta == pytest.approx(NOW + 20 * 60 * 7), "one run in eight is the gate's"
+    assert learning.eta == pytest.approx(NOW + 20 * 60 * 3), "one run in four is the gate's"
     assert learning.sentence == (
         "20 reported runs wait: the learner (v14) is 4 updates ahead of v10. The verdict on v14 waits since 07:50 UTC: "
-        "12 of 32 outcomes; at this rate at 10:20 UTC."
+        "12 of 32 outcomes; at this rate at 09:00 UTC."
     )
-    assert learning.remedy.endswith("or decide yourself: evolved promote 14 --force")
+    assert learning.remedy == "", "an hour is no wait"
+    few = msgspec.structs.replace(verdict, have=2)
+    assert at_the_limit(verdict=few).remedy.endswith('decide yourself: evolved promote 14 --force --reason "..."')
 
 
 def test_a_verdict_ends_at_the_latest_when_the_candidate_gives_way() -> None:
@@ -192,8 +194,8 @@ def test_a_trial_is_counted_against_the_runs_that_it_needs_and_its_deadline() ->
     trial = Evidence(version=14, since=NOW - 600, have=10, need=32, share=ALL, until=NOW + 3000)
     learning = at_the_limit(trial=trial, verdict=Evidence(version=15, since=NOW))
     assert (learning.waits_for, learning.have, learning.need) == ("trial", 10, 32)
-    assert learning.eta == pytest.approx(NOW + 22 * 60 * 7 / 8)
-    assert "v14 is on trial since 07:50 UTC: 10 of 32 outcomes; at this rate at 08:19 UTC." in learning.sentence
+    assert learning.eta == pytest.approx(NOW + 22 * 60 * 3 / 4)
+    assert "v14 is on trial since 07:50 UTC: 10 of 32 outcomes; at this rate at 08:16 UTC." in learning.sentence
     slow = msgspec.structs.replace(trial, share=0.1 * ALL)
     assert at_the_limit(trial=slow).eta == NOW + 3000
 
