@@ -158,8 +158,12 @@ class AgentLedger:
         found = [_view(name, agent, open_by.get(name, [])) for name, agent in self._agents.items()]
         return sorted(found, key=lambda view: (-view.runs, view.agent))
 
-    def save(self) -> dict[str, Agent]:
-        """What `load` takes."""
+    def save(self, now: float) -> dict[str, Agent]:
+        """What `load` takes. Agents that are gone for two periods are forgotten, names and all."""
+        at_work = {run.agent for run in self._under_way.values()}
+        for name, agent in list(self._agents.items()):
+            if now - agent.seen >= 2 * PERIOD and name not in at_work:
+                del self._agents[name]
         return dict(self._agents)
 
     def load(self, agents: Mapping[str, Agent]) -> None:

@@ -177,7 +177,7 @@ class Watch:
         self._saved_at = now
         data = msgspec.msgpack.encode(
             _Saved(
-                agents=self.agents.save(),
+                agents=self.agents.save(now),
                 reported=list(self.reported),
                 runs=list(self.runs),
                 played=list(self.played),

@@ -33,6 +33,28 @@ START = time.time() - 3600.0
 RUNS = 60
 
 
+def learning() -> dict[str, Any]:
+    """What the status says of it: stuck, with an agent that is learned from and one whose name would be markup."""
+    agent = {"since": START, "seen": START, "held_out": 0, "ordered": 0, "learned": 0, "reasons": {}}
+    return {
+        "state": "stuck", "waits_for": "outcomes", "sentence": "5 of 8 outcomes for the next update since 09:10 UTC.",
+        "remedy": "report how runs went: POST /v1/feedback", "have": 5, "need": 8, "since": START, "eta": None,
+        "effect": {"sentence": "12 of 41 runs of production (29 %) changed the weights."}, "head": 4, "serving": [3],
+        "lead": None, "agents_known": 2,
+        "agents": [
+            agent | {
+                "agent": "default/desk#1", "label": "default, desk, with book", "learning": True, "learned": 12,
+                "sentence": "Learning: 12 of 12 runs ordered changed the weights.", "remedy": "", "runs": 40,
+                "reported": 40,
+            },
+            agent | {
+                "agent": f"{HOSTILE}/x#2", "label": HOSTILE, "learning": False, "remedy": HOSTILE, "runs": 1,
+                "sentence": f"Not learning: of 1 run none can be learned from: 1 {HOSTILE}.", "reported": 0,
+            },
+        ],
+    }  # fmt: skip
+
+
 async def fill(store: Store, key: SigningKey) -> None:
     """Write all of it."""
     await store.save([*_lessons(), *(_run(number) for number in range(RUNS)), _hostile(), _unjudged()])

@@ -86,7 +86,7 @@ async def main(port: int, directory: Path, full: bool) -> None:
     control = Control(
         store=store, registry=CollectorRegistry(), actors=lambda: _ACTORS if full else (), orders=orders, retry=retry,
         describe={"tap": "http://127.0.0.1:8000"}, fleet=lambda: engines.fleet, judge=attributor.report,
-        halted=kill.reason,
+        halted=kill.reason, learning=records.learning if full else dict,
         routes=[
             *ExperienceApi(desk.pool, desk.forgetter).routes(), *LiveRoutes(live).routes(),
             *TrajectoryApi(store).routes(), *VersionApi(store, keys, directory / "versions").routes(),

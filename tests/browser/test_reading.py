@@ -87,6 +87,17 @@ def test_a_curve_can_be_read_as_a_table(full: Served, window: Window) -> None:
     expect(events.get_by_role("row", name=re.compile("v4 rejected"))).to_have_count(1)
 
 
+def test_the_overview_says_what_learning_waits_for_and_from_which_agents_there_is_none(
+    full: Served, window: Window
+) -> None:
+    page = window.open(full)
+    expect(page.locator("#state")).to_contain_text("learning: stuck")
+    section = page.get_by_role("region", name="Learning", exact=True)
+    expect(section).to_contain_text("5 of 8 outcomes for the next update since 09:10 UTC.")
+    expect(section).to_contain_text("What to change: report how runs went: POST /v1/feedback.")
+    expect(section.get_by_role("row", name=re.compile("default, desk"))).to_contain_text("Learning: 12 of 12 runs")
+
+
 def test_the_list_goes_back_page_by_page_and_every_trajectory_is_on_one_of_them(full: Served, window: Window) -> None:
     page = window.open(full, "trajectories")
     seen = list[str]()
@@ -103,7 +114,7 @@ def test_the_list_goes_back_page_by_page_and_every_trajectory_is_on_one_of_them(
 
 def test_what_agents_and_tools_wrote_is_text_wherever_it_stands(full: Served, window: Window) -> None:
     page = window.page
-    for path in ("trajectories", "trajectories/hostile", "experience", "experience/lesson-quarantined", "dead"):
+    for path in ("", "trajectories", "trajectories/hostile", "experience", "experience/lesson-quarantined", "dead"):
         window.open(full, path)
         shown = HOSTILE.partition("<script>")[0]
         expect(page.locator("main").get_by_text(shown).first).to_be_visible()

@@ -14,7 +14,8 @@ from starlette.routing import Route
 from daemon.admin import AdminOnly
 from daemon.config import Config
 from daemon.control import ControlSettings
-from daemon.doctor.base import Scene
+from daemon.doctor.base import NotLooked, Scene
+from daemon.doctor.learning import LEARNING
 from daemon.doctor.network import ForeignServer, daemon_answers, listens
 from daemon.serving import serve
 from daemon.tap.keys import KeyRing, add_key
@@ -45,4 +46,34 @@ async def test_a_daemon_that_wants_a_key_is_ours_and_another_server_is_not(tmp_p
         else:
             with pytest.raises(ForeignServer):
                 await daemon_answers(scene)
+        stop.set()
+
+
+@pytest.mark.parametrize("state", ["stuck", "waiting", ""])
+async def test_learning_that_is_stuck_is_a_fault_with_what_it_waits_for_and_what_to_change(
+    tmp_path: Path, state: str
+) -> None:
+    learning = {"state": state, "sentence": "No outcome was ever reported.", "remedy": "report how runs went"}
+
+    async def status(request: Request) -> JSONResponse:
+        return JSONResponse({"actors": [], "learning": learning if state else {}})
+
+    settings, stop = ControlSettings(port=free_port()), anyio.Event()
+    scene = Scene(Config(state_dir=str(tmp_path), control=settings))
+    (check,) = [one for one in LEARNING if one.name == "progress"]
+    with pytest.raises(NotLooked, match="does not answer"):
+        await check.look(scene)
+    async with anyio.create_task_group() as group:
+        app = Starlette(routes=[Route("/api/status", status)])
+        group.start_soon(lambda: serve(app, settings, stop=stop))
+        with anyio.fail_after(30):
+            while not await listens(settings.host, settings.port):  # noqa: ASYNC110 - another server has no event
+                await anyio.sleep(0.02)
+        if not state:
+            with pytest.raises(NotLooked, match="does not lead"):
+                await check.look(scene)
+        else:
+            told = [(one.severity, one.what, one.remedy) for one in await check.look(scene)]
+            stuck = ("fault", "learning is stuck: No outcome was ever reported.", "report how runs went")
+            assert told == ([stuck] if state == "stuck" else [])
         stop.set()

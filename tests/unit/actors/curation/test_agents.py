@@ -116,6 +116,15 @@ def test_old_weeks_are_forgotten() -> None:
     assert (only(ledger).dropped, only(ledger).since) == ({"reason 1": 1, "reason 2": 1}, PERIOD)
 
 
+def test_an_agent_that_is_gone_is_forgotten_unless_a_run_of_it_is_under_way() -> None:
+    ledger = AgentLedger()
+    for key, agent in (("a", "gone"), ("b", "waits")):
+        ledger.seen(run(key, agent), 0.0)
+    ledger.dropped("a", "stale", 0.0)
+    assert len(ledger.save(2 * PERIOD - 1)) == 2
+    assert list(ledger.save(2 * PERIOD)) == ["default/waits#1f0c2a9b"]
+
+
 def test_many_different_reasons_become_one() -> None:
     ledger = AgentLedger()
     for number in range(100):
@@ -133,7 +142,7 @@ def test_what_is_settled_is_saved_and_what_is_under_way_is_told_again() -> None:
     ledger.ordered("ab")
     ledger.answered("a", {}, "", 2.0)
     again = AgentLedger()
-    again.load(ledger.save())
+    again.load(ledger.save(3.0))
     for key in "bc":
         again.seen(run(key), 3.0)
     again.ordered("b")
