@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"no cell {unknown[0]}; there are, among others, {', '.join(list(known)[:3])}", file=sys.stderr)
         return 2
     chosen = [known[name] for name in options.cells] or list(known.values())
-    found = play(chosen, options.seed, options.jobs, copies=options.copies)
+    found = play(chosen, options.seed, options.jobs)
     figures = shown.figures(found) | ({} if options.cells else shown.falls(options.seed))
     shown.show(found)
     report.table("Figures", ("figure", "value"), [(name, f"{value:.4g}") for name, value in figures.items()])
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(figures["stuck"] > 0)
 
 
-def play(chosen: Sequence[Cell], seed: int, jobs: int, *, copies: bool) -> list[Ran]:
+def play(chosen: Sequence[Cell], seed: int, jobs: int) -> list[Ran]:
     """All `chosen`, in that order."""
     done: dict[str, Ran] = {}
     # Not forked: another thread may hold a lock.
@@ -47,7 +47,7 @@ def play(chosen: Sequence[Cell], seed: int, jobs: int, *, copies: bool) -> list[
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         # Those that take longest begin first.
         longest = sorted(chosen, key=lambda cell: cell.limit, reverse=True)
-        waiting = [pool.submit(simulate, cell, seed, copies=copies) for cell in longest]
+        waiting = [pool.submit(simulate, cell, seed) for cell in longest]
         for future in as_completed(waiting):
             ran = future.result()
             done[ran.name] = ran
@@ -61,9 +61,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cells", nargs="+", default=[], metavar="CELL", help="only these, such as better-10-0.05-0")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cells at a time")
-    parser.add_argument(
-        "--copies", action="store_true", help="with a learner that goes back by a copy, as it did before `went_back`"
-    )
     return parser.parse_args(arguments)
 
 

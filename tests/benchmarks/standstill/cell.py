@@ -76,7 +76,7 @@ class Unlucky:
 class World:
     """The cell's actors and what they work on."""
 
-    def __init__(self, cell: Cell, seed: int, *, state: Path, copies: bool) -> None:
+    def __init__(self, cell: Cell, seed: int, *, state: Path) -> None:
         self.cell = cell
         self._rng = random.Random(f"{seed}-{cell.name}")
         self.clock = Clock(_EPOCH)
@@ -84,9 +84,7 @@ class World:
         self.serving = PolicyEngine(SERVING, self.policies)
         shadow = PolicyEngine(SHADOW, self.policies)
         versions, clock = state / "versions", self.clock
-        self.learner = SimulatedLearner(
-            self.policies, step=STEPS[cell.scenario], versions=versions, clock=clock, copies=copies
-        )
+        self.learner = SimulatedLearner(self.policies, step=STEPS[cell.scenario], versions=versions, clock=clock)
         self.key, keys = key_pair(state / "keys")
         self.store = Store(f"sqlite:///{state / 'store.db'}", clock=clock)
         runner, times = FakeRunner(self.serving, shadow), ServingTimes(clock)
@@ -194,15 +192,11 @@ def thaw(number: int, now: float, key: SigningKey) -> Directive:
     return sign(order, key)
 
 
-def simulate(cell: Cell, seed: int, *, copies: bool = False) -> Ran:
-    """Play one cell.
-
-    Args:
-        copies: with a learner that goes back as it did before it answered `went_back`.
-    """
+def simulate(cell: Cell, seed: int) -> Ran:
+    """Play one cell."""
     began = time.perf_counter()
     with silence(), tempfile.TemporaryDirectory(prefix="standstill-", dir=_memory()) as state:
-        world = World(cell, seed, state=Path(state), copies=copies)
+        world = World(cell, seed, state=Path(state))
         # Trio shuffles its tasks; the same seed must give the same cell.
         anyio.run(world.play, backend="asyncio")
     return world.meter.result(

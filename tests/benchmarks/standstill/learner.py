@@ -26,18 +26,13 @@ _STALENESS = 4
 class SimulatedLearner:
     """Orders and directives in, candidates out."""
 
-    def __init__(
-        self, policies: Policies, *, step: float, versions: Path, clock: Callable[[], float], copies: bool = False
-    ) -> None:
+    def __init__(self, policies: Policies, *, step: float, versions: Path, clock: Callable[[], float]) -> None:
         """
         Args:
             step: what an update adds to the share of runs that succeed.
             versions: directory of the version directories.
-            copies: go back as the learner did before it answered `went_back`: the old weights again, under a number of
-                their own, and nothing on a `rebase`.
         """
         self._policies, self._step, self._versions, self._clock = policies, step, versions, clock
-        self._copies = copies
         self._lineage = Lineage()
         self._parents: dict[int, int] = {}
         self._head = self._highest = 0
@@ -71,9 +66,7 @@ class SimulatedLearner:
                 fit.append(run.id)
         if not fit:
             kept = self._candidate(self._head, (order.id,))
-            return msgspec.structs.replace(
-                kept, id=derived_id("candidate", self._head, order.id), answer="skipped", metrics={"skipped": 1.0}
-            )
+            return msgspec.structs.replace(kept, id=derived_id("candidate", self._head, order.id), answer="skipped")
         self.trained.update(fit)
         version = self._next(self._head)
         self._policies.update(self._parents[version], version, self._step)
@@ -81,7 +74,7 @@ class SimulatedLearner:
 
     def _go_back(self, order: Directive) -> Candidate | None:
         """To where `order` says, if these weights come of what fared badly."""
-        if order.kind not in ("rollback", "rebase") or (self._copies and order.kind == "rebase"):
+        if order.kind not in ("rollback", "rebase"):
             return None
         bad, to = _number(order, "version"), _number(order, "to")
         line = self._lineage.line(self._head)
@@ -90,11 +83,6 @@ class SimulatedLearner:
         to = self._parents.get(bad if bad is not None else self._head) if to is None else to
         if to is None or to not in self._parents:
             return None
-        if self._copies:
-            version = self._next(to)
-            self._policies.copy(version, to)
-            copied = self._written(version, to, (order.id,))
-            return msgspec.structs.replace(copied, metrics={"rollback": 1.0})
         self._head = to
         return msgspec.structs.replace(
             self._candidate(to, ()), id=derived_id("candidate", to, order.id), answer="went_back"

@@ -79,10 +79,6 @@ class Policies:
         # Probabilities: what some tokens gain the others lose.
         self._drift[version] = moved - math.log(float(np.mean(np.exp(moved))))
 
-    def copy(self, version: int, of: int) -> None:
-        """`version` has the weights of `of`."""
-        self.skill[version], self._drift[version] = self.skill[of], self._drift[of]
-
     def log_probs(self, ids: npt.NDArray[np.int32], version: int) -> npt.NDArray[np.float32]:
         """Of a run's tokens under `version`, `(n,)`; the first is NaN."""
         values = np.full(len(ids), -1.0, dtype=np.float32)

@@ -8,10 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from actors.curator import Curator
 from actors.fleet import Fleet
 from actors.messages import Attributed, BatchItem, BatchOrder, Directive, Serving, encode_batch, floats_array, ids_array
-from actors.system.streams import POLICY_SERVING
 from tests.benchmarks.standstill.cell import simulate
 from tests.benchmarks.standstill.learner import SimulatedLearner
 from tests.benchmarks.standstill.meter import Meter, Ran
@@ -48,15 +46,10 @@ def order(path, *items: Attributed) -> BatchOrder:
     )
 
 
-def test_learning_stands_still_exactly_where_the_curator_does_not_hear_what_serves(ran):
-    assert bool(ran.stuck) == (POLICY_SERVING not in Curator.inputs)
-    if ran.stuck:
-        # All that production sampled is of version 0, five updates behind: staleness counts from what was trained.
-        assert ran.counts["update"] == 5
-        assert ran.fates["stale"] > ran.reported / 2
-    else:
-        assert ran.counts["settled"] == 3
-        assert ran.skill > 0.4
+def test_learning_from_production_alone_goes_on(ran):
+    assert not ran.stuck
+    assert ran.counts["settled"] == 3
+    assert ran.skill > 0.4
 
 
 def test_what_became_of_each_report_adds_up(ran):
