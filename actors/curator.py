@@ -48,7 +48,7 @@ _SUFFIX = ".batch"
 _TOLD_SECONDS = 10.0
 """How often late outcomes are looked for: they come hours after their runs."""
 _TOLD = 256
-"""Late outcomes taken at a time."""
+"""Late outcomes, or runs that wait for theirs, read at a time."""
 _WATCH = "curator/watch"
 """What `Watch` has saved."""
 _SERVINGS = 200
@@ -173,10 +173,10 @@ class Curator:
         # What lies further back than the pool has room for would wait for ever, and nobody would say so.
         self._pool.counts["pool full"] += await self._store.drop_unused(room, "pool full")
         self._pool.counts["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
-        for reported in (True, False):
-            for item in await self._store.unused(room if reported else UNREPORTED, reported=reported):
-                self._pool.add(item, now)
-                self.watch.again(item, now)
+        for item in await self._store.unused(room):
+            self._pool.add(item, now)
+            self.watch.again(item, now)
+        await self._wait_again(now)
         if self._outstanding is not None:
             await self._watch_again(self._outstanding, now)
         self.started = True
@@ -189,6 +189,15 @@ class Curator:
             outstanding=self._outstanding.id if self._outstanding else None,
             frozen=self._frozen,
         )
+
+    async def _wait_again(self, now: float) -> None:
+        """Take up the runs that nobody has reported yet: a page at a time, for their bodies are not kept."""
+        after = (-1.0, "")
+        while page := await self._store.unreported(after, _TOLD):
+            for item in page:
+                self._pool.add(item, now)
+                self.watch.again(item, now)
+            after = (page[-1].trajectory.ended, page[-1].id)
 
     async def _watch_again(self, order: BatchOrder, now: float) -> None:
         """Whose runs the outstanding order holds."""

@@ -219,22 +219,34 @@ def recent_closed(connection: Connection, limit: int) -> list[Trajectory]:
     return [run for run in runs if isinstance(run, Trajectory)]
 
 
-def unused(connection: Connection, limit: int, reported: bool) -> list[Attributed]:
-    """Attributed trajectories that neither a batch used nor the curator dropped: the newest `limit`, oldest first.
-
-    Args:
-        reported: those with an outcome; else those without.
-    """
+def unused(connection: Connection, limit: int) -> list[Attributed]:
+    """Attributed trajectories with an outcome that neither a batch used nor the curator dropped: the newest `limit`,
+    oldest first."""
     row = t.TrajectoryRow
-    told = row.outcome.is_not(None) if reported else row.outcome.is_(None)
     newest = (
         select(row.body, row.ended, row.id)
-        .where(row.attributed, row.batch_id == "", row.dropped == "", told)
+        .where(row.attributed, row.batch_id == "", row.dropped == "", row.outcome.is_not(None))
         .order_by(row.ended.desc(), row.id.desc())
         .limit(limit)
         .subquery()
     )
     return bodies(connection, select(newest.c.body).order_by(newest.c.ended, newest.c.id), Attributed)
+
+
+def unreported(connection: Connection, after: tuple[float, str], limit: int) -> list[Attributed]:
+    """The same without an outcome, those that come after (end, id), oldest first: there may be thousands of them."""
+    row = t.TrajectoryRow
+    ended, key = after
+    wanted = (
+        select(row.body)
+        .where(
+            row.attributed, row.batch_id == "", row.dropped == "", row.outcome.is_(None),
+            (row.ended > ended) | ((row.ended == ended) & (row.id > key)),
+        )
+        .order_by(row.ended, row.id)
+        .limit(limit)
+    )  # fmt: skip
+    return bodies(connection, wanted, Attributed)
 
 
 def told(connection: Connection, waiting: Container[str], limit: int) -> list[Attributed]:

@@ -182,8 +182,11 @@ class Store:
     async def recent_closed(self, limit: int) -> list[Trajectory]:
         return await self._read(reading.recent_closed, limit)
 
-    async def unused(self, limit: int, *, reported: bool = True) -> list[Attributed]:
-        return await self._read(reading.unused, limit, reported)
+    async def unused(self, limit: int) -> list[Attributed]:
+        return await self._read(reading.unused, limit)
+
+    async def unreported(self, after: tuple[float, str], limit: int) -> list[Attributed]:
+        return await self._read(reading.unreported, after, limit)
 
     async def drop_unused(self, room: int, reason: str, *, reported: bool = True) -> int:
         """Drop for `reason` all that `unused(room)` leaves out; returns how many."""
