@@ -5,10 +5,10 @@
 Several engines: the tap gives each new trajectory to the canary by chance, and its runs are compared with those of the
 rest since the trial began. One engine: all runs since are compared with the newest runs of the stable version from
 before, as many as the sentinel keeps of a version. Nobody drew by chance then, so like is compared with like: runs of
-one tenant and kind of goal with each other (as `actors.monitors.versions` does). A kind that only one side has runs of
-says nothing. Two rates are compared, a run each: runs whose outcome was a failure, and runs in which a tool or the
-engine answered with an error. The first is asked of the newest runs *that have an outcome*, however many have none yet,
-and an outcome that comes late counts; the second of the newest runs.
+one tenant, tool list and kind of goal with each other (as `actors.monitors.versions` does), since the last drift. A kind
+that only one side has runs of says nothing. Two rates are compared, a run each: runs whose outcome was a failure, and
+runs in which a tool or the engine answered with an error. The first is asked of the newest runs *that have an outcome*,
+however many have none yet, and an outcome that comes late counts; the second of the newest runs.
 
 With one engine failures are also compared with those of all that was stable lately, the version before included: steps
 that each are a little worse, and pass, add up to one that does not.
@@ -30,8 +30,8 @@ import msgspec
 
 from actors.clusters import cluster_of
 from actors.gate_statistics import wilson
-from actors.messages import Trajectory
-from actors.monitors import is_error
+from actors.messages import Trajectory, derived_id
+from actors.monitors import is_error, tool_names
 from actors.monitors.sequential import Strata, means, planned_looks, share_rise
 from actors.ports import CanaryStore
 from actors.serving_plan import Trial
@@ -40,7 +40,8 @@ from actors.store.reading import OutcomeRow
 GROWTH = 1.5
 """From one look to the next."""
 COMMON = 8
-"""Runs of a kind of goal on one side, from which on it is compared for itself; rarer ones of a tenant are one."""
+"""Runs of a kind of goal on one side, from which on it is compared for itself; rarer ones of a tenant and tool list are
+one."""
 _SAMPLE = 384
 """Newest runs of a side with an outcome: as many as the sentinel keeps of a version (`VersionSettings.sample`). Before
 the trial at the only engine, newest runs as well."""
@@ -131,7 +132,7 @@ class _Seen(msgspec.Struct, frozen=True):
     version: int
     """That sampled all of it, -1 if that is not known."""
     stratum: tuple[str, str]
-    """Tenant and kind of goal."""
+    """Tenant with its tools, and kind of goal: with other tools it is another task."""
     error: bool
 
 
@@ -195,7 +196,7 @@ def _sums(strata: Strata) -> tuple[int, int]:
 
 
 def sorted_out(runs: Iterable[tuple[tuple[str, str], bool, float]]) -> Strata:
-    """Strata of runs, each (tenant and kind of goal, whether it was on trial, value)."""
+    """Strata of runs, each (tenant with its tools and kind of goal, whether it was on trial, value)."""
     known = list(runs)
     counts = Counter((kind, mine) for kind, mine, _ in known)
     common = {kind for (kind, _), count in counts.items() if count >= COMMON}
@@ -287,8 +288,8 @@ class CanaryWatch:
         judged = await store.judged_outcomes(trial.goal.version, since=since, limit=most)
         runs = await store.recent_outcomes(source="production", since=since, limit=_ROWS)
         if self._alone:
-            judged += await store.judged_outcomes(stable, until=since, limit=_SAMPLE)
-            runs += await store.recent_outcomes(source="production", until=since, limit=_SAMPLE)
+            judged += await store.judged_outcomes(stable, since=world, until=since, limit=_SAMPLE)
+            runs += await store.recent_outcomes(source="production", since=world, until=since, limit=_SAMPLE)
             earlier = [
                 row for version in lately
                 for row in await store.judged_outcomes(version, since=world, until=since, limit=_SAMPLE)
@@ -303,7 +304,7 @@ class CanaryWatch:
         others = [
             (one, row.outcome < 0.5)
             for one, row in self._known(judged)
-            if row.outcome is not None and row.ended >= world and one.version in of_these
+            if row.outcome is not None and one.version in of_these
         ]
         self._records = {
             version: (sum(not failed for failed in outcomes), len(outcomes))
@@ -345,7 +346,7 @@ class CanaryWatch:
             self._seen[run.id] = _Seen(
                 _side(run, engine, trial, stable, self._alone),
                 run.min_version if run.min_version == run.max_version else -1,
-                (run.tenant, cluster_of(run.goal)),
+                (derived_id(run.tenant, *tool_names(run.tools)), cluster_of(run.goal)),
                 any(is_error(step.observation) for step in run.steps),
             )
 

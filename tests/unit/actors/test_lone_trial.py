@@ -344,3 +344,38 @@ async def test_a_version_that_is_being_loaded_when_the_daemon_dies_is_on_trial_w
     await bench.restart()
     assert kinds(await bench.tick()) == [("swapped", 3)]
     assert (standing(bench), bench.runner.calls) == ((0, 3, None), [])
+
+
+async def test_what_was_before_the_world_changed_is_no_measure(bench):
+    bench.clock.now += 5
+    await bench.tell(bench.order("drift", cause="tools"))
+    bench.clock.now += 60
+    bench.runs(0, 20, solved=6, ago=10)
+    await bench.tell(bench.promote(3))
+    bench.runs(3, 32, solved=10)
+    bench.clock.now += 60
+    (order,) = await bench.tick()
+    assert order.kind == "roll_on"
+    assert "before 6/20" in order.reason
+
+
+async def test_small_steps_down_add_up(bench):
+    bench.runs(0, 200, solved=180, ago=9)
+    await bench.stable(3)
+    bench.runs(3, 40, solved=28, ago=1)
+    bench.clock.now += 60
+    await bench.tell(bench.promote(5))
+    bench.runs(5, 32, solved=18)
+    bench.clock.now += 60
+    first, *_ = await bench.tick()
+    assert (first.kind, first.details["version"], first.details["to"]) == ("rollback", "5", "0")
+    assert "lately" in first.reason
+
+
+async def test_a_version_that_looks_worse_is_watched_for_longer_and_no_deadline_ends_that(bench):
+    await bench.tell(bench.promote(3))
+    bench.runs(3, 32, solved=22)
+    bench.clock.now += 3600
+    assert await bench.tick() == [], "69 % after 80 %: not shown, and not taken"
+    bench.runs(3, 32, solved=25)
+    assert kinds(await bench.tick()) == [("roll_on", 3)]
