@@ -2,13 +2,13 @@
 
     production trajectories, failed calls  ->  `Arms`  ->  worse, good enough, or not yet
 
-Several engines: the tap gives each new trajectory to the canary by chance, and its runs are compared with those of the
-rest since the trial began. One engine: all runs since are compared with the newest runs of the stable version from
-before, as many as the sentinel keeps of a version. Nobody drew by chance then, so like is compared with like: runs of
-one tenant, tool list and kind of goal with each other (as `actors.monitors.versions` does), since the last drift. A
-kind that only one side has runs of says nothing. Two rates are compared, a run each: runs whose outcome was a failure, and
-runs in which a tool or the engine answered with an error. The first is asked of the newest runs *that have an outcome*,
-however many have none yet, and an outcome that comes late counts; the second of the newest runs.
+Several engines: the tap gives each new trajectory to the canary by chance, and its runs are compared with those of
+the rest since the trial began. One engine: all runs since are compared with the newest runs of the stable version
+from before, as many as the sentinel keeps of a version. Nobody drew by chance then, so like is compared with like:
+runs of one tenant, tool list and kind of goal with each other (as `actors.monitors.versions` does), since the last
+drift. A kind that only one side has runs of says nothing. Two rates are compared, a run each: runs whose outcome was
+a failure, and runs in which a tool or the engine answered with an error. The first is asked of the newest runs *that
+have an outcome*, however many have none yet, and an outcome that comes late counts; the second of the newest runs.
 
 With one engine failures are also compared with those of all that was stable lately, the version before included: steps
 that each are a little worse, and pass, add up to one that does not.
