@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from actors.messages import Candidate, Directive, Serving, Verdict, derived_id
+from actors.messages import Candidate, Directive, Serving, Verdict
 from actors.store import reading
 from actors.store import tables as t
 from actors.store.engine import chunks
@@ -161,13 +161,11 @@ def _between(connection: Connection, low: int, high: int) -> list[VersionHistory
 
 
 def _candidates(connection: Connection, low: int, high: int) -> dict[int, Candidate]:
-    """The first announcement of each version; later ones only answer orders that trained nothing."""
-    row, found = t.CandidateRow, dict[int, Candidate]()
-    wanted = select(row.body).where(row.version.between(low, high)).order_by(row.created.desc())
-    for candidate in reading.bodies(connection, wanted, Candidate):
-        if candidate.version not in found or candidate.id == derived_id("candidate", candidate.version):
-            found[candidate.version] = candidate
-    return found
+    """The announcement of each version; other answers only name it."""
+    row = t.CandidateRow
+    wanted = select(row.body).where(row.version.between(low, high))
+    heard = reading.bodies(connection, wanted, Candidate)
+    return {candidate.version: candidate for candidate in heard if candidate.answer == "trained"}
 
 
 def _ordered_back(connection: Connection) -> dict[int, list[Setback]]:
