@@ -189,8 +189,10 @@ class Gatekeeper:
             await self._begin()
             return Result()
         await self._refresh(newest)
-        if self._newest is None or newest.answer == "went_back":
+        if self._newest is None:
             return Result()
+        if newest.answer == "went_back":
+            return await self._follow(newest)
         if not self._open(newest):
             return await self._settle(newest)
         if not self._overdue() or await self._pending(newest):
@@ -201,17 +203,26 @@ class Gatekeeper:
     async def _pending(self, candidate: Candidate) -> bool:
         """Whether another version was promoted and does not serve yet: a step is measured from what serves, and one
         that waits for another's trial to end may never do so."""
-        last = self._last
-        if last is None or last.decision != "promote" or last.manifest == candidate.manifest:
-            return False
-        servings = await self._store.servings(limit=1)
-        if (servings and servings[0].since >= last.created) or self._clock() - last.created >= 2 * _PATIENCE:
+        awaited = await self._awaited()
+        if awaited is None or awaited.manifest == candidate.manifest:
             return False
         told = self.waiting
         since = told.since if told is not None and told.version == candidate.version else self._clock()
-        reason = f"v{last.version} was promoted and waits to serve; the next verdict is against it"
+        reason = f"v{awaited.version} was promoted and waits to serve; the next verdict is against it"
         self.waiting = Waiting(candidate.version, since, reason)
         return True
+
+    async def _awaited(self) -> Verdict | None:
+        """The promotion that the swapper has neither carried out nor given up yet."""
+        last = self._last
+        if last is None or last.decision != "promote":
+            return None
+        servings = await self._store.servings(limit=1)
+        if servings and servings[0].since >= last.created:
+            return None
+        # What waits for a trial is dropped with it.
+        orders = await self._store.directives(limit=REMEMBERED)
+        return None if any(one.kind == "rollback" and one.created >= last.created for one in orders) else last
 
     async def _look(self, candidate: Candidate, heard: Sequence[Message] = ()) -> Result:
         """Judge `candidate`, if there is enough to judge it by."""
@@ -246,6 +257,14 @@ class Gatekeeper:
         held = verdict.decision == "hold" and self._attempts >= self._settings.max_holds
         return verdict.decision == "reject" or held
 
+    async def _follow(self, head: Candidate) -> Result:
+        """The learner went back, and something else serves since that it does not come of: go on from there."""
+        serves = await self._incumbent()
+        if serves in self._lineage.line(head.version) or await self._awaited() is not None:
+            return Result()
+        back = self._back(head, serves, f"v{serves} serves, which v{head.version} does not come of", follow="yes")
+        return Result(back, [Output(POLICY_DIRECTIVE, order) for order in back])
+
     async def _settle(self, newest: Candidate) -> Result:
         """Nothing newer comes, and `newest` is judged for good, or was not within its time: go back to what serves."""
         incumbent, last, now = await self._incumbent(), self._last, self._clock()
@@ -257,11 +276,13 @@ class Gatekeeper:
         patient = waiting is not None and not waiting.gives_way and not judged
         if incumbent == newest.version or patient or not (ended or now - since >= _PATIENCE):
             return Result()
+        if await self._awaited() is not None:
+            return Result()
         reason = last.reason if judged and last is not None else waiting.reason if waiting is not None else "not judged"
         back = self._back(newest, incumbent, f"v{newest.version} gives way after {now - since:.0f} s: {reason}")
         return Result(back, [Output(POLICY_DIRECTIVE, order) for order in back])
 
-    def _back(self, bad: Candidate, to: int, reason: str) -> list[Directive]:
+    def _back(self, bad: Candidate, to: int, reason: str, **details: str) -> list[Directive]:
         """The order to the learner to go on from `to`; none if it has it."""
         if to == bad.version or self._sent == (bad.version, to):
             return []
@@ -274,7 +295,7 @@ class Gatekeeper:
             reason=reason,
             origin=self.name,
             created=self._clock(),
-            details={"version": str(bad.version), "to": str(to)},
+            details={"version": str(bad.version), "to": str(to), **details},
         )
         return [order]
 
@@ -358,7 +379,8 @@ class Gatekeeper:
         """A rejection if `candidate`, or a version between it and what serves, was rolled back or given up."""
         incumbent, since = await self._serves()
         orders = await self._store.directives(limit=REMEMBERED)
-        bad = {number(order, "version"): order for order in reversed(orders) if order.kind in _ENDED}
+        ended = [order for order in reversed(orders) if order.kind in _ENDED and "follow" not in order.details]
+        bad = {number(order, "version"): order for order in ended}
         for version in self._lineage.line(candidate.version):
             order = bad.get(version)
             # What an operator brought back since serves, and so may what comes of it.
@@ -400,12 +422,7 @@ class Gatekeeper:
         return (await self._serves())[0]
 
     async def _serves(self) -> tuple[int, float]:
-        """What serves, and since when, or is about to: a promotion that the swapper has not answered yet counts as
-        carried out."""
-        servings = await self._store.servings(limit=1)
-        last = self._last
-        if last is not None and last.decision == "promote" and (not servings or servings[0].since < last.created):
-            return last.version, last.created
+        """What serves, and since when."""
         good = await self._servings()
         return (good[0].version, good[0].since) if good else (0, 0.0)
 

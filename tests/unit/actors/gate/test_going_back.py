@@ -237,3 +237,43 @@ async def test_a_checkpoint_that_the_shadow_refuses_ends_the_branch(bench):
     verdict, order = await bench.train(1, 0)
     assert verdict.reason == "tensor w is not finite"
     assert told(order) == ("rebase", "1", "0")
+
+
+async def test_a_promotion_that_waits_for_another_trial_is_waited_for_however_long_that_takes(bench):
+    await bench.train(1, 0)
+    assert await bench.tick(10 * HOUR) == []
+    assert await bench.train(2, 1) == []
+    assert await bench.tick(10 * HOUR) == []
+    assert len(bench.trial.asked) == 1
+    bench.serve(1)
+    (verdict,) = await bench.tick()
+    assert (verdict.version, verdict.incumbent) == (2, 1)
+
+
+async def test_what_was_dropped_with_the_trial_that_it_waited_for_is_not_waited_for(bench):
+    await bench.train(1, 0)
+    bench.serve(1)
+    await bench.train(2, 1)
+    details = {"version": "1", "to": "0"}
+    bench.clock.now += 1
+    order = Directive(
+        id="r", kind="rollback", reason="", origin="swapper", created=bench.clock.now, details=details
+    )  # fmt: skip
+    bench.store.save([order])
+    verdict, *_ = await bench.train(3, 2)
+    assert verdict.reason == "comes of v1, which was rolled back"
+
+
+async def test_where_something_else_serves_since_the_learner_went_back_it_follows(bench):
+    bench.trial.says = "reject"
+    await bench.train(1, 0)
+    await bench.go_back(0)
+    bench.make(2, 0)
+    bench.serve(2)
+    (order,) = await bench.tick()
+    assert told(order) == ("rebase", "0", "2")
+    assert await bench.tick() == []
+    bench.serve(0)
+    bench.trial.says = "promote"
+    (verdict,) = await bench.train(3, 0)
+    assert verdict.decision == "promote", "nothing was wrong with v0"
