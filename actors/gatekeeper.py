@@ -41,8 +41,8 @@ _LINE = "abandoned_ancestor"
 _ENDED = {"rollback": "rolled back", "rebase": "given up"}
 """Directives that end a branch."""
 _PATIENCE = 3600.0
-"""Seconds that a candidate may be without a final verdict while nothing newer comes; then it gives way. A trial in
-production ends within an hour as well, so what waits for one is not given up before."""
+"""Seconds that a candidate may be without a final verdict while nothing newer comes; then it gives way. What was
+promoted and waits to serve is waited for, however long that takes."""
 
 
 class GatekeeperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -120,8 +120,8 @@ class Gatekeeper:
         """Verdicts about the newest candidate that was judged."""
         self._since = self._asked = 0.0
         self._lineage = Lineage()
-        self._sent: tuple[int, int] = (-1, -1)
-        """The last order to go back: from where, to where."""
+        self._sent: tuple[str, int] = ("", -1)
+        """The last order to go back: from which candidate, to where."""
         self.waiting: Waiting | None = None
         """What the next verdict waits for; None: for a candidate."""
         self.counts: Counter[str] = Counter()
@@ -133,10 +133,10 @@ class Gatekeeper:
         self._settings = settings
 
     @property
-    def gives_way(self) -> float | None:
-        """Unix seconds when the newest candidate gives way if nobody judges it; None: there is none."""
+    def until(self) -> float | None:
+        """Unix seconds when the newest candidate gives way if nobody judges it; None: it does not, or there is none."""
         newest, last = self._newest, self._last
-        if newest is None or newest.answer == "went_back":
+        if newest is None or newest.answer == "went_back" or (self.waiting is not None and not self.waiting.gives_way):
             return None
         judged = last is not None and last.manifest == newest.manifest
         return (last.created if judged and last is not None else newest.created) + _PATIENCE
@@ -155,7 +155,7 @@ class Gatekeeper:
         self._last = verdicts[0] if verdicts else None
         self._attempts = sum(1 for verdict in verdicts if self._last and verdict.manifest == self._last.manifest)
         self._since = self._clock()
-        self._asked, self._sent, self.waiting = 0.0, (-1, -1), None
+        self._asked, self._sent, self.waiting = 0.0, ("", -1), None
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         heard = [received.message for received in batch if isinstance(received.message, Candidate)]
@@ -284,13 +284,14 @@ class Gatekeeper:
 
     def _back(self, bad: Candidate, to: int, reason: str, **details: str) -> list[Directive]:
         """The order to the learner to go on from `to`; none if it has it."""
-        if to == bad.version or self._sent == (bad.version, to):
+        if to == bad.version or self._sent == (bad.id, to):
             return []
-        self._sent = (bad.version, to)
+        self._sent = (bad.id, to)
         self.counts["rebased"] += 1
         _log.warning("learner_sent_back", version=bad.version, to=to, reason=reason)
         order = Directive(
-            id=derived_id("rebase", bad.version, bad.manifest, to),
+            # The learner may stand at one version several times, and then be told each time.
+            id=derived_id("rebase", bad.id, bad.manifest, to),
             kind="rebase",
             reason=reason,
             origin=self.name,

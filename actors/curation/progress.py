@@ -37,7 +37,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds."""
     have: int = 0
     need: int = 0
-    """0: it is no number of outcomes."""
+    """0: what is waited for is not counted in outcomes."""
     share: float = 1.0
     """Of the reported runs that may be trained on, how many count here, to one of them."""
     until: float | None = None

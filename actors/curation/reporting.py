@@ -4,7 +4,7 @@ Bodies stay in the store; a run is fetched from there when its outcome has come.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import msgspec
 
@@ -36,10 +36,6 @@ class Unreported:
     def told(self, trajectory_id: str) -> None:
         """Its outcome has come."""
         self._runs.pop(trajectory_id, None)
-
-    def among(self, ids: Collection[str]) -> list[str]:
-        """Those of `ids` that are waited for."""
-        return [key for key in ids if key in self._runs]
 
     def leave(self, gone: Callable[[Trajectory], bool]) -> list[str]:
         """Give up those that `gone` says are of no use any more; their ids."""

@@ -137,7 +137,7 @@ class LearningView:
         )
 
     def _verdict(self) -> Evidence | None:
-        waiting, until = self._gatekeeper.waiting, self._gatekeeper.gives_way
+        waiting, until = self._gatekeeper.waiting, self._gatekeeper.until
         if waiting is None:
             return None
         return Evidence(
