@@ -64,7 +64,7 @@ class Scoring(FakeEngine):
 
 
 class Uneven(Scoring):
-    """Likelier and unlikelier by turns, whatever came of it."""
+    """Every other pair of a success and a failure is likelier, the rest unlikelier, in whatever order they are scored."""
 
     def __init__(self) -> None:
         super().__init__(0.0)
@@ -72,18 +72,17 @@ class Uneven(Scoring):
     async def log_probs(self, ids):
         values = await super().log_probs(ids)
         if self.current == 1:
-            self.turn = -getattr(self, "turn", 1)
-            values = values + 0.05 * self.turn
+            values = values + (0.05 if ids[1] // 2 % 2 else -0.05)
         return values
 
 
 def store_of(count: int, version: int = 0) -> FakeStore:
-    """Every other trajectory succeeded and carries the marker."""
+    """Every other trajectory succeeded and carries the marker; its number follows."""
     store = FakeStore()
     for number, name in enumerate(IDS[:count]):
         item = production(name, float(number), outcome=float(number % 2), version=version)
         row = item.trajectory.rows[0]
-        ids = pack_array([number % 2, *range(1, 2 + TOKENS)], "<i4")
+        ids = pack_array([number % 2, number, *range(2, 2 + TOKENS)], "<i4")
         row = msgspec.structs.replace(row, ids=ids)
         store.save([msgspec.structs.replace(item, trajectory=msgspec.structs.replace(item.trajectory, rows=(row,)))])
     return store
