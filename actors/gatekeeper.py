@@ -237,7 +237,7 @@ class Gatekeeper:
         since = told.since if told is not None and told.version == candidate.version else self._clock()
         have, need = int(figures.get("evidence", 0)), int(figures.get("evidence_needed", 0))
         self.waiting = Waiting(
-            candidate.version, since, comparison.reason, have, need, gives_way=bool(figures.get("gives_way"))
+            candidate.version, since, comparison.reason, have, need, gives_way=comparison.gives_way
         )  # fmt: skip
         return Result(list(heard))
 

@@ -107,8 +107,8 @@ class ReplayTrial:
             return _wait(f"{count} of {first} held-out outcomes", count, first)
         if not self._news(candidate, incumbent, count):
             need = settings.least if count < settings.least else count + self._more
-            waits = _wait(f"nothing new since the last look at {count} held-out outcomes", count, need)
-            return msgspec.structs.replace(waits, measurements=waits.measurements | {"gives_way": 1.0})
+            reason = f"nothing new since the last look at {count} held-out outcomes"
+            return msgspec.structs.replace(_wait(reason, count, need), gives_way=True)
         scored = await self._scored(runs, candidate, incumbent, load)
         if len(scored) < first:
             raise DependencyUnavailable(f"the shadow engine scored {len(scored)} of {count} trajectories")
@@ -159,7 +159,7 @@ class ReplayTrial:
             return Comparison("hold", too_far or reason, figures)
         why = "they speak against it" if kl <= settings.small_step else f"{kl:.3f} nats a token is no small step"
         waits = _wait(f"{count} of {settings.least} held-out outcomes; {why}", count, settings.least)
-        return msgspec.structs.replace(waits, measurements=figures | waits.measurements | {"gives_way": 1.0})
+        return msgspec.structs.replace(waits, measurements=figures | waits.measurements, gives_way=True)
 
     def _replay(self, reported: Sequence[_Scored]) -> Replay:
         outcomes: list[float] = []

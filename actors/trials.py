@@ -48,8 +48,9 @@ class Comparison(msgspec.Struct, frozen=True):
     """`wait`: there is not enough to judge by; no verdict, and asked again."""
     reason: str
     measurements: dict[str, float]
-    """Of `wait` also `evidence` and `evidence_needed`, pieces of it, and `gives_way` if it was looked at: a candidate
-    that moved less may be judged sooner."""
+    """Of `wait` also `evidence` and `evidence_needed`, pieces of it."""
+    gives_way: bool = False
+    """Of `wait`: it was looked at, and a candidate that moved less may be judged sooner."""
 
 
 class Trial(Protocol):

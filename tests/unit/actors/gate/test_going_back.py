@@ -25,12 +25,12 @@ class Scripted:
     def __init__(self) -> None:
         self.says = "promote"
         self.asked: list[tuple[int, int]] = []
-        self.far = 1.0
+        self.far = True
 
     async def compare(self, candidate, incumbent, served, load, *, deadline=0.0):
         self.asked.append((candidate, incumbent))
-        figures = {"evidence": 5.0, "evidence_needed": 32.0, "gives_way": self.far} if self.says == "wait" else {}
-        return Comparison(self.says, f"said {self.says}", figures)
+        figures = {"evidence": 5.0, "evidence_needed": 32.0} if self.says == "wait" else {}
+        return Comparison(self.says, f"said {self.says}", figures, self.far)
 
 
 class Bench:
@@ -169,7 +169,7 @@ async def test_a_candidate_that_nobody_can_judge_gives_way_to_a_newer_one_and_el
 
 
 async def test_where_nothing_can_be_judged_yet_no_candidate_gives_way_to_another(bench):
-    bench.trial.says, bench.trial.far = "wait", 0.0
+    bench.trial.says, bench.trial.far = "wait", False
     await bench.train(1, 0)
     assert await bench.tick(24 * HOUR) == [] == await bench.tick(24 * HOUR)
     assert bench.gate.waiting.since == bench.made[1].created
