@@ -64,7 +64,7 @@ class Scoring(FakeEngine):
 
 
 class Uneven(Scoring):
-    """Every other pair of a success and a failure is likelier, the rest unlikelier, in whatever order they are scored."""
+    """Every other pair of a success and a failure is likelier, the rest unlikelier, in any order of scoring."""
 
     def __init__(self) -> None:
         super().__init__(0.0)
