@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from actors.messages import Answer, Candidate, derived_id
-from actors.signing import PublicKeys, SigningKey
+from actors.messages.signing import PublicKeys, SigningKey
 from learner.credit import Running
 from learner.cursor import CHAIN, Cursor, Reply, cut
 from learner.errors import CheckpointInvalid, StateEmpty

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from actors.signing import PublicKeys
+from actors.messages.signing import PublicKeys
 from learner.checkpoints import Checkpoints, Standing
 from learner.cursor import Cursor
 from learner.errors import CheckpointInvalid, StateEmpty

@@ -23,11 +23,11 @@ import structlog
 from prometheus_client import CollectorRegistry, start_http_server
 
 from actors.messages import BatchOrder, Candidate, Directive, MessageError, decode
-from actors.signing import PublicKeys, SigningKey
+from actors.messages.signing import PublicKeys, SigningKey
 from actors.system.actor import DeadLetter
 from actors.system.bus import Bus, Delivery, Outgoing, Subscription, outgoing
 from actors.system.errors import DependencyUnavailable, StreamFull
-from actors.system.life import Life
+from actors.system.lifecycle import Lifecycle
 from actors.system.streams import DEAD, POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
 from learner.checkpoints import Checkpoints
 from learner.errors import OrderFileMissing, OrderUnusable, StateEmpty, TrainerUnavailable
@@ -55,7 +55,7 @@ async def run(
     bus: Bus,
     clock: Callable[[], float],
     state: Path,
-    life: Life | None = None,
+    life: Lifecycle | None = None,
     key: SigningKey | None = None,
     trusted: PublicKeys | None = None,
     registry: CollectorRegistry | None = None,
@@ -119,7 +119,7 @@ class LearnerService:
         bus: Bus,
         metrics: LearnerMetrics,
         board: TensorBoard | None,
-        life: Life | None,
+        life: Lifecycle | None,
     ) -> None:
         self._settings, self._updater, self._bus = settings, updater, bus
         self._metrics, self._board, self._life = metrics, board, life

@@ -23,7 +23,7 @@ import msgspec
 import structlog
 
 from actors.messages import MANIFEST, SIGNATURE, Candidate, FileDigest, Manifest, derived_id
-from actors.signing import PublicKeys, SigningKey
+from actors.messages.signing import PublicKeys, SigningKey
 from learner.errors import CheckpointInvalid
 
 R = TypeVar("R")

@@ -1,4 +1,5 @@
-"""What may be trained on, and why the rest may not.
+"""Curation: which trajectories the next update is made of, and why the rest may not be.
 
-In: attributed trajectories, versions as the learner makes them and as they serve. Out: to the curator, whose pool this
-is. Beside it, for people: what becomes of each agent's runs, and what learning waits for."""
+In: attributed trajectories, versions as the learner makes them and as they serve. Out: orders to the learner.
+`curator` is the actor, `pool` what may be trained on; for people: each agent's runs, and what learning waits for.
+"""

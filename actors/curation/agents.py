@@ -12,7 +12,7 @@ import msgspec
 
 from actors.messages import Trajectory
 from actors.messages.agents import agent_of
-from actors.monitors.runs import tool_names
+from actors.tool_results.runs import tool_names
 
 MOST_AGENTS = 256
 """Those seen last are kept."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from actors.holdout import SHARE
+from actors.kinds.holdout import SHARE
 
 EXAM = SHARE / (1.0 - SHARE)
 """Runs that are held out for the gate, to one that may be trained on."""

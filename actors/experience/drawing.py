@@ -10,17 +10,17 @@ from typing import Any
 import anyio.to_thread
 import msgspec
 
-from actors.calls import first_word
+from actors.experience.lessons import ContrastSettings, Drawn, Kind, Practice, contrast, lesson_id, read_practice
 from actors.experience.origins import DefenceSettings, Origins
-from actors.experience.pool import EVICTED, Pool, tools_of
+from actors.experience.pool import EVICTED, LessonPool, tools_of
+from actors.experience.probing_round import ProbeFinding
 from actors.experience.skills import SkillSettings, draw_skills
 from actors.experience.tool_memory import ToolSettings, draw_tools
 from actors.experience.window import Window
-from actors.lessons import ContrastSettings, Drawn, Kind, Practice, contrast, lesson_id, read_practice
 from actors.messages import Experience, ExperienceState, Trajectory
 from actors.messages.experience import ExperienceKind
-from actors.monitors import tool_names
-from actors.probing import Finding
+from actors.tool_results.runs import tool_names
+from actors.tool_results.tool_calls import first_word
 
 
 class DrawingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,7 +56,7 @@ class Drawing:
         self,
         settings: DrawingSettings,
         *,
-        pool: Pool,
+        pool: LessonPool,
         window: Window,
         origins: Origins,
         tenant: str,
@@ -94,7 +94,7 @@ class Drawing:
         """Whether lessons of `tenant` are tried in a sandbox."""
         return self._sandbox and tenant == self._tenant
 
-    def take(self, found: Finding, new: frozenset[str]) -> None:
+    def take(self, found: ProbeFinding, new: frozenset[str]) -> None:
         """Make a finding of a probe a lesson: active if it was verified, else a candidate.
 
         Args:

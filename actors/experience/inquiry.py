@@ -8,12 +8,12 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from actors.episodes import EpisodeLost
+from actors.experience.probing_round import ProbeFinding, ProbeReport
 from actors.messages import Directive, Trajectory
-from actors.ports import StateStore
-from actors.probing import Finding, Report
+from actors.ports.errors import AdapterError
+from actors.ports.store import StateStore
+from actors.rollout.harness.errors import EpisodeLost
 from actors.system.errors import DependencyUnavailable
-from adapters.errors import AdapterError
 
 _log = structlog.get_logger(__name__)
 _STATE = "experiencer/state"
@@ -47,7 +47,7 @@ class ToolProber(Protocol):
         """Names of the tools as they are now."""
         ...
 
-    async def probe(self, known: Sequence[str], label: str, former: Sequence[str] = ...) -> Report:
+    async def probe(self, known: Sequence[str], label: str, former: Sequence[str] = ...) -> ProbeReport:
         """One round of probing; `known` are the tools before the drift, `former` those of earlier times."""
         ...
 
@@ -149,7 +149,7 @@ class Inquiry:
         return frozenset(self._state.known) - frozenset(tools)
 
     async def probe(
-        self, take: Callable[[Finding, frozenset[str]], None], explained: Callable[[], frozenset[str]]
+        self, take: Callable[[ProbeFinding, frozenset[str]], None], explained: Callable[[], frozenset[str]]
     ) -> tuple[Trajectory, ...]:
         """One round; plans the next if it left something open. Returns what was played.
 

@@ -14,16 +14,16 @@ import msgspec
 import numpy as np
 import structlog
 
-from actors.clusters import cluster_of
 from actors.experience.drawing import Drawing
+from actors.experience.lesson_ab_test import about
 from actors.experience.origins import Origins
-from actors.experience.pool import Pool
+from actors.experience.pool import LessonPool
 from actors.experience.window import Window
-from actors.lesson_trials import about
+from actors.kinds.clusters import cluster_of
 from actors.messages import Experience, Trajectory, derived_id
-from adapters.embedders import Embedder
-from adapters.errors import EmbedderUnavailable, ExtractorUnavailable
-from adapters.extractors import Extractor, Insight
+from actors.ports.embedders import Embedder
+from actors.ports.errors import EmbedderUnavailable, ExtractorUnavailable
+from actors.ports.extractors import Extractor, Insight
 
 K = TypeVar("K")
 _log = structlog.get_logger(__name__)
@@ -57,7 +57,7 @@ class Opinions:
         *,
         extractor: Extractor,
         embedder: Embedder,
-        pool: Pool,
+        pool: LessonPool,
         drawing: Drawing,
         window: Window,
         origins: Origins,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 import structlog
 
-from actors.lesson_trials import utility_bound
-from actors.lessons import read_practice
+from actors.experience.lesson_ab_test import utility_bound
+from actors.experience.lessons import read_practice
 from actors.messages import Experience
 
 _log = structlog.get_logger(__name__)
@@ -24,7 +24,7 @@ _TELLING = ("state", "kind", "reason", "content", "when_to_use", "sources", "det
 """Fields whose change is worth a revision."""
 
 
-class Pool:
+class LessonPool:
     """The newest revision of each lesson.
 
     Args:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
-from actors.experience.pool import PRACTICES, Pool
-from actors.lesson_trials import (
+from actors.experience.lesson_ab_test import (
     INTERNALISED,
-    Trial,
+    LessonTrial,
     TrialSettings,
     closed_book,
     next_state,
@@ -23,6 +22,7 @@ from actors.lesson_trials import (
     unlearnt,
     window_of,
 )
+from actors.experience.pool import PRACTICES, LessonPool
 from actors.messages import Experience, Serving, Trajectory
 
 _TRIED = PRACTICES | {"insight"}
@@ -39,10 +39,10 @@ class Reviewing:
     """
 
     def __init__(
-        self, settings: TrialSettings, *, pool: Pool, memory: int, between: float, clock: Callable[[], float]
+        self, settings: TrialSettings, *, pool: LessonPool, memory: int, between: float, clock: Callable[[], float]
     ) -> None:
         self._settings, self._pool, self._between, self._clock = settings, pool, between, clock
-        self._trials: deque[Trial] = deque(maxlen=memory)
+        self._trials: deque[LessonTrial] = deque(maxlen=memory)
         """Newest first."""
         self.served = -1
         """Version that was swapped in last."""

@@ -7,11 +7,11 @@ import anyio
 import msgspec
 import structlog
 
-from actors.calls import read_json
 from actors.experience.skills import bind, kind_of, read_skill
 from actors.messages import Experience, Task
-from adapters.environments import Environment
-from adapters.errors import AdapterError
+from actors.ports.environments import Environment
+from actors.ports.errors import AdapterError
+from actors.tool_results.tool_calls import read_json
 
 _log = structlog.get_logger(__name__)
 _SUCCESS = 0.5

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import msgspec
 
-from actors.calls import arguments_of, read_json, values
-from actors.clusters import template_of
+from actors.kinds.clusters import template_of
 from actors.messages import Experience, ToolCall, Trajectory, derived_id
-from actors.monitors.runs import is_error
+from actors.tool_results.runs import is_error
+from actors.tool_results.tool_calls import arguments_of, read_json, values
 
 _SUCCESS = 0.5
 _MAX_WHEN = 120

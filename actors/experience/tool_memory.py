@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import msgspec
 
-from actors.calls import calls_of, read_json
-from actors.clusters import template_of
+from actors.kinds.clusters import template_of
 from actors.messages import Trajectory, derived_id
-from actors.monitors.runs import is_error
+from actors.tool_results.runs import is_error
+from actors.tool_results.tool_calls import calls_of, read_json
 
 _SUCCESS = 0.5
 _CHARACTERS_A_TOKEN = 4

@@ -9,7 +9,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator
 
 from actors.experience.origins import TRUSTED
-from actors.holdout import held_out
+from actors.kinds.holdout import held_out
 from actors.messages import Trajectory
 
 _TASKS = 8192

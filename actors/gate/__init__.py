@@ -1,1 +1,6 @@
-"""What the gate measures a candidate by, and how it concludes: statistics, held-out tasks, checks, and their panel."""
+"""The gate: may this candidate serve?
+
+In: candidates, held-out outcomes, what serves. Out: verdicts, and orders to the learner to go back.
+`gatekeeper` is the actor. A trial measures (`sandbox_trial` on tasks, `replay_trial` on recorded production), the
+`panel` adds checks (prompts, safety, forgetting, drift) that outrank it.
+"""

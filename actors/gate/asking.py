@@ -8,12 +8,12 @@ import anyio
 import msgspec
 import structlog
 
-from actors.gate_statistics import Interval, Pairs, newcombe_paired
 from actors.messages import ToolCall
+from actors.ports.answers import Answer
+from actors.ports.engines import Engine
+from actors.ports.errors import EngineError, EngineUnavailable
+from actors.statistics.intervals import Interval, Pairs, newcombe_paired
 from actors.system.errors import DependencyUnavailable
-from adapters.engines import Engine
-from adapters.errors import EngineError, EngineUnavailable
-from adapters.judges.answers import Answer
 
 _log = structlog.get_logger(__name__)
 

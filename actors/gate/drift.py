@@ -18,10 +18,10 @@ import structlog
 
 from actors.gate.panel import Finding, Report
 from actors.messages import TokenRow, ids_array, steps_array
-from actors.ports import GateStore
+from actors.ports.engines import Engine
+from actors.ports.errors import EngineError, EngineUnavailable
+from actors.ports.store import GateStore
 from actors.system.errors import DependencyUnavailable
-from adapters.engines import Engine
-from adapters.errors import EngineError, EngineUnavailable
 
 _log = structlog.get_logger(__name__)
 

@@ -14,15 +14,16 @@ import anyio
 import msgspec
 import structlog
 
-from actors.clusters import cluster_of, template_of
-from actors.episodes import EpisodeLost, begin, play
-from actors.lessons import render
+from actors.experience.lessons import render
+from actors.kinds.clusters import cluster_of, template_of
 from actors.messages import Task, derived_id
-from actors.playing.manner import PLAIN, Manner
-from actors.ports import Retriever
+from actors.ports.engines import Engine
+from actors.ports.environments import Environment
+from actors.ports.store import Retriever
+from actors.rollout.episode_runner import begin, play
+from actors.rollout.harness.config import PLAIN, HarnessConfig
+from actors.rollout.harness.errors import EpisodeLost
 from actors.system.errors import DependencyUnavailable
-from adapters.engines import Engine
-from adapters.environments import Environment
 
 _log = structlog.get_logger(__name__)
 _NAME_LENGTH = 60
@@ -74,7 +75,7 @@ class Exam:
         engine: Engine,
         seed: int = 0,
         retriever: Retriever | None = None,
-        manner: Manner = PLAIN,
+        manner: HarnessConfig = PLAIN,
     ) -> None:
         """
         Args:

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from actors.gate.sequential import confidence_sequence, e_value, surely_above
-from actors.gate_statistics import Decision, Interval
+from actors.statistics.intervals import Decision, Interval
+from actors.statistics.paired_sequential import confidence_sequence, e_value, surely_above
 
 
 class ForgettingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

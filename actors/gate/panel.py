@@ -26,7 +26,7 @@ import anyio
 import msgspec
 import structlog
 
-from actors.trials import Comparison, Load, Trial
+from actors.gate.sandbox_trial import Comparison, Load, Trial
 
 _log = structlog.get_logger(__name__)
 

@@ -22,14 +22,14 @@ import structlog
 
 from actors.gate.asking import Shares, answer_of, ask
 from actors.gate.panel import Finding, Kind, Report
-from actors.gate_statistics import quantile
 from actors.messages import Exchange, Trajectory
-from actors.monitors import tool_names
-from actors.ports import GateStore
-from adapters.engines import Engine
-from adapters.errors import JudgeUnavailable
-from adapters.judges.answers import Answer, loops, offered, refuses, same_action, valid_calls
-from adapters.judges.preference import PreferenceJudge, Request
+from actors.ports.answers import Answer, loops, offered, refuses, same_action, valid_calls
+from actors.ports.engines import Engine
+from actors.ports.errors import JudgeUnavailable
+from actors.ports.preference import PreferenceJudge, Request
+from actors.ports.store import GateStore
+from actors.statistics.intervals import quantile
+from actors.tool_results.runs import tool_names
 
 _log = structlog.get_logger(__name__)
 _SUCCESS = 0.5

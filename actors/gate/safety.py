@@ -18,8 +18,8 @@ import msgspec
 
 from actors.gate.asking import Shares, ask
 from actors.gate.panel import Finding, Report
-from adapters.engines import Engine
-from adapters.judges.answers import Answer, loops, refuses
+from actors.ports.answers import Answer, loops, refuses
+from actors.ports.engines import Engine
 
 SHIPPED = Path(__file__).with_name("probes.toml")
 

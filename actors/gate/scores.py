@@ -14,7 +14,7 @@ from statistics import fmean, pvariance
 
 import msgspec
 
-from actors.gate_statistics import CONFIDENCE, Interval, wilson
+from actors.statistics.intervals import CONFIDENCE, Interval, wilson
 
 Attempts = Sequence[bool]
 """Outcomes of the attempts at one task, at least one."""

@@ -2,7 +2,7 @@
 
 v000007/  model.safetensors, config.json, ...   the files that it names
           manifest.json                         this
-          manifest.sig                          the learner's signature on it, hex (`actors.signing`)
+          manifest.sig                          the learner's signature on it, hex (`actors.messages.signing`)
 """
 
 from pathlib import PurePosixPath

@@ -8,10 +8,11 @@ from actors.store.errors import (
     TooManyOpinions,
     UnknownRecord,
 )
-from actors.store.lineage import BatchLine, Judged, Lineage, Span, VersionLine
+from actors.store.lineage import BatchLine, Judged, Lineage, VersionLine
 from actors.store.reading import DeadRow, OutcomeRow
 from actors.store.records import Dropped, Joined, Late
 from actors.store.saving import stitchable
+from actors.store.spans import Span
 from actors.store.store import Store
 
 __all__ = [

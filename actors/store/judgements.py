@@ -14,7 +14,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """What a judge said of some content."""
 
     key: str
-    """Of the content; see `actors.attribution.content`."""
+    """Of the content; see `actors.credit.content`."""
     tenant: str
     body: bytes
 

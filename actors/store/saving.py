@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 import msgspec
 from sqlalchemy import Connection, bindparam, select, update
 
-from actors.dialects import has_conversation
 from actors.messages import (
     Attributed,
     BatchOrder,
@@ -30,6 +29,7 @@ from actors.store.engine import chunks, insert_new, table_of
 from actors.store.errors import UnknownRecord
 from actors.store.records import Dropped, Joined, Late
 from actors.store.waiting import claimed, forget, wait
+from actors.trajectories.dialects import has_conversation
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 from sqlalchemy import Connection, delete, select
 
-from actors.holdout import held_out
+from actors.kinds.holdout import held_out
 from actors.messages import (
     Attributed,
     BatchOrder,

@@ -32,7 +32,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts that came to an outcome."""
     solved: int = 0
     successes: float = 0.0
-    """Of these, those of late: discounted (`actors.estimates`)."""
+    """Of these, those of late: discounted (`actors.statistics.beta_posterior`)."""
     failures: float = 0.0
     lost: int = 0
     """Attempts in a row that came to nothing."""

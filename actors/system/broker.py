@@ -25,7 +25,7 @@ import msgspec
 import structlog
 
 from actors.system.errors import BrokerFailed
-from actors.system.life import Life
+from actors.system.lifecycle import Lifecycle
 
 _log = structlog.get_logger(__name__)
 
@@ -198,7 +198,7 @@ class Broker:
         self._let_go()
         _log.info("broker_stopped", status=process.returncode)
 
-    async def serve(self, life: Life) -> None:
+    async def serve(self, life: Lifecycle) -> None:
         """As a supervised task: run until draining; a death of the child is an error, so that it is restarted.
 
         Raises:
@@ -326,7 +326,7 @@ class Broker:
         return ""
 
 
-async def _beat(life: Life) -> None:
+async def _beat(life: Lifecycle) -> None:
     while True:
         life.beat()
         await anyio.sleep(5)

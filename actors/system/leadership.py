@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from actors.system.errors import DependencyUnavailable, Deposed
-from actors.system.life import Life
+from actors.system.lifecycle import Lifecycle
 
 _log = structlog.get_logger(__name__)
 LEADER = "leader"
@@ -32,7 +32,7 @@ _LEAVE = 2.0
 """Seconds that what is cancelled has to be gone before the lease is given back, at the very end."""
 
 
-Task = Callable[[Life], Awaitable[None]]
+Task = Callable[[Lifecycle], Awaitable[None]]
 Meanwhile = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -160,14 +160,14 @@ class Leadership:
             meanwhile: runs while this daemon stands by, until it is cancelled.
         """
 
-        async def run(life: Life) -> None:
+        async def run(life: Lifecycle) -> None:
             while (term := await self._granted(life, meanwhile)) is not None:
                 if await self._under(term, task, life):
                     return
 
         return run
 
-    async def run(self, life: Life) -> None:
+    async def run(self, life: Lifecycle) -> None:
         """Take the lease whenever it is free, keep it until draining, give it back."""
         while not life.draining.is_set():
             # Nobody works under two epochs: those of the last term must be gone first.
@@ -189,7 +189,7 @@ class Leadership:
                 self._tell()
                 await life.pause(min(_LOOK, self.standing.seconds_left + 0.02))
 
-    async def _lead(self, term: _Term, life: Life) -> None:
+    async def _lead(self, term: _Term, life: Lifecycle) -> None:
         self.terms += 1
         _log.info("leading", epoch=term.epoch, holder=self._holder)
         self._on_taken()
@@ -223,7 +223,7 @@ class Leadership:
                 await self._gone()
                 await self._leases.give_back(LEADER, term.epoch)
 
-    async def _renew(self, term: _Term, life: Life) -> bool | None:
+    async def _renew(self, term: _Term, life: Lifecycle) -> bool | None:
         """None: no answer."""
         asked = anyio.current_time()
         try:
@@ -241,7 +241,7 @@ class Leadership:
         """When what runs under a lease that was asked for then must stop: the database counts from later on."""
         return asked + self._seconds * (1 - _MARGIN)
 
-    async def _stir(self, life: Life) -> None:
+    async def _stir(self, life: Lifecycle) -> None:
         """Wait until the last task has left a daemon that drains, or the term was ended."""
         if not life.draining.is_set():
             news = self._news
@@ -265,7 +265,7 @@ class Leadership:
         news, self._news = self._news, anyio.Event()
         news.set()
 
-    async def _granted(self, life: Life, meanwhile: Meanwhile | None) -> _Term | None:
+    async def _granted(self, life: Lifecycle, meanwhile: Meanwhile | None) -> _Term | None:
         """The term, as soon as there is one; None if draining begins first."""
         async with anyio.create_task_group() as group:
             if meanwhile is not None and not self.leading:
@@ -284,7 +284,7 @@ class Leadership:
             group.cancel_scope.cancel()
         return None
 
-    async def _under(self, term: _Term, task: Task, life: Life) -> bool:
+    async def _under(self, term: _Term, task: Task, life: Lifecycle) -> bool:
         """Whether `task` came to its own end."""
         self._working += 1
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from actors.system.bus import Delivery, Depth, Outgoing, Tail
-from actors.system.claims import ClaimStore
+from actors.system.claim_check import ClaimStore
 from actors.system.errors import BusMisconfigured
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_access import NatsAccess

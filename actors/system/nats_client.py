@@ -18,7 +18,7 @@ from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError
 
 from actors.system.bus import Outgoing, Tail
-from actors.system.claims import ClaimStore
+from actors.system.claim_check import ClaimStore
 from actors.system.errors import BusRefused, BusUnavailable, StreamFull
 from actors.system.nats_access import AccessUnusable, NatsAccess, NatsConnection, NextServer
 from actors.system.nats_confirm import Confirmations, Record, Stored

@@ -7,7 +7,8 @@ import nats.errors
 from nats.js.errors import APIError, NotFoundError
 
 from actors.system.errors import BusUnavailable
-from actors.system.nats_client import NatsClient, api_failure
+from actors.system.nats_client import NatsClient
+from actors.system.nats_failures import api_failure
 
 
 async def remove_durables(client: NatsClient, streams: Sequence[str], spared: Collection[str]) -> int:

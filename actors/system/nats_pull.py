@@ -23,7 +23,7 @@ from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError
 
 from actors.system.bus import Delivery, Depth
-from actors.system.claims import Claim
+from actors.system.claim_check import Claim
 from actors.system.errors import BusMisconfigured, BusUnavailable, PayloadMissing
 from actors.system.nats_client import CLAIM_HEADER, ID_HEADER, NatsClient
 from actors.system.nats_failures import api_failure

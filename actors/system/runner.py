@@ -16,14 +16,14 @@ from prometheus_client import CollectorRegistry
 
 from actors.messages import AnyMessage, MessageError, decode
 from actors.system.actor import Actor, DeadLetter, Producer, Received, Result
+from actors.system.backpressure import Backpressure
 from actors.system.bus import Bus, Delivery, Outgoing, Subscription, delivery_id
+from actors.system.cache_invalidation import CacheInvalidation
 from actors.system.errors import DependencyUnavailable, Deposed, StreamFull
 from actors.system.ledger import Ledger
-from actors.system.life import Life
-from actors.system.line import Drained, Line, RunnerSettings
+from actors.system.lifecycle import Lifecycle
 from actors.system.metrics import SystemMetrics
-from actors.system.pressure import Pressure
-from actors.system.renewal import Renewal
+from actors.system.outbox import Drained, Outbox, RunnerSettings
 from actors.system.streams import DEAD
 
 
@@ -36,10 +36,10 @@ class _ActorRunner:
     """One incarnation of an actor."""
 
     def __init__(
-        self, actor: Actor, line: Line, pressure: Pressure | None, leads: bool, renewal: Renewal | None
+        self, actor: Actor, line: Outbox, pressure: Backpressure | None, leads: bool, renewal: CacheInvalidation | None
     ) -> None:
         self.actor, self.line, self.pressure, self.leads = actor, line, pressure, leads
-        self.renewal = renewal or Renewal()
+        self.renewal = renewal or CacheInvalidation()
         self.renewed = self.renewal.asked
         self.held: dict[int, Delivery] = {}
         """Deliveries in hand, by identity, to be kept in progress."""
@@ -244,7 +244,7 @@ class _ActorRunner:
 class _Producing:
     """The `Context` of a producer."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Outbox) -> None:
         self._line = line
 
     @property
@@ -265,14 +265,14 @@ async def run_actor(
     actor: Actor,
     bus: Bus,
     ledger: Ledger,
-    life: Life,
+    life: Lifecycle,
     *,
     rng: random.Random,
     settings: RunnerSettings | None = None,
     metrics: SystemMetrics | None = None,
-    pressure: Pressure | None = None,
+    pressure: Backpressure | None = None,
     leads: bool = False,
-    renewal: Renewal | None = None,
+    renewal: CacheInvalidation | None = None,
 ) -> None:
     """Drive `actor` until draining; to be given to `Supervisor.add` in a lambda or partial.
 
@@ -292,7 +292,7 @@ async def run_producer(
     producer: Producer,
     bus: Bus,
     ledger: Ledger,
-    life: Life,
+    life: Lifecycle,
     *,
     rng: random.Random,
     settings: RunnerSettings | None = None,
@@ -310,11 +310,11 @@ async def run_producer(
 
 
 def _line(
-    name: str, bus: Bus, ledger: Ledger, life: Life, settings: RunnerSettings | None, metrics: SystemMetrics | None,
-    rng: random.Random,
-) -> Line:  # fmt: skip
+    name: str, bus: Bus, ledger: Ledger, life: Lifecycle, settings: RunnerSettings | None,
+    metrics: SystemMetrics | None, rng: random.Random,
+) -> Outbox:  # fmt: skip
     own = metrics or SystemMetrics(CollectorRegistry())
-    return Line(name, bus, ledger, life, settings or RunnerSettings(), own, rng)
+    return Outbox(name, bus, ledger, life, settings or RunnerSettings(), own, rng)
 
 
 __all__ = ["RunnerSettings", "run_actor", "run_producer"]

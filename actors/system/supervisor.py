@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from actors.system.errors import Escalated, Stalled
-from actors.system.life import ActorState, Life, Restart, Status, Unit
+from actors.system.lifecycle import ActorState, Lifecycle, Restart, Status, Unit
 from actors.system.notify import Notify
 
 _log = structlog.get_logger(__name__)
@@ -64,7 +64,7 @@ class Supervisor:
         self._told_ready = False
         self._tasks: anyio.CancelScope | None = None
 
-    def add(self, name: str, task: Callable[[Life], Awaitable[None]], restart: Restart | None = None) -> None:
+    def add(self, name: str, task: Callable[[Lifecycle], Awaitable[None]], restart: Restart | None = None) -> None:
         """Register `task` under a unique `name`, before `run`. Returning ends a task for good; raising restarts it."""
         if name in self._units:
             raise ValueError(f"two tasks are named {name!r}")
@@ -164,7 +164,7 @@ class Supervisor:
 
     async def _once(self, unit: Unit) -> Exception | None:
         """One incarnation: None if it returned, its error if it raised."""
-        life = Life(unit, self._draining, self._on_ready)
+        life = Lifecycle(unit, self._draining, self._on_ready)
         unit.born()
         try:
             with anyio.CancelScope() as unit.scope:
@@ -261,4 +261,4 @@ def _innermost(error: Exception) -> Exception:
     return cast(Exception, error)
 
 
-__all__ = ["ActorState", "Life", "Restart", "Status", "Supervisor", "SystemState"]
+__all__ = ["ActorState", "Lifecycle", "Restart", "Status", "Supervisor", "SystemState"]

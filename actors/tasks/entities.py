@@ -1,6 +1,6 @@
 """The entities in a goal, and another goal's put in their place.
 
-What `actors.clusters.template_of` masks is what differs between goals of one kind: marked values (`to:Oslo`),
+What `actors.kinds.clusters.template_of` masks is what differs between goals of one kind: marked values (`to:Oslo`),
 quotations, words with digits, names. A goal is carried over to another world by giving each of its entities the value
 that an entity of the same sort has there.
 """

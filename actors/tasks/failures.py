@@ -5,9 +5,10 @@
                                                   -> else: its goal in other worlds, by the way of a run that succeeded
 
 A kind of goal is a cluster. Each failure is used once. A reference is what was executed in the world that the task
-begins in (`actors.tasks.ways`); it comes from a run that somebody, or the environment, called a success, or from the
-policy's own attempts that a grader called one. Failures that nothing can be made of are kept for a while, for a success
-may come, and then let go and counted. Nothing but ids is remembered here: what is forgotten is gone (`Store.buried`).
+begins in (`actors.tasks.call_plans`); it comes from a run that somebody, or the environment, called a success, or from
+the policy's own attempts that a grader called one. Failures that nothing can be made of are kept for a while, for a
+success may come, and then let go and counted. Nothing but ids is remembered here: what is forgotten is gone
+(`Store.buried`).
 """
 
 from collections import Counter, OrderedDict
@@ -17,17 +18,17 @@ from typing import Annotated, Protocol
 import msgspec
 import structlog
 
-from actors.clusters import cluster_of, template_of
-from actors.holdout import held_out
+from actors.kinds.clusters import cluster_of, template_of
+from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Task, Trajectory, derived_id
-from actors.monitors.runs import loops
+from actors.ports.environments import Environment
+from actors.ports.errors import AdapterError
 from actors.system.actor import Received, Result
 from actors.system.streams import TRAJECTORY_ATTRIBUTED
+from actors.tasks.call_plans import CallPlan, carry_out, ways_of
 from actors.tasks.entities import carried_over, entities
 from actors.tasks.ports import FailureStore
-from actors.tasks.ways import Way, carry_out, ways_of
-from adapters.environments import Environment
-from adapters.errors import AdapterError
+from actors.tool_results.runs import loops
 
 _log = structlog.get_logger(__name__)
 _WAITING = "tasks/failures"
@@ -253,7 +254,7 @@ class LiveFailures:
                 tasks[task.id] = task
         return await self._offer(list(tasks.values()), ())
 
-    async def _task(self, ways: Sequence[Way], base: Task, goal: str, sources: Sequence[str]) -> Task | None:
+    async def _task(self, ways: Sequence[CallPlan], base: Task, goal: str, sources: Sequence[str]) -> Task | None:
         for way in ways:
             made_from = (*sources, *way.runs)
             spec = await carry_out(self._environment, way, base, goal, made_from, self._settings.timeout)
@@ -266,7 +267,7 @@ class LiveFailures:
             )  # fmt: skip
         return None
 
-    async def _ways(self, template: str, tenants: Collection[str]) -> list[Way]:
+    async def _ways(self, template: str, tenants: Collection[str]) -> list[CallPlan]:
         """Ways of runs that succeeded, the sandbox's own first: nobody outside wrote those. What one tenant's agents
         found out makes no task of another's failures."""
         for source in ("sandbox", "production"):
@@ -282,7 +283,7 @@ class LiveFailures:
                 return found
         return []
 
-    async def _searched(self, places: Sequence[tuple[Task, str]]) -> list[Way]:
+    async def _searched(self, places: Sequence[tuple[Task, str]]) -> list[CallPlan]:
         if self._searcher is None:
             return []
         base, goal = places[self.counts["searched"] % len(places)]

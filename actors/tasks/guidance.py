@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Literal
 
-from actors.context import ContextTemplate
-from actors.episodes import begin, opening_ids
 from actors.messages import Experience, Task
-from actors.ports import Retriever
+from actors.ports.engines import Engine
+from actors.ports.environments import Environment
+from actors.ports.errors import AdapterError
+from actors.ports.store import Retriever
+from actors.rollout.context import ContextTemplate
+from actors.rollout.episode_runner import begin, opening_ids
 from actors.system.errors import DependencyUnavailable
-from adapters.engines import Engine
-from adapters.environments import Environment
-from adapters.errors import AdapterError
 
 Recall = Literal["goal", "opening"]
 

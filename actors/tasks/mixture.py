@@ -21,10 +21,10 @@ from typing import Annotated, Protocol
 import msgspec
 import structlog
 
-from actors.clusters import cluster_of
-from actors.curriculum import slots
-from actors.estimates import Estimate
+from actors.curation.curriculum import slots
+from actors.kinds.clusters import cluster_of
 from actors.messages import Task
+from actors.statistics.beta_posterior import BetaPosterior
 from actors.store.tasks import TaskState
 from actors.tasks.ports import TaskBook
 from actors.tasks.rewriting import easier
@@ -156,9 +156,9 @@ class Mixture:
         self._flying.clear()
 
 
-def estimate_of(state: TaskState) -> Estimate:
+def estimate_of(state: TaskState) -> BetaPosterior:
     """What is believed of the policy's success at a task."""
-    return Estimate(state.successes, state.failures)
+    return BetaPosterior(state.successes, state.failures)
 
 
 def _turn(state: TaskState) -> float:

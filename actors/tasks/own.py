@@ -4,10 +4,10 @@ The planner says how many of each cluster of goals a round should have, and the 
 that fit nothing are passed over for good. What no number within reach fits is taken as it comes.
 """
 
-from actors.clusters import cluster_of
-from actors.ports import StateStore, TaskPlanner
-from adapters.environments import Environment
-from adapters.errors import AdapterError
+from actors.kinds.clusters import cluster_of
+from actors.ports.environments import Environment
+from actors.ports.errors import AdapterError
+from actors.ports.store import StateStore, TaskPlanner
 
 _NEXT = "rollout/next"
 """Number of the next task, in decimal."""

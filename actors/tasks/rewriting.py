@@ -9,8 +9,8 @@ import re
 import msgspec
 
 from actors.messages import Task, derived_id
-from adapters.environments.references import ReferenceCall, SelfMadeSpec
-from adapters.errors import EnvironmentFailed
+from actors.ports.errors import EnvironmentFailed
+from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
 
 MOST = 2
 """How often a goal is told more openly: the tools, then the calls."""
@@ -22,7 +22,7 @@ _MAX_CALL = 200
 def easier(task: Task) -> Task | None:
     """`task` told one step more openly; None where there is no reference to tell of, or nothing left to tell."""
     try:
-        spec = SelfMadeSpec.of(task)
+        spec = SyntheticTaskSpec.of(task)
     except EnvironmentFailed:
         return None  # it is no task at all; whoever plays it says so
     if spec is None or not spec.reference or spec.told >= MOST:

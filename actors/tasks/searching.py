@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
-from actors.episodes import EpisodeLost, begin, play
 from actors.messages import Task, ToolCall, Trajectory, derived_id
-from adapters.engines import Engine
-from adapters.environments import Environment, Episode, Observation
-from adapters.environments.selfmade import SelfMadeSpec
-from adapters.graders import Grader
+from actors.ports.engines import Engine
+from actors.ports.environments import Environment, Episode, Observation
+from actors.ports.graders import Grader
+from actors.ports.reference_calls import SyntheticTaskSpec
+from actors.rollout.episode_runner import begin, play
+from actors.rollout.harness.errors import EpisodeLost
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,7 +56,7 @@ class ShadowSearch:
 
     async def search(self, base: Task, goal: str) -> Trajectory | None:
         """The first attempt at `goal` in the world of `base` that the grader calls achieved; None if there is none."""
-        spec = SelfMadeSpec(
+        spec = SyntheticTaskSpec(
             base=base.spec, base_goal=base.goal, reference=(), verifier="graded", environment=base.environment
         )
         task = Task(

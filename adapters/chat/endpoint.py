@@ -18,8 +18,8 @@ import anyio
 import msgspec
 import openai
 
+from actors.ports.errors import EndpointUnavailable
 from adapters.chat.settings import EndpointSettings
-from adapters.errors import EndpointUnavailable
 
 Mode = Literal["json_schema", "json_object", "text"]
 _MODES: tuple[Mode, ...] = ("json_schema", "json_object", "text")

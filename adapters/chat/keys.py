@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from adapters.errors import AdapterNotSetUp
+from actors.ports.errors import AdapterNotSetUp
 
 
 def read_key(key_env: str = "", key_file: str = "", environment: Mapping[str, str] = os.environ) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from actors.messages import Trajectory
-from adapters.errors import AdapterNotSetUp
+from actors.ports.errors import AdapterNotSetUp
 
 _COMBINING = 2
 """Combining marks that a letter keeps: more than any script's orthography needs are a way to hide text."""

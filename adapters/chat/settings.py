@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from actors.ports.errors import AdapterNotSetUp
 from adapters.chat.keys import checked_url
-from adapters.errors import AdapterNotSetUp
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 

@@ -1,6 +1,6 @@
 """`OpenAIEmbedder`: texts to vectors by any endpoint that speaks OpenAI's `POST /v1/embeddings`, a local vLLM included.
 
-What it answers is checked before anybody sees it (`adapters.embedders.checks`). An endpoint that is away, slow, or out
+What it answers is checked before anybody sees it (`actors.ports.vectors`). An endpoint that is away, slow, or out
 of order is `EmbedderUnavailable` after a bounded number of tries; an endpoint that understood and will not have a text
 is `TextRefused`: then there is no use in asking for that text again.
 """
@@ -13,9 +13,9 @@ import numpy.typing as npt
 import openai
 from openai.types import CreateEmbeddingResponse
 
+from actors.ports.errors import EmbedderUnavailable, TextRefused, VectorsRefused, WrongCount
+from actors.ports.vectors import checked
 from adapters.chat.keys import checked_url, read_key
-from adapters.embedders.checks import checked
-from adapters.errors import EmbedderUnavailable, TextRefused, VectorsRefused, WrongCount
 
 _OPENAI = "https://api.openai.com/v1"
 _REFUSALS = (400, 413, 422)

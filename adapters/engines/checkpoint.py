@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from adapters.errors import CheckpointRefused
+from actors.ports.errors import CheckpointRefused
 
 _TYPES: dict[str, npt.DTypeLike] = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2",

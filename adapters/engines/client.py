@@ -16,9 +16,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from adapters.engines import Generation, VersionSpan
+from actors.messages import VersionSpan
+from actors.ports.engines import Generation
+from actors.ports.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 from adapters.engines.checkpoint import describe, validate
-from adapters.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 
 _TEXT_IN_ERRORS = 500
 _DEVELOPMENT = ("/pause", "/resume", "/is_paused", "/collective_rpc", "/weight_info", "/update_weight_version")

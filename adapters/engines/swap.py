@@ -25,11 +25,11 @@ import anyio
 import msgspec
 import structlog
 
-from adapters.engines import Engine
+from actors.ports.engines import Engine
+from actors.ports.errors import CheckpointRefused, EngineError, EngineUnavailable, SwapFailed
 from adapters.engines.client import Deadlines
 from adapters.engines.swap_files import SwapFiles, SwapJob, SwapOutcome, write_whole
 from adapters.engines.vllm import VllmEngine
-from adapters.errors import CheckpointRefused, EngineError, EngineUnavailable, SwapFailed
 
 __all__ = ["SwapJob", "SwapOutcome", "collect", "perform", "run_swap"]
 

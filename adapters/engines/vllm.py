@@ -14,8 +14,8 @@ from typing import Any, Literal
 import anyio
 import msgspec
 
+from actors.ports.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 from adapters.engines.client import EngineClient
-from adapters.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 
 _METRIC = "evolved_plugin"
 """By which the plug-in announces itself; see evolved_vllm/__init__.py."""

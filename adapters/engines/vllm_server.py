@@ -24,7 +24,7 @@ from types import FrameType
 import httpx
 import msgspec
 
-from adapters.errors import EngineNotStarted
+from actors.ports.errors import EngineNotStarted
 
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TERM", "LD_LIBRARY_PATH", "LD_PRELOAD", "XDG_CACHE_HOME")
 _KEPT_OF = ("VLLM_", "HF_", "CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "OMP_", "TORCH", "TRITON_")

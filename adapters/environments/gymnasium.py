@@ -16,9 +16,9 @@ import gymnasium
 import msgspec
 
 from actors.messages import Task, ToolCall, derived_id
-from adapters.environments import Observation, Profile, Split
+from actors.ports.environments import Observation, Profile, Split
+from actors.ports.errors import EnvironmentFailed
 from adapters.environments.gymnasium_text import Codec, mission
-from adapters.errors import EnvironmentFailed
 
 NAME = "gymnasium"
 BABYAI = (

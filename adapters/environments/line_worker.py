@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from adapters.errors import EnvironmentFailed
+from actors.ports.errors import EnvironmentFailed
 
 _CHUNK = 1 << 16
 MOST_ANSWER = 64 << 20

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 from actors.messages import Step, Task, ToolCall, derived_id
-from adapters.environments import Observation, Profile, Split
-from adapters.errors import AdapterNotSetUp, EnvironmentFailed, JudgeUnavailable, LiveApiError, LiveApiRefused
-from adapters.graders import Grader
+from actors.ports.environments import Observation, Profile, Split
+from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed, JudgeUnavailable, LiveApiError, LiveApiRefused
+from actors.ports.graders import Grader
 from adapters.live import LiveApi, Operation
 
 NAME = "live"

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from actors.messages import ToolCall
-from adapters.environments import Observation
+from actors.ports.environments import Observation
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):

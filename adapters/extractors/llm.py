@@ -15,12 +15,13 @@ from typing import Any
 import anyio
 
 from actors.messages import Trajectory
+from actors.ports.errors import AdapterNotSetUp, EndpointUnavailable, ExtractorUnavailable
+from actors.ports.extractors import Insight, Vote
 from adapters.chat.endpoint import ChatEndpoint
 from adapters.chat.keys import read_key
 from adapters.chat.quoting import fresh_mark
 from adapters.chat.settings import EndpointSettings, settings_of
-from adapters.errors import AdapterNotSetUp, EndpointUnavailable, ExtractorUnavailable
-from adapters.extractors import Insight, Vote, prompt
+from adapters.extractors import prompt
 
 _URL, _MODEL, _KEY = "OPENAI_BASE_URL", "EVOLVED_EXTRACTOR_MODEL", "OPENAI_API_KEY"
 _READ_AS = {"truncated": "cut", "refused": "refused", "rejected": "rejected", "too_long": "rejected"}

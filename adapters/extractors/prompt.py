@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from actors.messages import Trajectory
+from actors.ports.extractors import Insight, Vote
 from adapters.chat.quoting import quote, visible
 from adapters.chat.reading import bare
-from adapters.extractors import Insight, Vote
 
 MAX_WHEN, MAX_CONTENT = 160, 400
 """Characters of a lesson's two parts; a longer answer is no lesson."""

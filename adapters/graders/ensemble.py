@@ -14,9 +14,9 @@ import anyio
 import msgspec
 
 from actors.messages import Step, Task, ToolCall
+from actors.ports.errors import AdapterNotSetUp
+from actors.ports.graders import Grade, Grader
 from adapters.chat.settings import settings_of
-from adapters.errors import AdapterNotSetUp
-from adapters.graders import Grade, Grader
 
 GROUP = "evolved.adapters"
 

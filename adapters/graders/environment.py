@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from actors.messages import Step, Task, ToolCall
-from adapters.graders import Grade
+from actors.ports.graders import Grade
 
 
 class EnvironmentGrader:

@@ -18,12 +18,13 @@ from typing import Any
 import anyio
 
 from actors.messages import Step, Task, ToolCall, Trajectory
+from actors.ports.errors import EndpointUnavailable
+from actors.ports.graders import Grade
 from adapters.chat.endpoint import ChatEndpoint
 from adapters.chat.keys import read_key
 from adapters.chat.quoting import fresh_mark
 from adapters.chat.settings import EndpointSettings, settings_of
-from adapters.errors import EndpointUnavailable
-from adapters.graders import Grade, prompt
+from adapters.graders import prompt
 from adapters.graders.repetition import gated
 from adapters.judges.screening import agent_speaks, speaks_to_judge
 

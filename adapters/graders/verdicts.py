@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import msgspec
 
 from actors.messages import Step, Task, ToolCall
-from adapters.environments.selfmade import SelfMadeSpec
-from adapters.errors import JudgeUnavailable
-from adapters.graders import Grader
+from actors.ports.errors import JudgeUnavailable
+from actors.ports.graders import Grader
+from actors.ports.reference_calls import SyntheticTaskSpec
 
 
 class Verdicts:
-    """What `adapters.environments.selfmade.SelfMade` asks.
+    """What `adapters.environments.synthetic_tasks.SelfMade` asks.
 
     Args:
         grader: whose grades these are.
@@ -26,7 +26,7 @@ class Verdicts:
         Raises:
             JudgeUnavailable: the grader abstained: the attempt has no outcome, not a bad one.
         """
-        spec = SelfMadeSpec.of(task)
+        spec = SyntheticTaskSpec.of(task)
         reference = [
             ToolCall(call.name, msgspec.json.encode(call.arguments).decode())
             for call in (spec.reference if spec else ())

@@ -26,7 +26,7 @@ from actors.messages import (
     derived_id,
     pack_array,
 )
-from adapters.errors import AdapterError
+from actors.ports.errors import AdapterError
 
 Record = Trajectory | Attributed | Exchange | Feedback
 _ROW = {"ids": "<i4", "step": "<i2", "logprobs": "<f4", "versions": "<i4"}

@@ -16,8 +16,8 @@ import msgspec
 import structlog
 
 from actors.messages import Attribution, Label, Step, ToolCall, Trajectory
-from adapters.errors import JudgeUnavailable
-from adapters.judges import Judge
+from actors.ports.errors import JudgeUnavailable
+from actors.ports.judges import Judge
 
 _log = structlog.get_logger(__name__)
 _NAMES = ("Mia", "Leo", "Ida", "Omar", "Noa", "Kenji", "Lucia", "Tariq", "Greta", "Ivo", "Amara", "Jonas")

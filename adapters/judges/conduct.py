@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actors.messages import ToolCall
-from adapters.judges.answers import Answer, conversation_text, loops, offered, refuses, valid_calls
+from actors.ports.answers import Answer, conversation_text, loops, offered, refuses, valid_calls
+from actors.ports.preference import Request
 from adapters.judges.evidence import read_call
-from adapters.judges.preference import Request
 
 
 class ConductJudge:

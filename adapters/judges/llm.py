@@ -17,12 +17,13 @@ from typing import Any
 import anyio
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
+from actors.ports.errors import AdapterNotSetUp, EndpointUnavailable, JudgeNotSetUp, JudgeUnavailable
+from actors.ports.judges import Judge
 from adapters.chat.endpoint import ChatEndpoint, Reply
 from adapters.chat.keys import read_key
 from adapters.chat.quoting import fresh_mark
 from adapters.chat.settings import EndpointSettings, settings_of
-from adapters.errors import AdapterNotSetUp, EndpointUnavailable, JudgeNotSetUp, JudgeUnavailable
-from adapters.judges import Judge, prompt
+from adapters.judges import prompt
 from adapters.judges.canaries import CanaryJudge
 from adapters.judges.parsing import abstention, read
 from adapters.judges.rules import SUCCESS

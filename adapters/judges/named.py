@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from adapters.errors import JudgeNotSetUp
-from adapters.judges import Judge
+from actors.ports.errors import JudgeNotSetUp
+from actors.ports.judges import Judge
 
 GROUP = "evolved.adapters"
 

@@ -15,9 +15,9 @@ import msgspec
 import structlog
 
 from actors.messages import Attribution, Label, StepLabel, Trajectory
+from actors.ports.errors import JudgeNotSetUp, JudgeUnavailable
+from actors.ports.judges import Judge
 from adapters.chat.settings import settings_of
-from adapters.errors import JudgeNotSetUp, JudgeUnavailable
-from adapters.judges import Judge
 from adapters.judges.named import judge_named
 
 _log = structlog.get_logger(__name__)

@@ -23,10 +23,10 @@ from typing import Any
 import msgspec
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
+from actors.ports.answers import offered
+from actors.ports.errors import JudgeNotSetUp
+from actors.ports.judges import Judge
 from adapters.chat.settings import settings_of
-from adapters.errors import JudgeNotSetUp
-from adapters.judges import Judge
-from adapters.judges.answers import offered
 from adapters.judges.evidence import documents, failed, read_call
 from adapters.judges.named import judge_named
 from adapters.judges.rules import SUCCESS

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import msgspec
 
 from actors.messages import Step, Trajectory
+from actors.ports.answers import offered
 from adapters.chat.quoting import quote
-from adapters.judges.answers import offered
 from adapters.judges.evidence import failures
 
 _PLAIN = re.compile(r"[^\w.:-]+")

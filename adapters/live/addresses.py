@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import anyio
 from anyio import getaddrinfo
 
+from actors.ports.errors import LiveApiRefused, LiveApiUnavailable
 from adapters.chat.keys import checked_url
-from adapters.errors import LiveApiRefused, LiveApiUnavailable
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

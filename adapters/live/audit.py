@@ -14,7 +14,7 @@ import anyio
 import msgspec
 import structlog
 
-from adapters.errors import LiveApiUnavailable
+from actors.ports.errors import LiveApiUnavailable
 
 _log = structlog.get_logger(__name__)
 _MOST_WAITING = 1000

@@ -28,7 +28,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from adapters.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiUnavailable, LiveToolUnknown
+from actors.ports.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiUnavailable, LiveToolUnknown
 from adapters.live import CallResult, Operation
 from adapters.live.names import tool_names
 from adapters.live.schemas import parameters, without_references

@@ -18,7 +18,7 @@ import anyio
 import msgspec
 import structlog
 
-from adapters.errors import LiveApiError, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable, LiveToolUnknown
+from actors.ports.errors import LiveApiError, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable, LiveToolUnknown
 from adapters.live import CallResult, HoldsSecrets, LiveApi, Operation
 from adapters.live.audit import AuditLine, AuditLog
 from adapters.live.limits import Breaker, TokenBucket

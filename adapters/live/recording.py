@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import anyio
 import msgspec
 
-from adapters.errors import AdapterNotSetUp
+from actors.ports.errors import AdapterNotSetUp
 
 _KEY = "digest.key"
 _KEY_BYTES = 32

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
-from adapters.errors import AdapterNotSetUp
+from actors.ports.errors import AdapterNotSetUp
 from adapters.live import LiveApi
 from adapters.live.addresses import AddressGuard
 

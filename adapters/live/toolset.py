@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from adapters.errors import AdapterError, LiveToolUnknown
+from actors.ports.errors import AdapterError, LiveToolUnknown
 from adapters.live import CallResult, LiveApi, Operation
 from adapters.live.names import tool_names
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import anyio
 
+from actors.ports.errors import EndpointUnavailable, RewriterFailed
 from adapters.chat.endpoint import ChatEndpoint
 from adapters.chat.keys import read_key
 from adapters.chat.quoting import quote
 from adapters.chat.settings import EndpointSettings, settings_of
-from adapters.errors import EndpointUnavailable, RewriterFailed
 
 _TASK = (
     "You are given a lesson about how to do a kind of task, and one case. Say the lesson again so that it fits the "

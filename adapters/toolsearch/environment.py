@@ -17,8 +17,8 @@ import anyio
 import msgspec
 
 from actors.messages import Task, ToolCall
-from adapters.environments import Cloneable, Environment, Episode, Observation, Profile, Split, Stateful
-from adapters.errors import EnvironmentFailed
+from actors.ports.environments import Cloneable, Environment, Episode, Observation, Profile, Split, Stateful
+from actors.ports.errors import EnvironmentFailed
 from adapters.toolsearch.index import ToolIndex
 
 SEARCH_TOOL = "search_tools"

@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from adapters.embedders import Embedder
-from adapters.errors import EmbedderUnavailable, VectorsRefused
+from actors.ports.embedders import Embedder
+from actors.ports.errors import EmbedderUnavailable, VectorsRefused
 from adapters.live import MAX_NAME, Operation
 from adapters.toolsearch.bm25 import FieldIndex
 from adapters.toolsearch.learned import Associations

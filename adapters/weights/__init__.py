@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from actors.messages import MANIFEST, SIGNATURE, Manifest, bad_file
-from adapters.errors import CheckpointRefused
+from actors.ports.errors import CheckpointRefused
 
 Check = Callable[[bytes, str], str]
 """Given manifest.json and the signature on it (hex): why it does not count, empty if it does. May raise

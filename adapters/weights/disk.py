@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from adapters.errors import WeightsDiskFull
+from actors.ports.errors import WeightsDiskFull
 
 PARTIAL = ".pull"
 """Ending of the hidden directory of a version that is on its way."""

@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from actors.messages import MANIFEST, SIGNATURE, FileDigest, Manifest
-from adapters.errors import CheckpointRefused, WeightsCorrupt, WeightsDiskFull, WeightsUnavailable
+from actors.ports.errors import CheckpointRefused, WeightsCorrupt, WeightsDiskFull, WeightsUnavailable
 from adapters.weights import Check, Weights, check_directory, check_manifest, disk
 
 _log = structlog.get_logger(__name__)

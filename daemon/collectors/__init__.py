@@ -1,3 +1,1 @@
-"""What the daemon tells of its actors: read from them when somebody asks (a scrape, a status), never counted twice.
-
-Collectors of a single actor still stand beside its wiring in `daemon/`; what is put together from several is here."""
+"""Prometheus: what the daemon tells of its actors, read from them when somebody asks, never counted twice."""

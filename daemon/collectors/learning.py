@@ -13,14 +13,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from actors.canary import CanarySettings
 from actors.curation.agents import LEARNED, SANDBOX, AgentView
+from actors.curation.curator import Curator
 from actors.curation.pace import ALL, EXAM
 from actors.curation.progress import Evidence, Facts, Learning, progress
 from actors.curation.remedies import counted, tell
-from actors.curator import Curator
-from actors.fleet import Fleet
-from actors.gatekeeper import Gatekeeper
+from actors.deployment.canary import CanarySettings
+from actors.deployment.fleet import Fleet
+from actors.gate.gatekeeper import Gatekeeper
 
 STATES = ("moving", "waiting", "stuck", "frozen")
 _SHOWN = 64

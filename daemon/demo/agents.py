@@ -23,7 +23,7 @@ import msgspec
 import openai
 
 from actors.messages import ToolCall
-from adapters.environments import Environment
+from actors.ports.environments import Environment
 from adapters.environments.travel import TravelDesk
 
 
@@ -57,7 +57,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     timeout: float = 120.0
 
 
-class Journal:
+class AgentJournal:
     """What the agents saw, line by line, flushed at once: it must survive whatever happens to the rest."""
 
     def __init__(self, out: TextIO) -> None:
@@ -77,7 +77,7 @@ class Agent:
         http: httpx.AsyncClient,
         desk: Environment,
         settings: AgentSettings,
-        journal: Journal,
+        journal: AgentJournal,
         rng: random.Random,
     ) -> None:
         self._client, self._http, self._desk = client, http, desk
@@ -157,7 +157,7 @@ def _assistant(content: str | None, calls: list[ToolCall]) -> dict[str, Any]:
     return message
 
 
-async def run(settings: AgentSettings, journal: Journal) -> None:
+async def run(settings: AgentSettings, journal: AgentJournal) -> None:
     """Work until SIGTERM, then finish what is under way."""
     stopping = anyio.Event()
     desk = TravelDesk(drift_file=Path(settings.drift) if settings.drift else None)
@@ -208,7 +208,7 @@ def main() -> None:
     """Entry point: the settings are the only argument."""
     settings = msgspec.json.decode(sys.argv[1], type=AgentSettings)
     with Path(settings.journal).open("a", encoding="utf-8") as out:
-        anyio.run(run, settings, Journal(out), backend_options={"use_uvloop": True})
+        anyio.run(run, settings, AgentJournal(out), backend_options={"use_uvloop": True})
 
 
 if __name__ == "__main__":

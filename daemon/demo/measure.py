@@ -5,10 +5,10 @@ from contextlib import aclosing
 import anyio
 import msgspec
 
-from actors.episodes import play
-from actors.gate_statistics import wilson
-from adapters.engines import Engine
-from adapters.environments import Environment
+from actors.ports.engines import Engine
+from actors.ports.environments import Environment
+from actors.rollout.episode_runner import play
+from actors.statistics.intervals import wilson
 
 
 class Success(msgspec.Struct, frozen=True):

@@ -10,10 +10,10 @@ import httpx
 import msgspec
 import tomli_w
 
-from daemon import toml
-from daemon.config import Config, load
 from daemon.demo.agents import AgentSettings
 from daemon.demo.processes import Child, module, wait_until
+from daemon.settings import toml
+from daemon.settings.config import Config, load
 
 PROFILE = Path(__file__).parent / "profile.toml"
 TASKS_A_SEED = 10_000_000

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from actors.store.archive import ask
 from actors.store.errors import StoreError
-from daemon.config import Config
+from daemon.settings.config import Config
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from actors.ports.errors import EngineRejected, EngineUnavailable
 from adapters.engines.client import Deadlines, EngineClient
-from adapters.errors import EngineRejected, EngineUnavailable
-from daemon.config import SHADOW, Config, serving_engines
+from daemon.composition.engines import engine_clients
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, fault, warning
-from daemon.engines import engine_clients
 from daemon.errors import ConfigError
+from daemon.settings.config import SHADOW, Config, serving_engines
 
 _TOOL = {
     "type": "function",

@@ -8,18 +8,18 @@ from pathlib import Path
 from sqlalchemy import func, select
 
 from actors.messages import MANIFEST
-from actors.signing import BadKey
+from actors.messages.signing import BadKey
+from actors.ports.errors import CheckpointRefused, WeightsUnavailable
 from actors.store import tables as t
-from adapters.errors import CheckpointRefused, WeightsUnavailable
 from adapters.weights import check_directory
-from daemon import registry
-from daemon.config import AdapterSettings, Config
+from daemon.api.killswitch import FREEZE_FILE, KillSwitch
+from daemon.cli.status import fetch
+from daemon.composition import registry
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
 from daemon.errors import ConfigError, ControlUnreachable
-from daemon.install import SYSTEM
-from daemon.killswitch import FREEZE_FILE, KillSwitch
-from daemon.provenance import Provenance
-from daemon.status import fetch
+from daemon.settings.config import AdapterSettings, Config
+from daemon.upkeep.install import SYSTEM
+from daemon.upkeep.provenance import Provenance
 
 _DAY = 86_400.0
 _QUIET_SECONDS = 3600.0

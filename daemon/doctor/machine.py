@@ -8,9 +8,9 @@ from pathlib import Path
 
 import httpx
 
-from daemon.config import serving_engines
 from daemon.doctor.base import Check, Finding, NotLooked, Scene, aside, fault, warning
-from daemon.install import SYSTEM
+from daemon.settings.config import serving_engines
+from daemon.upkeep.install import SYSTEM
 
 _SKEW_SECONDS = 5.0
 _BAD_SECONDS = 60.0

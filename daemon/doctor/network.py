@@ -6,10 +6,10 @@ import anyio
 import httpx
 import msgspec
 
-from daemon.control import ControlSettings
+from daemon.api.control import ControlSettings
+from daemon.cli.control_client import address, control_client
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
 from daemon.errors import ConfigError
-from daemon.reach import address, control_client
 
 
 async def listens(host: str, port: int) -> bool:

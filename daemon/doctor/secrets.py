@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 from cryptography import x509
 
-from daemon.admin import admin_keys
-from daemon.config import Config
+from daemon.api.admin import admin_keys
 from daemon.doctor.base import Check, Finding, Scene, aside, fault, warning
 from daemon.errors import ConfigError
+from daemon.settings.config import Config
 from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import is_loopback, read_keys
 

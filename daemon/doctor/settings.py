@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from daemon import toml
-from daemon.config import Config, load
 from daemon.doctor.base import Finding, fault
 from daemon.errors import ConfigError
+from daemon.settings import toml
+from daemon.settings.config import Config, load
 
 
 def readable(path: Path | None, assignments: Sequence[str]) -> tuple[Config, list[Finding]]:

@@ -12,9 +12,9 @@ All but /healthz and /readyz take an operator's key once there is one: of scope 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from daemon.tap.admission import Admission
 from daemon.tap.agent import Agent
 from daemon.tap.call import Call
-from daemon.tap.door import Door
 from daemon.tap.errors import Refused
 from daemon.tap.http import response_bytes
 from daemon.tap.request import Request
@@ -30,7 +30,7 @@ class _Share(msgspec.Struct, forbid_unknown_fields=True):
 class AdminRoute:
     """Answers on the admin port."""
 
-    def __init__(self, registry: CollectorRegistry, router: Router, door: Door, host: str) -> None:
+    def __init__(self, registry: CollectorRegistry, router: Router, door: Admission, host: str) -> None:
         """
         Raises:
             InvalidTapSettings: `host` can be reached by others, and there is no admin key.

@@ -14,15 +14,15 @@ from typing import Protocol
 
 import structlog
 
+from daemon.tap.admission import Visitor
 from daemon.tap.capture import Plan
-from daemon.tap.door import Visitor
 from daemon.tap.errors import Refused, UpstreamBroke, UpstreamUnreachable
 from daemon.tap.http import chunk, refusal_bytes
-from daemon.tap.plant import Plant
 from daemon.tap.reply import ReplyParser
 from daemon.tap.request import Request, request_bytes
+from daemon.tap.response_filter import ResponseFilter, as_minted
+from daemon.tap.tap_context import TapContext
 from daemon.tap.upstream import EngineConnection, Upstream
-from daemon.tap.veil import Veil, as_minted
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ class Call:
         "_veil", "_veiled_stream", "_visitor",
     )  # fmt: skip
 
-    def __init__(self, plant: Plant, client: Client, request: Request, visitor: Visitor, closing: bool) -> None:
+    def __init__(self, plant: TapContext, client: Client, request: Request, visitor: Visitor, closing: bool) -> None:
         """
         Args:
             closing: this is the last answer on the agent's connection, and the agent should be told.
@@ -74,7 +74,7 @@ class Call:
         """Nanoseconds of our own work on it."""
         self._mint = plant.mint.another() if plant.mint is not None and self._plan.rewritable else None
         added, mint = self._plan.added, self._mint.rewrite if self._mint is not None else None
-        self._veil = Veil(plant.hidden(added), mint=mint) if added or mint is not None else None
+        self._veil = ResponseFilter(plant.hidden(added), mint=mint) if added or mint is not None else None
         self._veiled_stream = False
         self._head: list[bytes] = []
         """Bytes of the response until its head is whole, if there is a veil."""
@@ -235,7 +235,7 @@ class Call:
 
     # The way out.
 
-    def _veiled(self, data: bytes, veil: Veil) -> bytes:
+    def _veiled(self, data: bytes, veil: ResponseFilter) -> bytes:
         """What goes on for `data`, which the reply has read."""
         reply = self._reply
         out = b""
@@ -263,7 +263,7 @@ class Call:
             out += chunk(shown)
         return out + self._closing_veil(veil) if reply.done else out
 
-    def _closing_veil(self, veil: Veil) -> bytes:
+    def _closing_veil(self, veil: ResponseFilter) -> bytes:
         if self._veiled_stream:
             rest = veil.rest()
             return (chunk(rest) if rest else b"") + b"0\r\n\r\n"

@@ -12,7 +12,7 @@ import msgspec
 
 from actors.messages import Hints, new_id
 from actors.messages.spool import RawExchange
-from daemon.tap.door import Visitor
+from daemon.tap.admission import Visitor
 from daemon.tap.errors import Refused
 from daemon.tap.reply import ReplyParser
 from daemon.tap.request import DROPPED, Copied, Head, Request

@@ -19,7 +19,7 @@ from typing import Annotated, Literal, Protocol
 import msgspec
 
 from actors.messages import Feedback, Message, derived_id
-from daemon.tap.door import Visitor
+from daemon.tap.admission import Visitor
 from daemon.tap.errors import Refused
 from daemon.tap.http import response_bytes
 from daemon.tap.metrics import Counts

@@ -2,7 +2,7 @@
 
 llhttp (through httptools) refuses what request smuggling lives on: conflicting lengths, folded headers, bare line
 feeds, data after `Connection: close`. A head that it has let pass is not read again while it stays the same, see
-`daemon.tap.likeness`. Requests go on with a length of our own making.
+`daemon.tap.head_cache`. Requests go on with a length of our own making.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ import httptools
 import msgspec
 
 from daemon.tap.errors import Refused
-from daemon.tap.likeness import Likeness
+from daemon.tap.head_cache import HeadCache
 from daemon.tap.request import Head, Request, Upload
 
 _SLACK = 65_536
@@ -51,7 +51,7 @@ class RequestParser:
         self._upload: Upload | None = None
         self._head: Head | None = None
         """Of the last request."""
-        self._likeness: Likeness | None = None
+        self._likeness: HeadCache | None = None
         """Its bytes, if the next request may begin with the same."""
         self._room = 0
         """The largest body that is waited for behind it."""
@@ -106,7 +106,7 @@ class RequestParser:
         """`data` was one whole request: the next one may have the same head."""
         head, upload = self._head, self.requests[-1].upload
         if head is not None and head.keep_alive and upload is None and self._length >= 0 and not self._chunked:
-            self._likeness = Likeness.of(data, self._length)
+            self._likeness = HeadCache.of(data, self._length)
             self._room = min(self._max_body, self._hold(self._url))
 
     def on_message_begin(self) -> None:

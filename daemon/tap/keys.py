@@ -38,7 +38,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 Scope = Literal["agent", "environment", "read", "content", "operate", "teach", "admin"]
 """`agent` opens the agents' port, `environment` what `evolved environments serve` serves, the others the operators'
-side: the control API and the tap's admin port. `daemon.scopes` says which route takes which."""
+side: the control API and the tap's admin port. `daemon.api.scopes` says which route takes which."""
 LADDER: tuple[Scope, ...] = ("read", "content", "operate", "admin")
 """A key of one of these opens what those before it open."""
 OPERATORS = frozenset[Scope]({*LADDER, "teach"})

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from daemon.tap.recorder import Recorder
+from daemon.tap.route_gossip import RouteGossip
 from daemon.tap.router import Router
 from daemon.tap.routing import Routing
-from daemon.tap.scribe import Scribe
-from daemon.tap.siblings import Siblings
 from daemon.tap.upstream import Upstream
 
 BUCKETS_US = (20, 40, 60, 80, 100, 150, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 50_000)
@@ -54,7 +54,7 @@ class TapCollector:
     def __init__(
         self,
         counts: Counts,
-        scribe: Scribe,
+        scribe: Recorder,
         router: Router,
         routing: Routing,
         spool_age: Callable[[], float],
@@ -152,7 +152,7 @@ class TapCollector:
 class SiblingsCollector:
     """What goes between the workers of one tap."""
 
-    def __init__(self, siblings: Siblings) -> None:
+    def __init__(self, siblings: RouteGossip) -> None:
         self._siblings = siblings
 
     def register(self, registry: CollectorRegistry) -> None:

@@ -15,9 +15,9 @@ import structlog
 import uvloop
 from anyio.abc import TaskStatus
 
+from daemon.tap.route_gossip import RouteGossip
 from daemon.tap.server import Bound, Tap
 from daemon.tap.settings import TapSettings
-from daemon.tap.siblings import Siblings
 from daemon.tap.sockets import handed_down, inherited
 
 _GARBAGE = 20_000
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class Reloads(Protocol):
-    """What SIGHUP asks for; `daemon.tapreload.TapReloads` is one."""
+    """What SIGHUP asks for; `daemon.composition.tap_reload.TapReloads` is one."""
 
     def serve(self, tap: Tap) -> None: ...
     def now(self) -> str: ...
@@ -56,7 +56,7 @@ class _Ready(TaskStatus[Bound]):
 
 async def _until_signal(
     settings: TapSettings, redaction: dict[str, Any] | None, manager: ServiceManager | None,
-    siblings: Siblings | None, reloads: Reloads | None,
+    siblings: RouteGossip | None, reloads: Reloads | None,
 ) -> None:  # fmt: skip
     stop, loop = anyio.Event(), asyncio.get_running_loop()
 
@@ -104,7 +104,7 @@ async def _feed(manager: ServiceManager, stop: anyio.Event) -> None:
 
 def main(
     settings: TapSettings, redaction: dict[str, Any] | None = None, *, manager: ServiceManager | None = None,
-    siblings: Siblings | None = None, reloads: Reloads | None = None,
+    siblings: RouteGossip | None = None, reloads: Reloads | None = None,
 ) -> None:  # fmt: skip
     """Run until SIGTERM or SIGINT, on the sockets that systemd or a parent passes; `manager` hears how it goes.
 

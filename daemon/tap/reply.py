@@ -8,7 +8,7 @@ import httptools
 import msgspec
 
 from daemon.tap.errors import UpstreamBroke
-from daemon.tap.likeness import Likeness
+from daemon.tap.head_cache import HeadCache
 
 _MAX_REPLY_HEAD = 262_144
 _DIGITS = 16
@@ -55,7 +55,7 @@ class ReplyParser:
         # Called for every chunk of a stream, so it is the list's own method.
         self.on_body = self._pieces.append
         self._parser = httptools.HttpResponseParser(self)
-        self._likeness: Likeness | None = None
+        self._likeness: HeadCache | None = None
         """The bytes of the last head, if the next response may begin with the same."""
         self._last = _NOTHING
         self._broken = ""
@@ -116,7 +116,7 @@ class ReplyParser:
             raise UpstreamBroke(self._broken) from problem
         # Some statuses have no body whatever their length says: this one had, so the next one has.
         if fresh and self.done and self.keep_alive and self._size and self._size == self._length:
-            self._likeness, self._last = Likeness.of(data, self._length), self.head
+            self._likeness, self._last = HeadCache.of(data, self._length), self.head
 
     def _same_head(self, data: bytes) -> bool:
         """Whether `data` is one whole response with the head of the last one."""

@@ -1,14 +1,14 @@
 """Who answers the requests of a listener: the engine (through the tap), or the mirror's desk."""
 
+from daemon.tap.admission import Admission, Visitor
 from daemon.tap.agent import Agent
 from daemon.tap.call import Call
 from daemon.tap.capture import CHAT, FEEDBACK, check_path
-from daemon.tap.door import Door, Visitor
 from daemon.tap.errors import Refused
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import response_bytes
-from daemon.tap.plant import Plant
 from daemon.tap.request import Request
+from daemon.tap.tap_context import TapContext
 
 _FEEDBACK_SECONDS = 10.0
 """Until feedback is on disk; after that its sender is told to send it again."""
@@ -17,7 +17,7 @@ _FEEDBACK_SECONDS = 10.0
 class EngineRoute:
     """The public port: feedback is taken here, everything else is the engine's."""
 
-    def __init__(self, plant: Plant, door: Door, desk: FeedbackDesk) -> None:
+    def __init__(self, plant: TapContext, door: Admission, desk: FeedbackDesk) -> None:
         self._plant, self._door, self._desk = plant, door, desk
 
     def answer(self, request: Request, agent: Agent) -> Call | None:
@@ -45,7 +45,7 @@ class EngineRoute:
 class MirrorRoute:
     """The mirror's port: a proxy sends copies of requests here and does not wait for an answer."""
 
-    def __init__(self, plant: Plant, door: Door) -> None:
+    def __init__(self, plant: TapContext, door: Admission) -> None:
         self._plant, self._door = plant, door
 
     def answer(self, request: Request, agent: Agent) -> Call | None:

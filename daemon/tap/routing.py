@@ -1,4 +1,4 @@
-"""What the daemon tells the running tap: which engine is the canary, and which take nothing new (`actors.routes`).
+"""What the daemon tells the running tap: which engine is the canary, which take nothing new (`actors.messages.routes`).
 
 The file is read when it has changed, a few times a second; a tap that comes up later finds it too. If nobody renews it
 in time, the daemon is away: nothing is closed any more, and the canary gets no new trajectories, for nobody watches it.
@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from actors.routes import Routes, read_routes
+from actors.messages.routes import Routes, read_routes
 from daemon.tap.router import Router
 
 log = structlog.get_logger(__name__)

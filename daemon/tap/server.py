@@ -20,24 +20,24 @@ from anyio.abc import TaskStatus
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from daemon.tap.admin import AdminRoute
+from daemon.tap.admission import Admission
 from daemon.tap.agent import Agent, Route
 from daemon.tap.capture import Capture
-from daemon.tap.door import Door
 from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import RequestParser
 from daemon.tap.metrics import Counts, SiblingsCollector, TapCollector
-from daemon.tap.mint import Mint
-from daemon.tap.plant import Plant
+from daemon.tap.recorder import Recorder
+from daemon.tap.recorder_wire import Order
+from daemon.tap.route_gossip import RouteGossip
 from daemon.tap.router import Router
 from daemon.tap.routes import EngineRoute, MirrorRoute
 from daemon.tap.routing import Routing
-from daemon.tap.scribe import Scribe
-from daemon.tap.scribe_wire import Order
 from daemon.tap.settings import TapSettings, agents_tls, captured_headers, engines_tls, upstreams_of
-from daemon.tap.siblings import Siblings
 from daemon.tap.sockets import ADMIN, AGENTS, MIRROR, Sockets, bind, port_of
 from daemon.tap.spool_reader import spool_age
+from daemon.tap.tap_context import TapContext
+from daemon.tap.tool_call_ids import ToolCallIds
 from daemon.tap.upstream import Upstream
 
 _BACKLOG = 1024
@@ -60,7 +60,7 @@ class Tap:
 
     def __init__(
         self, settings: TapSettings, redaction: dict[str, Any] | None = None, sockets: Sockets | None = None,
-        siblings: Siblings | None = None,
+        siblings: RouteGossip | None = None,
     ) -> None:  # fmt: skip
         """
         Args:
@@ -73,7 +73,7 @@ class Tap:
         """
         self._settings, self._sockets, self._siblings = settings, sockets or {}, siblings
         self.counts = Counts()
-        self.spool = Scribe(
+        self.spool = Recorder(
             _order(settings, redaction or {}),
             memory_bytes=settings.spool_memory_bytes,
             tick_seconds=settings.spool_tick_seconds,
@@ -94,10 +94,10 @@ class Tap:
         ]
         self._router = Router(upstreams, remembered=settings.remembered_routes, rng=random.Random())
         self._routing = Routing(Path(settings.routes_file), self._router, clock=time.time)
-        door = Door(settings.door, clock=time.time)
+        door = Admission(settings.door, clock=time.time)
         capture = _capture(settings)
-        mint = Mint(lambda: os.urandom(12).hex()) if settings.mint_tool_call_ids else None
-        plant = Plant(settings, self._router, capture, self.spool, self.counts, mint)
+        mint = ToolCallIds(lambda: os.urandom(12).hex()) if settings.mint_tool_call_ids else None
+        plant = TapContext(settings, self._router, capture, self.spool, self.counts, mint)
         desk = FeedbackDesk(self.spool, self.counts, max_bytes=settings.max_feedback_bytes, clock=time.time)
         self._capture, self._door, self._plant = capture, door, plant
         self._public = EngineRoute(plant, door, desk)
@@ -126,7 +126,7 @@ class Tap:
         return self._router
 
     def reconfigure(self, settings: TapSettings, redaction: dict[str, Any]) -> None:
-        """Serve on with other settings, which were checked: see `daemon.tapreload` for those that count at once."""
+        """Serve on with other settings, which were checked; `composition.tap_reload` has those that count at once."""
         self._settings = self._plant.settings = settings
         self._capture = self._plant.capture = _capture(settings)
         self._door.reconfigure(settings.door)
@@ -287,7 +287,7 @@ async def serve(
     *,
     stop: anyio.Event,
     sockets: Sockets | None = None,
-    siblings: Siblings | None = None,
+    siblings: RouteGossip | None = None,
     task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run a tap until `stop` is set, then drain; `task_status` gets where it listens.

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from daemon.tap.door import DoorSettings, check_door
+from daemon.tap.admission import DoorSettings, check_door
 from daemon.tap.errors import InvalidTapSettings
 
 NEVER_CAPTURED = frozenset(

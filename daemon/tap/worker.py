@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from daemon.tap.process import ServiceManager
+from daemon.tap.route_gossip import RouteGossip
 from daemon.tap.settings import TapSettings
-from daemon.tap.siblings import Siblings
 from daemon.tap.spools import worker_spool
 
 
@@ -38,8 +38,8 @@ class Role(msgspec.Struct, frozen=True):
             spool_disk_bytes=max(1 << 20, settings.spool_disk_bytes // self.count),
         )
 
-    def siblings(self) -> Siblings:
-        return Siblings(self.directory, self.number, self.count)
+    def siblings(self) -> RouteGossip:
+        return RouteGossip(self.directory, self.number, self.count)
 
 
 def role(environment: Mapping[str, str]) -> Role | None:

@@ -19,9 +19,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from daemon.tap.admission import Admission
 from daemon.tap.agent import Agent
 from daemon.tap.call import Call
-from daemon.tap.door import Door
 from daemon.tap.errors import Refused
 from daemon.tap.http import RequestParser, response_bytes
 from daemon.tap.metrics import Counts
@@ -63,7 +63,7 @@ class WorkersAdmin:
             InvalidTapSettings: the admin host can be reached by others, and there is no admin key.
         """
         self._settings, self._workers = settings, workers
-        self._door = Door(settings.door, clock=time.time)
+        self._door = Admission(settings.door, clock=time.time)
         self._door.check_admin_host("tap.admin_host", settings.admin_host)
         self._agents: set[Agent] = set()
         self._counts = Counts()

@@ -15,8 +15,8 @@ CLUSTER = "cluster:"
 def kin(attributed: Attributed) -> tuple[str, str, str]:
     """Names that the outcome is remembered under, the closest first: cluster, agent, tenant.
 
-    No two of them collide, whatever an attributor calls its clusters. Those of `actors.clusters` have no colon; one
-    that begins like a name of ours gets a prefix of its own.
+    No two of them collide, whatever an attributor calls its clusters. Those of `actors.kinds.clusters` have no colon;
+    one that begins like a name of ours gets a prefix of its own.
     """
     cluster = attributed.cluster
     if cluster.startswith((AGENT, TENANT, CLUSTER)):

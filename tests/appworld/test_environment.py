@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from actors.messages import ToolCall
+from actors.ports.errors import EnvironmentFailed
 from adapters.environments.appworld import AppWorldEnvironment, AppWorldEpisode
-from adapters.errors import EnvironmentFailed
 from tests.appworld.rig import PYTHON
 from tests.support.environment_promises import run_out
 

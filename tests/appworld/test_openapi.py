@@ -9,7 +9,7 @@ import httpx
 import pytest
 import structlog
 
-from adapters.errors import LiveApiRefused
+from actors.ports.errors import LiveApiRefused
 from adapters.live import Operation
 from adapters.live.audit import AuditLog
 from adapters.live.guarded import Guarded

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from actors.messages import ToolCall
-from adapters.environments import Environment, Episode, Observation
+from actors.ports.environments import Environment, Episode, Observation
 from tests.support.environment_promises import PROMISES, Case, keeps, simple
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]

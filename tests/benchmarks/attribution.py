@@ -23,18 +23,18 @@ import numpy as np
 import structlog
 from prometheus_client import CollectorRegistry
 
-from actors.attribution.books import PageReport
-from actors.attribution.budget import BudgetSettings
-from actors.attribution.calibration import CalibrationSettings
-from actors.attribution.journal import CacheSettings
-from actors.attribution.sampling import SamplingSettings
-from actors.attributor import Attributor, AttributorSettings
+from actors.credit.attributor import Attributor, AttributorSettings
+from actors.credit.budget import BudgetSettings
+from actors.credit.calibration import CalibrationSettings
+from actors.credit.judge_stats import PageReport
+from actors.credit.judgement_cache import CacheSettings
+from actors.credit.sampling import SamplingSettings
 from actors.messages import TokenRow, Trajectory, pack_array
 from actors.store import Store
 from actors.system import runtime
 from actors.system.actor import Received
 from actors.system.bus import outgoing
-from actors.system.life import Life, Restart
+from actors.system.lifecycle import Lifecycle, Restart
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
 from actors.system.nats_client import NatsSettings
@@ -120,7 +120,7 @@ async def through_actor(
     registry = CollectorRegistry()
     metrics, supervisor = SystemMetrics(registry), Supervisor(rng=random.Random(0))
 
-    async def task(life: Life) -> None:
+    async def task(life: Lifecycle) -> None:
         await run_actor(attributor, bus, store, life, rng=random.Random(1), metrics=metrics)
 
     for lane in range(lanes):

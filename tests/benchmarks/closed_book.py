@@ -15,9 +15,9 @@ from pathlib import Path
 
 import anyio
 
-from actors.gate_statistics import wilson
-from actors.lesson_trials import Trial, about, read_trial
+from actors.experience.lesson_ab_test import LessonTrial, about, read_trial
 from actors.messages import Experience
+from actors.statistics.intervals import wilson
 from actors.store import Store
 from tests.benchmarks import report
 
@@ -29,7 +29,7 @@ MOST = 100_000
 class Curve:
     """Guided and unguided success of one lesson, by version."""
 
-    def __init__(self, lesson: Experience, trials: Sequence[Trial]) -> None:
+    def __init__(self, lesson: Experience, trials: Sequence[LessonTrial]) -> None:
         self.guided: Counter[int] = Counter()
         self.guided_won: Counter[int] = Counter()
         self.unguided: Counter[int] = Counter()
@@ -68,7 +68,7 @@ def share(tried: Mapping[int, int], won: Mapping[int, int], part: Sequence[int])
     return f"{k} of {n}: {k / n:.0%} [{100 * low:.0f}, {100 * high:.0f}]"
 
 
-async def read(database: Path) -> tuple[list[list[Experience]], list[Trial]]:
+async def read(database: Path) -> tuple[list[list[Experience]], list[LessonTrial]]:
     """Lessons with their revisions, newest first, and trials."""
     store = Store(f"sqlite:///{database}", clock=lambda: 0.0)
     await store.open()

@@ -23,12 +23,12 @@ from tempfile import TemporaryDirectory
 import anyio
 import numpy as np
 
-from actors.context import ContextTemplate, append_user
-from actors.context.managing import SelfManaging
-from actors.context.reasoning import Reasoning
-from actors.context.sliding import SlidingWindow
-from actors.episodes import Played, play
 from actors.messages import floats_array, ids_array, steps_array
+from actors.rollout.context import ContextTemplate, append_user
+from actors.rollout.context.managing import SelfManaging
+from actors.rollout.context.reasoning import Reasoning
+from actors.rollout.context.sliding import SlidingWindow
+from actors.rollout.episode_runner import Played, play
 from adapters.engines.client import EngineClient
 from tests.benchmarks import report
 from tests.support.contexts import LENGTH, LongEpisode, Recorder, babbler, differences, trained_ids

@@ -27,16 +27,17 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from actors.calls import position
-from actors.experience.pool import Pool
+from actors.experience.experiencer import Experiencer, ExperiencerSettings
+from actors.experience.lesson_ab_test import TrialSettings
+from actors.experience.pool import LessonPool
+from actors.experience.probing import Prober
+from actors.experience.probing_round import ProbeSettings
 from actors.experience.reviewing import Reviewing
-from actors.experiencer import Experiencer, ExperiencerSettings
-from actors.gate_statistics import Pairs, newcombe_paired, wilson
-from actors.lesson_trials import TrialSettings
 from actors.messages import Attributed, Attribution, Directive, Experience, Trajectory
-from actors.probing import Prober, ProbeSettings
+from actors.statistics.intervals import Pairs, newcombe_paired, wilson
 from actors.store import Store
 from actors.system.actor import Received
+from actors.tool_results.tool_calls import position
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.drift import BASE, Variant
 from tests.benchmarks import report
@@ -117,7 +118,7 @@ class Books:
     """The books as they ship, with one lesson in them."""
 
     def __init__(self, lesson: Experience) -> None:
-        self.now, self._pool = 0.0, Pool(10)
+        self.now, self._pool = 0.0, LessonPool(10)
         self._pool.load([lesson])
         settings = ExperiencerSettings()
         self._reviewing = Reviewing(

@@ -8,9 +8,9 @@ import msgspec
 import torch
 from tokenizers import Tokenizer
 
-from actors.lessons import render
+from actors.experience.lessons import render
 from actors.messages import Experience, Task, Trajectory
-from adapters.environments import Episode
+from actors.ports.environments import Episode
 from adapters.environments.travel.drift import Variant
 from learner.warmstart import chat
 from tests.benchmarks.ablation.attempts import Attempt

@@ -6,7 +6,7 @@ Three designs, all with the margin, alpha and beta of the defaults, on the same 
 
 * fixed: one look at Newcombe's paired interval at the budget (confidence 1 - 2 alpha).
 * peeked: the same interval looked at after every batch, which it is not made for.
-* betting: `actors.gate.sequential`, looked at after every batch; what the gate does.
+* betting: `actors.statistics.paired_sequential`, looked at after every batch; what the gate does.
 
 Then whole trials, holds judged again as the gatekeeper does: `SandboxTrial` with coins for episodes, candidates
 exactly as good as the incumbent (A/A), worse ones, and chains of equal versions, each judged against the last that was
@@ -23,9 +23,9 @@ import numpy as np
 import structlog
 
 from actors.gate.exam import Exam, Record
-from actors.gate.sequential import surely_above, surely_below
-from actors.gate_statistics import Pairs, decide, newcombe_paired
-from actors.trials import SandboxTrial, SandboxTrialSettings
+from actors.gate.sandbox_trial import SandboxTrial, SandboxTrialSettings
+from actors.statistics.intervals import Pairs, decide, newcombe_paired
+from actors.statistics.paired_sequential import surely_above, surely_below
 from tests.benchmarks import report
 from tests.support.fakes import FakeEngine, FakeEnvironment, FakeStore
 

@@ -26,7 +26,7 @@ import msgspec
 from rich.console import Console
 
 from actors.messages import Label, Trajectory
-from adapters.judges import Judge
+from actors.ports.judges import Judge
 from adapters.judges.llm import LlmJudge, LlmSettings
 from adapters.judges.rules import RulesJudge
 from adapters.judges.screening import speaks_to_judge

@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 import httpx
 import yaml
 
-from daemon.config import load
 from daemon.demo.world import answers
+from daemon.settings.config import load
 from tests.benchmarks import report
 from tests.support.ports import free_port
 

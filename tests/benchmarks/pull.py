@@ -25,12 +25,13 @@ import anyio
 import httpx
 
 from actors.messages import Candidate
-from adapters.engines.swap import SwapJob, perform
+from actors.ports.errors import WeightsUnavailable
+from adapters.engines.swap import perform
+from adapters.engines.swap_files import SwapJob
 from adapters.engines.vllm import VllmEngine
-from adapters.errors import WeightsUnavailable
 from adapters.weights.http import HttpPull, PullSettings
-from daemon.serving import serve
-from daemon.weights import ServerSettings, server
+from daemon.processes.asgi import serve
+from daemon.upkeep.weights import ServerSettings, server
 from learner.versions import WEIGHTS, Versions
 from tests.benchmarks import report
 from tests.benchmarks.swap import served, write_model

@@ -29,10 +29,11 @@ from typing import IO, Any, cast
 
 import numpy as np
 
+from actors.experience.navigator import Navigator
+from actors.experience.retrieval.pool import text_of
+from actors.experience.retrieval.ranking import RankSettings
+from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
-from actors.navigator import Navigator, NavigatorSettings
-from actors.retrieval.pool import text_of
-from actors.retrieval.ranking import RankSettings
 from actors.store import Store
 from tests.benchmarks import report
 

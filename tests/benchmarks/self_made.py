@@ -22,12 +22,12 @@ import msgspec
 import torch
 
 from actors.messages import Task, Trajectory
-from actors.questioner.diversity import diversity
-from actors.questioner.generating import Generator
-from actors.questioner.settings import Preferences, QuestionerSettings
-from actors.questioner.state import QuestionerState
+from actors.ports.reference_calls import SyntheticTaskSpec, replay
+from actors.tasks.questioner.diversity import diversity
+from actors.tasks.questioner.generating import Generator
+from actors.tasks.questioner.settings import Preferences, QuestionerSettings
+from actors.tasks.questioner.state import QuestionerState
 from adapters.embedders.hashing import HashingEmbedder
-from adapters.environments.references import SelfMadeSpec, replay
 from adapters.environments.travel import TravelDesk
 from adapters.environments.travel.drift import Variant
 from learner.warmstart import chat
@@ -50,7 +50,7 @@ class SelfMadeAttempt(Attempt):
     """
 
     def __init__(self, task: Task, reached: dict[str, object], variant: Variant, *, group: str) -> None:
-        spec = SelfMadeSpec.of(task)
+        spec = SyntheticTaskSpec.of(task)
         assert spec is not None
         super().__init__(spec.base_task, variant, group=group)
         self.task, self._reached = task, reached
@@ -92,7 +92,7 @@ class SelfMadeLoop(Loop):
 
 def reached(task: Task) -> dict[str, object]:
     """The state that the reference of `task` reaches, by executing it."""
-    spec = SelfMadeSpec.of(task)
+    spec = SyntheticTaskSpec.of(task)
     assert spec is not None
     found = anyio.run(replay, TravelDesk(), spec)
     assert not found.problem, found.problem

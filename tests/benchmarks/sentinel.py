@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.monitors.sequential import mean_rise, size_rise
+from actors.statistics.change_tests import mean_rise, size_rise
 from tests.benchmarks import report
 from tests.support.behaviour import Behaviour, stream
 

@@ -26,28 +26,28 @@ from pathlib import Path
 
 import anyio
 
-from actors.attributor import Attributor, AttributorSettings
-from actors.episodes import play
-from actors.gatekeeper import Gatekeeper, GatekeeperSettings
+from actors.credit.attributor import Attributor, AttributorSettings
+from actors.deployment.swapper import Swapper, SwapperSettings
+from actors.gate.gatekeeper import Gatekeeper, GatekeeperSettings
 from actors.messages import Candidate, Serving, Trajectory, Verdict
-from actors.sentinel import Sentinel, SentinelSettings
-from actors.serving_times import ServingTimes
-from actors.signing import sign
+from actors.messages.signing import sign
+from actors.monitoring.sentinel import Sentinel, SentinelSettings
+from actors.rollout.episode_runner import play
 from actors.store import Store
-from actors.swapper import Swapper, SwapperSettings
 from actors.system.actor import Received
 from actors.system.bus import outgoing
-from actors.system.life import Life
+from actors.system.lifecycle import Lifecycle
 from actors.system.runner import run_actor
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_VERDICT, TRAJECTORY_CLOSED
 from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
+from actors.versions.version_timeline import VersionTimeline
 from adapters.engines.vllm import VllmEngine
 from adapters.environments.travel import TravelDesk
-from daemon.config import Config
-from daemon.gating import gate_trial
-from daemon.swap_intents import SwapIntents
-from daemon.swaps import Swaps
+from daemon.composition.gate import gate_trial
+from daemon.settings.config import Config
+from daemon.upkeep.swap_intents import SwapIntents
+from daemon.upkeep.swaps import Swaps
 from tests.benchmarks import report
 from tests.support.bad_weights import FAMILIES, WARM_START, Credulous, hacked, shipped, worse
 from tests.support.engines import embedded_engine, vllm_engine
@@ -61,7 +61,7 @@ class Rig:
 
     def __init__(self, directory: Path, engine: VllmEngine, store: Store, agents: int) -> None:
         self.directory, self.engine, self.store, self.agents = directory, engine, store, agents
-        self.bus, self.times = StubBus(), ServingTimes(time.time)
+        self.bus, self.times = StubBus(), VersionTimeline(time.time)
         self.runs: list[tuple[int, float]] = []
         """(version, outcome) of each run, as agents saw it."""
         self.key, keys = key_pair(directory / "keys")
@@ -123,7 +123,7 @@ class Rig:
         supervisor = Supervisor(rng=random.Random(0))
         for actor in self.actors:
 
-            async def task(life: Life, actor=actor) -> None:
+            async def task(life: Lifecycle, actor=actor) -> None:
                 await run_actor(actor, self.bus, self.store, life, rng=random.Random(1))
 
             supervisor.add(actor.name, task)

@@ -27,9 +27,10 @@ import torch
 import uvloop
 from safetensors.torch import save_file
 
-from adapters.engines.swap import SwapJob, SwapOutcome, run_swap
+from actors.ports.errors import EngineError
+from adapters.engines.swap import run_swap
+from adapters.engines.swap_files import SwapJob, SwapOutcome
 from adapters.engines.vllm import VllmEngine
-from adapters.errors import EngineError
 from tests.benchmarks import report
 from tests.benchmarks.swap_gap import Client
 from tests.support import checkpoints

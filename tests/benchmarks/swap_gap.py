@@ -23,7 +23,8 @@ import numpy as np
 import uvloop
 from safetensors.numpy import load_file, save_file
 
-from adapters.engines.swap import SwapJob, SwapOutcome, run_swap
+from adapters.engines.swap import run_swap
+from adapters.engines.swap_files import SwapJob, SwapOutcome
 from daemon.tap.settings import TapSettings
 from tests.benchmarks import report
 from tests.support import checkpoints

@@ -17,18 +17,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from daemon.tap.admission import Admission, DoorSettings
 from daemon.tap.agent import Agent
 from daemon.tap.capture import Capture
-from daemon.tap.door import Door, DoorSettings
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import RequestParser
 from daemon.tap.metrics import Counts
-from daemon.tap.plant import Plant
+from daemon.tap.recorder import Recorder
+from daemon.tap.recorder_wire import Order
 from daemon.tap.router import Router
 from daemon.tap.routes import EngineRoute
-from daemon.tap.scribe import Scribe
-from daemon.tap.scribe_wire import Order
 from daemon.tap.settings import Address, TapSettings, captured_headers
+from daemon.tap.tap_context import TapContext
 from daemon.tap.upstream import EngineConnection, Upstream
 from tests.benchmarks import report
 from tests.benchmarks.native import Native
@@ -70,10 +70,10 @@ class Rig:
         settings, counts, upstream = TapSettings(), Counts(), _upstream()
         order = Order(directory="", segment_bytes=0, memory_bytes=0, disk_bytes=0, sync_seconds=0.0, tick_seconds=0.0)
         # It has no process and nowhere to send: records wait in it, until the rig is thrown away.
-        scribe = Scribe(order, memory_bytes=_MEMORY, tick_seconds=1.0, silence_seconds=1.0, rng=random.Random(0))
+        scribe = Recorder(order, memory_bytes=_MEMORY, tick_seconds=1.0, silence_seconds=1.0, rng=random.Random(0))
         capture = Capture(tokens=tokens, minting=False, headers=captured_headers(settings))
-        plant = Plant(settings, Router([upstream], remembered=1), capture, scribe, counts, None)
-        door = Door(DoorSettings(), clock=time.time)
+        plant = TapContext(settings, Router([upstream], remembered=1), capture, scribe, counts, None)
+        door = Admission(DoorSettings(), clock=time.time)
         route = EngineRoute(plant, door, FeedbackDesk(scribe, counts, max_bytes=1, clock=time.time))
         parser = RequestParser(max_header_bytes=65_536, max_body_bytes=1 << 26, hold=lambda _: 1 << 23, clock=time.time)
         self.counts, self.to_agent, self.to_engine = counts, Wire(), Wire()

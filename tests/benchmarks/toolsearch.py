@@ -30,7 +30,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from adapters.embedders import Embedder
+from actors.ports.embedders import Embedder
 from adapters.embedders.hashing import HashingEmbedder
 from adapters.live import Operation
 from adapters.toolsearch import SearchSettings, ToolIndex

@@ -42,7 +42,7 @@ from actors.messages import (
     Verdict,
 )
 from actors.store import Store
-from daemon.retention import QuotaSettings, Retention, RetentionSettings
+from daemon.upkeep.retention import QuotaSettings, Retention, RetentionSettings
 from tests.benchmarks import report
 from tests.support.installation import Installation, listens
 

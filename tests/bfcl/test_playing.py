@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.episodes import play
+from actors.rollout.episode_runner import play
 from tests.support.bfcl_runs import Call
 from tests.support.fakes import FakeEngine
 

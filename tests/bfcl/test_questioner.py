@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from actors.messages import ToolCall
-from actors.questioner.generating import Generator
-from actors.questioner.settings import ProbeSettings, QuestionerSettings
+from actors.ports.errors import EnvironmentFailed
+from actors.tasks.questioner.generating import Generator
+from actors.tasks.questioner.settings import ProbeSettings, QuestionerSettings
 from adapters.environments.bfcl import BfclEnvironment
-from adapters.environments.selfmade import SelfMade
-from adapters.errors import EnvironmentFailed
+from adapters.environments.synthetic_tasks import SyntheticTasks
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ async def test_tasks_of_bfcl_are_solved_by_their_reference_and_by_nothing_else(
     assert len(state.tasks) == 20
     assert state.counts["replayed"] == state.counts["replays"]
     assert state.model.closing() == []
-    selfmade = SelfMade(environment)
+    selfmade = SyntheticTasks(environment)
     for task in state.tasks:
         good, idle = await selfmade.reset(task), await selfmade.reset(task)
         try:

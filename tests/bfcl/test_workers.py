@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from actors.messages import ToolCall
-from adapters.errors import EnvironmentFailed
+from actors.ports.errors import EnvironmentFailed
 from tests.bfcl.conftest import PYTHON
 from tests.support.bfcl_runs import ask_official
 

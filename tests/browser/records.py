@@ -24,7 +24,7 @@ from actors.messages import (
     derived_id,
     pack_array,
 )
-from actors.signing import SigningKey, sign
+from actors.messages.signing import SigningKey, sign
 from actors.store import Store
 from actors.store.records import Joined
 from tests.browser.hostile import HOSTILE

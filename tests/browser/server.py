@@ -13,23 +13,23 @@ import anyio
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from actors.attributor import Attributor, AttributorSettings
-from actors.fleet import EngineView, Fleet
+from actors.credit.attributor import Attributor, AttributorSettings
+from actors.deployment.fleet import EngineView, Fleet
 from actors.messages import Directive, Serving
 from actors.store import Store
-from actors.system.life import ActorState, Life, Restart, Unit
+from actors.system.lifecycle import ActorState, Lifecycle, Restart, Unit
 from adapters.judges.rules import RulesJudge
-from daemon.control import Control, ControlSettings
-from daemon.experience_api import ExperienceApi
-from daemon.killswitch import KillSwitch
-from daemon.live import Live
-from daemon.live_api import LiveRoutes
-from daemon.live_settings import LiveSettings
-from daemon.orders import Orders
-from daemon.serving import serve
+from daemon.api.control import Control, ControlSettings
+from daemon.api.experience import ExperienceApi
+from daemon.api.killswitch import KillSwitch
+from daemon.api.live import LiveRoutes
+from daemon.api.orders import Orders
+from daemon.api.trajectories import TrajectoryApi
+from daemon.api.versions import VersionApi
+from daemon.live.registry import Live
+from daemon.live.settings import LiveSettings
+from daemon.processes.asgi import serve
 from daemon.tap.keys import KeyRing, add_key
-from daemon.trajectory_api import TrajectoryApi
-from daemon.version_api import VersionApi
 from tests.browser import records
 from tests.support.experience import Desk
 from tests.support.keys import key_pair
@@ -96,7 +96,7 @@ async def main(port: int, directory: Path, full: bool) -> None:
     ring = None if full else _keys(directory)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(live.run, Life(Unit("live", live.run, Restart()), anyio.Event(), lambda: None))
+            group.start_soon(live.run, Lifecycle(Unit("live", live.run, Restart()), anyio.Event(), lambda: None))
             await serve(control.app(settings.allowed_hosts, ring), settings)
     finally:
         await store.aclose()

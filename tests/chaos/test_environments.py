@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from adapters.errors import EnvironmentFailed
+from actors.ports.errors import EnvironmentFailed
 from tests.support.working import TROUBLE, doing, soon, workers
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import anyio
 import httpx
 import pytest
 
-from actors.canary import CanarySettings
+from actors.deployment.canary import CanarySettings
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
 from tests.support.rolling import rolling

@@ -32,9 +32,9 @@ from actors.messages import BatchItem, BatchOrder, Candidate, Directive, decode,
 from actors.system import runtime
 from actors.system.bus import Subscription, outgoing
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
-from daemon.config import Config, load
-from daemon.connect import open_bus
 from daemon.demo.processes import scrubbed
+from daemon.processes.bus_connection import open_bus
+from daemon.settings.config import Config, load
 from learner.checkpoints import Checkpoints
 from learner.service import open_trainer
 from learner.trainers.files import load_tensors
@@ -49,7 +49,12 @@ SEED, KILLS, ORDERS = 11, 20, 48
 ROWS, TOKENS = 12, 96
 BACK = 6
 """Times that it is sent back, and killed in the midst of it."""
-PRELOADED = ["daemon.cli", "daemon.learner", "learner.trainers.native", "transformers.models.qwen2.modeling_qwen2"]
+PRELOADED = [
+    "daemon.cli.main",
+    "daemon.processes.learner",
+    "learner.trainers.native",
+    "transformers.models.qwen2.modeling_qwen2",
+]
 ACK_WAIT = 30.0
 """Seconds after which the broker gives away again what a killed learner had in work."""
 
@@ -62,7 +67,7 @@ def learner(config: str, log: str) -> None:
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(out, 1)
     os.dup2(out, 2)
-    from daemon.cli import main
+    from daemon.cli.main import main
 
     sys.exit(main(["learner", "--config", config]))
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from actors.ports.errors import EngineUnavailable
 from actors.store import Store
 from adapters.engines.vllm import VllmEngine
-from adapters.errors import EngineUnavailable
-from daemon.swap_intents import SwapIntents
-from daemon.swaps import Swaps
+from daemon.upkeep.swap_intents import SwapIntents
+from daemon.upkeep.swaps import Swaps
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
 from tests.support.keys import unsigned_weights

@@ -20,12 +20,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from actors.messages import decode
-from actors.routes import Routes, write_routes
-from actors.system.life import Life, Restart, Unit
+from actors.messages.routes import Routes, write_routes
+from actors.system.lifecycle import Lifecycle, Restart, Unit
 from actors.system.streams import TRAFFIC_EXCHANGE
 from actors.system.stub_bus import StubBus
-from daemon.conversion import InThread
-from daemon.shipper import Shipper, ShipperMetrics, ShipperSettings
+from daemon.ingest.conversion import InThread
+from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
 from daemon.tap.spools import spools
 from tests.support.ports import free_ports
 
@@ -146,7 +146,7 @@ async def shipped(directories: list[Path], wanted: int) -> list[str]:
     unit = Unit("shipper", lambda life: anyio.lowlevel.checkpoint(), Restart())
     found: list[str] = []
     async with anyio.create_task_group() as group:
-        group.start_soon(shipper.run, Life(unit, draining, lambda: None))
+        group.start_soon(shipper.run, Lifecycle(unit, draining, lambda: None))
         with anyio.move_on_after(30):
             while len(found) < wanted:
                 found += [decode(one.data).id for one in await subscription.fetch(100, 1.0)]

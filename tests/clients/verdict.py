@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from actors.assembly import build_all
 from actors.messages import Exchange, Trajectory
 from actors.messages.spool import RawExchange
-from actors.stitching import Limits, Stitcher
 from actors.store import stitchable
-from actors.turns import read_turn
+from actors.trajectories.builder import build_all
+from actors.trajectories.parsed_exchange import read_turn
+from actors.trajectories.stitching import Limits, Stitcher
 from adapters.intake.tap import exchange_from_raw
 from tests.clients.catalogue import Client, Run
 

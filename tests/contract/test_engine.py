@@ -9,10 +9,12 @@ import httpx
 import numpy as np
 import pytest
 
-from adapters.engines import Generation, VersionSpan
-from adapters.engines.swap import SwapJob, perform
+from actors.messages import VersionSpan
+from actors.ports.engines import Generation
+from actors.ports.errors import EngineRejected
+from adapters.engines.swap import perform
+from adapters.engines.swap_files import SwapJob
 from adapters.engines.vllm import VllmEngine
-from adapters.errors import EngineRejected
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
 from tests.support.epochs import seen_epoch

@@ -14,12 +14,12 @@ import anyio
 import pytest
 
 from actors.messages import ToolCall
-from adapters.environments import Environment, Episode, Observation
+from actors.ports.environments import Environment, Episode, Observation
 from adapters.environments.gymnasium import GymnasiumEnvironment
 from adapters.environments.http.client import HttpEnvironment
 from adapters.environments.http.service import EnvironmentService
 from adapters.environments.live import LiveEnvironment
-from adapters.environments.selfmade import SelfMade
+from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import TravelDesk
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import BASE
@@ -80,7 +80,7 @@ ENVIRONMENTS: dict[str, Case] = {
     "travel over HTTP": Case(over_http, "A", change=book_a_flight),
     "gymnasium": Case(simple(lambda: GymnasiumEnvironment(limit=20)), "AB"),
     "gymnasium in workers": Case(simple(lambda: _SHARED["gymnasium"]), "AB"),
-    "selfmade": Case(simple(lambda: SelfMade(TravelDesk())), "A", change=book_a_flight),
+    "selfmade": Case(simple(lambda: SyntheticTasks(TravelDesk())), "A", change=book_a_flight),
     "live": Case(over_live_apis),
 }
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from actors.messages import Step, ToolCall, Trajectory
-from adapters.errors import AdapterNotSetUp, ExtractorUnavailable
-from adapters.extractors import Insight
+from actors.ports.errors import AdapterNotSetUp, ExtractorUnavailable
+from actors.ports.extractors import Insight
 from adapters.extractors.llm import LlmExtractor
 from adapters.extractors.prompt import MAX_CONTENT, draw_messages
 from tests.support.chat_endpoint import ChatEndpoint, Reply, fails, says

@@ -22,15 +22,15 @@ import pytest
 from safetensors.numpy import save_file
 
 from actors.messages import Manifest
-from actors.signing import SigningKey
-from adapters.errors import CheckpointRefused, WeightsCorrupt, WeightsDiskFull, WeightsUnavailable
+from actors.messages.signing import SigningKey
+from actors.ports.errors import CheckpointRefused, WeightsCorrupt, WeightsDiskFull, WeightsUnavailable
 from adapters.weights import Weights, WeightSource
 from adapters.weights.http import HttpPull, PullSettings
 from adapters.weights.shared import SharedPath
 from daemon.errors import ConfigError
-from daemon.provenance import Provenance, ProvenanceSettings
-from daemon.serving import serve
-from daemon.weights import ServerSettings, server, source
+from daemon.processes.asgi import serve
+from daemon.upkeep.provenance import Provenance, ProvenanceSettings
+from daemon.upkeep.weights import ServerSettings, server, source
 from learner.versions import Versions
 from tests.support.full_disk import full_disk
 from tests.support.keys import key_pair

@@ -14,7 +14,7 @@ from functools import cache
 
 from adapters.engines.embedded.command import parser as embedded_parser
 from adapters.engines.vllm_server import parser as vllm_parser
-from daemon.cli import parser
+from daemon.cli.main import parser
 from tests.docs.blocks import ROOT
 
 _OPERATORS = {"&&", "||", ";", "|", "&", "(", ")", ";;"}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from adapters.live.policy import PolicySettings
-from daemon import toml
-from daemon.config import Config
+from daemon.settings import toml
+from daemon.settings.config import Config
 from tests.docs.blocks import Block, blocks, blocks_of, pages
 
 _LANGUAGES = {"sh", "toml", "json", "python", "text"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from daemon.config import Config
+from daemon.settings.config import Config
 from tests.docs.blocks import ROOT, pages, prose
 from tests.docs.commands import faults, mentioned_faults
 

@@ -4,12 +4,12 @@ gives each trained token the log-prob that was recorded, behind the context of i
 import openai
 import pytest
 
-from actors.context import ContextTemplate
-from actors.context.managing import TOOL, SelfManaging
-from actors.context.reasoning import Reasoning
-from actors.context.sliding import SlidingWindow
-from actors.episodes import play
-from actors.playing.agents import Agent
+from actors.rollout.context import ContextTemplate
+from actors.rollout.context.managing import TOOL, SelfManaging
+from actors.rollout.context.reasoning import Reasoning
+from actors.rollout.context.sliding import SlidingWindow
+from actors.rollout.episode_runner import play
+from actors.rollout.harness.agents import Agent
 from adapters.engines.client import EngineClient
 from tests.benchmarks.contexts import LastAnswer, off_by
 from tests.support.contexts import LongEpisode, Recorder, babbler, differences

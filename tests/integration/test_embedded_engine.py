@@ -9,8 +9,8 @@ import httpx
 import pytest
 from openai import AsyncOpenAI
 
+from actors.ports.errors import CheckpointRefused
 from adapters.engines.client import EngineClient
-from adapters.errors import CheckpointRefused
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
 

@@ -20,12 +20,12 @@ from mcp import Client, ClientSession, StdioServerParameters, stdio_client
 
 from actors.messages import Experience
 from actors.store import Store
-from daemon.cli import main
-from daemon.control import ControlSettings
+from daemon.api.control import ControlSettings
+from daemon.cli.main import main
 from daemon.errors import ControlUnreachable, OrderRefused
-from daemon.experience_client import AsyncExperienceClient, ExperienceClient
-from daemon.experience_mcp import server
-from daemon.serving import serve
+from daemon.experience.client import AsyncExperienceClient, ExperienceClient
+from daemon.experience.mcp import server
+from daemon.processes.asgi import serve
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.credited import attributed
 from tests.support.experience import Desk, lesson
@@ -296,7 +296,7 @@ async def test_a_daemon_that_is_away_is_told_to_the_agent_and_ends_nothing() -> 
 def test_a_missing_package_is_answered_with_the_extra_to_install() -> None:
     program = (
         "import sys; sys.modules['mcp'] = None\n"
-        "from daemon.cli import main; sys.exit(main(['experience', 'mcp']))"
+        "from daemon.cli.main import main; sys.exit(main(['experience', 'mcp']))"
     )  # fmt: skip
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert run.returncode == 2

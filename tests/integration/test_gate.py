@@ -9,11 +9,11 @@ import pytest
 
 from actors.gate.panel import Panel, PanelSettings
 from actors.gate.safety import SafetyCheck, SafetySettings
-from actors.trials import SandboxTrial, SandboxTrialSettings
+from actors.gate.sandbox_trial import SandboxTrial, SandboxTrialSettings
 from adapters.engines.client import EngineClient
 from adapters.environments.travel import TravelDesk
-from daemon.evaluation import evaluate
-from daemon.swaps import Swaps
+from daemon.cli.evaluation import evaluate
+from daemon.upkeep.swaps import Swaps
 from tests.support import bad_weights
 from tests.support.engines import embedded_engine
 from tests.support.fakes import FakeStore

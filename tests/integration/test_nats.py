@@ -18,10 +18,11 @@ from actors.system.broker import Broker, BrokerSettings, read_credentials
 from actors.system.bus import Outgoing, outgoing
 from actors.system.errors import BrokerFailed, BusRefused, BusUnavailable
 from actors.system.ledger import MemoryLedger
-from actors.system.life import Restart
+from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
-from actors.system.runner import RunnerSettings, run_actor
+from actors.system.outbox import RunnerSettings
+from actors.system.runner import run_actor
 from actors.system.runtime import run
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAFFIC_EXCHANGE
 from actors.system.supervisor import Supervisor

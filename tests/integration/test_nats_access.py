@@ -16,9 +16,9 @@ from actors.system.nats_bus import NatsBus
 from actors.system.nats_monitoring import MonitoringUnavailable, SyncPolicy, sync_policy
 from actors.system.nats_settings import BusSettings
 from actors.system.streams import TRAFFIC_EXCHANGE
-from daemon.config import Config
-from daemon.connect import open_bus
 from daemon.errors import StartFailed
+from daemon.processes.bus_connection import open_bus
+from daemon.settings.config import Config
 from tests.support.nats import QUICK
 from tests.support.nats_cluster import PASSWORD, Authority, Operator, server, tls, user
 from tests.support.ports import free_ports

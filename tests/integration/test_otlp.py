@@ -16,18 +16,18 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from prometheus_client import CollectorRegistry, generate_latest
 
-from actors.assembler import Assembler, AssemblerSettings
 from actors.messages import Exchange, Trajectory, decode
 from actors.store import Store
 from actors.system.bus import Bus
-from actors.system.life import Life, Restart, Unit
+from actors.system.lifecycle import Lifecycle, Restart, Unit
 from actors.system.runner import run_actor
 from actors.system.runtime import SameLoopHost
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAJECTORY_CLOSED
 from actors.system.stub_bus import StubBus
+from actors.trajectories.assembler import Assembler, AssemblerSettings
 from adapters.intake.otlp import JoinSettings
 from adapters.redaction import RedactionSettings, Redactor
-from daemon.intake import IntakeCollector, IntakeSettings, OtlpIntake
+from daemon.ingest.otlp_receiver import IntakeCollector, IntakeSettings, OtlpIntake
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.nats import QUICK as NATS
 from tests.support.nats import opened_bus, running_broker
@@ -80,7 +80,7 @@ async def receiving(bus: Bus, *, keys: KeyRing | None = None, require_key=False,
     unit, draining = Unit("intake", intake.run, Restart()), anyio.Event()
     rig = Rig(intake, unit, draining)
     async with rig.client, anyio.create_task_group() as group:
-        group.start_soon(intake.run, Life(unit, draining, lambda: None))
+        group.start_soon(intake.run, Lifecycle(unit, draining, lambda: None))
         with anyio.fail_after(5):
             while not ports or not await answers(ports[0]):  # noqa: ASYNC110 - there is no event for a server's first breath
                 await anyio.sleep(0.01)
@@ -282,7 +282,7 @@ async def test_a_recorded_run_becomes_one_trajectory_through_a_real_broker_that_
         unit, draining = Unit("assembler", anyio.sleep_forever, Restart()), anyio.Event()
         closed = await bus.subscribe("watcher", [TRAJECTORY_CLOSED])
         async with anyio.create_task_group() as group:
-            life = Life(unit, draining, lambda: None)
+            life = Lifecycle(unit, draining, lambda: None)
             group.start_soon(lambda: run_actor(assembler, bus, store, life, rng=random.Random(1)))
             with anyio.fail_after(10):
                 (delivery,) = await closed.fetch(10, 10.0)

@@ -22,13 +22,13 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from actors.assembler import Assembler, AssemblerSettings
 from actors.messages import Exchange, Trajectory, decode, ids_array, pack_array
 from actors.store import Store
 from actors.system.runner import run_actor
 from actors.system.runtime import Host, run
 from actors.system.supervisor import Supervisor
-from daemon.shipper import Shipper, ShipperMetrics, ShipperSettings
+from actors.trajectories.assembler import Assembler, AssemblerSettings
+from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
 from tests.support.byte_engine import (
     IN_ANSWER,
     IN_PROMPT,

@@ -18,13 +18,13 @@ from actors.system.bus import outgoing
 from actors.system.nats_bus import NatsBus
 from actors.system.runtime import run
 from actors.system.streams import TRAFFIC_EXCHANGE
-from daemon.backup import backup
-from daemon.config import Config
-from daemon.control import ControlSettings
+from daemon.api.control import ControlSettings
 from daemon.errors import StartFailed, TransferFailed
-from daemon.restore import restore
-from daemon.rewinding import rewind
-from daemon.state_lock import state_lock
+from daemon.processes.state_lock import state_lock
+from daemon.settings.config import Config
+from daemon.upkeep.backup import backup
+from daemon.upkeep.consumer_reset import rewind
+from daemon.upkeep.restore import restore
 from tests.support.nats import opened_bus, running_broker
 from tests.support.ports import free_port
 from tests.support.traffic import exchange

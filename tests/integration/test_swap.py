@@ -9,8 +9,9 @@ import anyio
 import msgspec
 import pytest
 
-from adapters.engines.swap import KEY_VARIABLE, SwapJob, SwapOutcome, collect, run_swap
-from adapters.errors import SwapFailed
+from actors.ports.errors import SwapFailed
+from adapters.engines.swap import KEY_VARIABLE, collect, run_swap
+from adapters.engines.swap_files import SwapJob, SwapOutcome
 from tests.support import checkpoints
 from tests.support.engine import answer, running_engine
 

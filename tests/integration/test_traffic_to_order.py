@@ -10,17 +10,18 @@ from pathlib import Path
 import anyio
 import pytest
 
-from actors.assembler import Assembler, AssemblerSettings
-from actors.attributor import Attributor, AttributorSettings
-from actors.curator import Curator, CuratorSettings
+from actors.credit.attributor import Attributor, AttributorSettings
+from actors.curation.curator import Curator
+from actors.curation.pool import CuratorSettings
 from actors.messages import Attribution, BatchOrder, StepLabel, Trajectory, decode, decode_batch
 from actors.store import Store
 from actors.system.bus import outgoing
-from actors.system.life import Life
+from actors.system.lifecycle import Lifecycle
 from actors.system.runner import run_actor
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, WORK_TRAIN
 from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
+from actors.trajectories.assembler import Assembler, AssemblerSettings
 from tests.support.traffic import exchange, feedback
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +56,7 @@ async def live(bus: StubBus, path: Path, url: str, until) -> None:
     )
     for actor in actors:
 
-        async def task(life: Life, actor=actor) -> None:
+        async def task(life: Lifecycle, actor=actor) -> None:
             await run_actor(actor, bus, store, life, rng=random.Random(1))
 
         supervisor.add(actor.name, task)

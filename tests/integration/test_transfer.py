@@ -12,19 +12,19 @@ from pathlib import Path
 import anyio
 import pytest
 
-from actors.assembler import Assembler, AssemblerSettings
-from actors.assembly import build_all
-from actors.attributor import Attributor, AttributorSettings
+from actors.credit.attributor import Attributor, AttributorSettings
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
-from actors.stitching import Closing
 from actors.store import Store
 from actors.system.bus import Bus
-from actors.system.life import Life
+from actors.system.lifecycle import Lifecycle
 from actors.system.runner import run_actor
 from actors.system.runtime import SameLoopHost
 from actors.system.supervisor import Supervisor
-from actors.turns import read_turn
-from daemon.cli import main
+from actors.trajectories.assembler import Assembler, AssemblerSettings
+from actors.trajectories.builder import build_all
+from actors.trajectories.parsed_exchange import read_turn
+from actors.trajectories.stitching import Closing
+from daemon.cli.main import main
 from tests.support.nats import opened_bus, running_broker
 from tests.support.traffic import exchange, feedback
 
@@ -77,7 +77,7 @@ async def work(bus: Bus, state: Path, until: Callable[[Store], Awaitable[bool]])
         Attributor(AttributorSettings(), judge=Fair()),
     ):
 
-        async def task(life: Life, actor=actor) -> None:
+        async def task(life: Lifecycle, actor=actor) -> None:
             await run_actor(actor, bus, store, life, rng=random.Random(1))
 
         supervisor.add(actor.name, task)

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from adapters.engines import vllm_server
-from daemon import cli
-from daemon.config import Config, load
+from daemon.cli import main as cli
+from daemon.settings.config import Config, load
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "ops/kubernetes").rglob("*.yaml"))

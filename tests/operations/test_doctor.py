@@ -23,10 +23,10 @@ from actors.messages.codec import encode
 from actors.store import Store
 from actors.store import tables as t
 from actors.system.broker import server_binary
-from daemon import install
-from daemon.cli import main
+from daemon.cli.main import main
 from daemon.doctor.files import network_file_system
 from daemon.tap.spool import SpoolLimits, SpoolWriter
+from daemon.upkeep import install
 from tests.support import checkpoints, troubled
 from tests.support.engines import embedded_engine
 from tests.support.installation import Installation, listens
@@ -333,7 +333,7 @@ def test_a_kill_switch_that_somebody_forgot(ask, tmp_path: Path, well: Installat
 
 def test_services_that_do_not_start_at_boot(ask, tmp_path: Path) -> None:
     settings = install.example()
-    from daemon.config import load
+    from daemon.settings.config import load
 
     install.install(install.plan(load(settings), settings.read_bytes(), program=Path("/usr/bin/env")), tmp_path)
     told = ask("--only", "services", "--root", str(tmp_path))

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from actors.messages.spool import RawExchange
-from actors.turns import read_turn
+from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.tap import exchange_from_raw
 from tests.support.engine import Engine, completion, running_engine, stream_pieces
 from tests.support.ports import free_port

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon import install
-from daemon.config import load
+from daemon.settings.config import load
+from daemon.upkeep import install
 
 WANTED = 2.0
 """systemd-analyze's exposure level: 0 is locked away, 10 is everything; below 2 it says OK."""

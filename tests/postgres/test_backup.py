@@ -8,12 +8,12 @@ from actors.messages import Directive
 from actors.store import Store
 from actors.store.archive import ask
 from actors.store.audit import verify
-from daemon.backup import backup
-from daemon.config import Config
-from daemon.control import ControlSettings
+from daemon.api.control import ControlSettings
 from daemon.errors import TransferFailed
-from daemon.restore import restore
-from daemon.rewinding import REWIND
+from daemon.settings.config import Config
+from daemon.upkeep.backup import backup
+from daemon.upkeep.consumer_reset import REWIND
+from daemon.upkeep.restore import restore
 from tests.support.ports import free_port
 from tests.support.postgres import Cluster
 from tests.support.traffic import exchange

@@ -7,20 +7,20 @@ from pathlib import Path
 import anyio
 from prometheus_client import CollectorRegistry
 
-from actors.fleet import Fleet
+from actors.deployment.fleet import Fleet
 from actors.messages import Directive
 from actors.store import Store
-from actors.system.life import Life, Restart, Unit
-from daemon.control import Control, ControlSettings
-from daemon.experience_api import ExperienceApi
-from daemon.killswitch import KillSwitch
-from daemon.live import Live
-from daemon.live_api import LiveRoutes
-from daemon.live_settings import LiveSettings
-from daemon.orders import Orders
-from daemon.serving import serve
-from daemon.trajectory_api import TrajectoryApi
-from daemon.version_api import VersionApi
+from actors.system.lifecycle import Lifecycle, Restart, Unit
+from daemon.api.control import Control, ControlSettings
+from daemon.api.experience import ExperienceApi
+from daemon.api.killswitch import KillSwitch
+from daemon.api.live import LiveRoutes
+from daemon.api.orders import Orders
+from daemon.api.trajectories import TrajectoryApi
+from daemon.api.versions import VersionApi
+from daemon.live.registry import Live
+from daemon.live.settings import LiveSettings
+from daemon.processes.asgi import serve
 from tests.support.credited import attributed
 from tests.support.experience import Desk, lesson
 from tests.support.keys import key_pair
@@ -54,7 +54,7 @@ async def main(port: int, directory: Path) -> None:
     settings = ControlSettings(port=port)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(live.run, Life(Unit("live", live.run, Restart()), anyio.Event(), lambda: None))
+            group.start_soon(live.run, Lifecycle(Unit("live", live.run, Restart()), anyio.Event(), lambda: None))
             await serve(control.app(settings.allowed_hosts), settings)
     finally:
         await store.aclose()

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from daemon.openapi import DESCRIBED
+from daemon.api.openapi import DESCRIBED
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]

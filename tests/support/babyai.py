@@ -7,7 +7,7 @@ import gymnasium
 from minigrid.utils.baby_ai_bot import BabyAIBot
 
 from actors.messages import Task, ToolCall
-from adapters.environments import Episode
+from actors.ports.environments import Episode
 from adapters.environments.gymnasium import GymnasiumEnvironment
 from adapters.environments.gymnasium_text import Codec
 

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from actors.messages import Attribution, StepLabel, Trajectory
-from adapters.engines import Engine
+from actors.ports.engines import Engine
 from adapters.environments.travel import TravelDesk
 from tests.support import checkpoints
 

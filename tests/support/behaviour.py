@@ -5,19 +5,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from actors.monitors import (
-    EngineWatch,
-    Finding,
-    History,
-    JudgeDrift,
-    Monitor,
-    MonitorSettings,
-    Run,
-    Swap,
-    ToolDrift,
-    TrafficDrift,
-    version_monitors,
-)
+from actors.monitoring.blocks import JudgeDrift, TrafficDrift
+from actors.monitoring.engine import EngineWatch
+from actors.monitoring.history import History, Swap
+from actors.monitoring.monitor import Finding, Monitor
+from actors.monitoring.settings import MonitorSettings
+from actors.monitoring.tools import ToolDrift
+from actors.monitoring.versions import version_monitors
+from actors.tool_results.runs import RunSummary
 
 
 class Behaviour(msgspec.Struct, frozen=True):
@@ -43,7 +38,7 @@ class Behaviour(msgspec.Struct, frozen=True):
     """Share of runs whose outcome is ever known."""
 
 
-def runs(rng: random.Random, version: int, how: Behaviour, first: int, count: int) -> Iterator[Run]:
+def runs(rng: random.Random, version: int, how: Behaviour, first: int, count: int) -> Iterator[RunSummary]:
     """`count` runs, numbered from `first`, one a second."""
     for number in range(first, first + count):
         solved = rng.random() < how.success
@@ -53,7 +48,7 @@ def runs(rng: random.Random, version: int, how: Behaviour, first: int, count: in
         labels = ["A" if rng.random() < how.abstain else "G" if rng.random() < how.good[solved] else "B"
                   for _ in range(steps)]  # fmt: skip
         written = sum(how.length * rng.lognormvariate(0.0, 0.5) for _ in range(steps))
-        yield Run(
+        yield RunSummary(
             id=f"r{number}", tenant="default", started=float(number), ended=number + 0.5, low=version, high=version,
             tools="desk", steps=steps, errors=0,
             outcome=float(solved) if rng.random() < how.outcomes else None,
@@ -80,7 +75,7 @@ class Watch:
             self.tools,
         ]
 
-    def add(self, batch: Sequence[Run]) -> list[Finding]:
+    def add(self, batch: Sequence[RunSummary]) -> list[Finding]:
         """Take in runs and look once; a rollback condemns its version."""
         for run in batch:
             self.history.add(run)

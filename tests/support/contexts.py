@@ -13,11 +13,11 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import AddedToken
 
-from actors.episodes import Played
 from actors.messages import Attributed, Attribution, BatchItem, StepLabel, ToolCall, Trajectory
-from adapters.engines import Engine
+from actors.ports.engines import Engine
+from actors.ports.environments import Observation
+from actors.rollout.episode_runner import Played
 from adapters.engines.embedded.prompts import Prompts
-from adapters.environments import Observation
 from learner.build import BuildSettings, build
 from learner.credit import CreditSettings, assign
 from learner.trainers.micro import Layout

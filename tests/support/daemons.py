@@ -18,10 +18,10 @@ import tomli_w
 
 from actors.messages import SIGNATURE, Candidate
 from actors.store import Store
-from daemon.config import Config, load
 from daemon.demo.processes import Child, module
 from daemon.demo.world import answers
-from daemon.provenance import Provenance
+from daemon.settings.config import Config, load
+from daemon.upkeep.provenance import Provenance
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
 from tests.support.pipeline import Agents, until

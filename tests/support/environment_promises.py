@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from actors.messages import Task, ToolCall
-from adapters.environments import Cloneable, Environment, Episode, Observation, Stateful
-from adapters.errors import EnvironmentFailed
+from actors.ports.environments import Cloneable, Environment, Episode, Observation, Stateful
+from actors.ports.errors import EnvironmentFailed
 
 MOST_STEPS = 500
 

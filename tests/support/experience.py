@@ -8,24 +8,24 @@ import msgspec
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 
-from actors.fleet import Fleet
+from actors.deployment.fleet import Fleet
 from actors.messages import Directive, Experience
-from actors.signing import PublicKeys
+from actors.messages.signing import PublicKeys
 from actors.store import Store
 from actors.system.errors import DependencyUnavailable
 from adapters.redaction import RedactionSettings, Redactor
-from daemon.control import Control
-from daemon.experience import ExperiencePool
-from daemon.experience_api import ExperienceApi
-from daemon.forgetting import Forgetter
-from daemon.killswitch import KillSwitch
-from daemon.live import Live
-from daemon.live_api import LiveRoutes
-from daemon.live_settings import LiveSettings
-from daemon.orders import Orders
+from daemon.api.control import Control
+from daemon.api.experience import ExperienceApi
+from daemon.api.killswitch import KillSwitch
+from daemon.api.live import LiveRoutes
+from daemon.api.orders import Orders
+from daemon.api.trajectories import TrajectoryApi
+from daemon.api.versions import VersionApi
+from daemon.experience.forgetting import Forgetter
+from daemon.experience.service import ExperiencePool
+from daemon.live.registry import Live
+from daemon.live.settings import LiveSettings
 from daemon.tap.keys import KeyRing
-from daemon.trajectory_api import TrajectoryApi
-from daemon.version_api import VersionApi
 from tests.support.keys import key_pair
 
 

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import numpy as np
 
-from actors.holdout import held_out
+from actors.kinds.holdout import held_out
 from actors.messages import (
     Attributed,
     Candidate,
@@ -28,13 +28,13 @@ from actors.messages import (
     VersionSpan,
     derived_id,
 )
-from actors.ports import SwapReport
+from actors.ports.engines import Generation
+from actors.ports.environments import Observation, Profile, Split
+from actors.ports.errors import CheckpointRefused, EngineUnavailable, EnvironmentFailed
+from actors.ports.store import SwapReport
 from actors.store.live import FailedCall
 from actors.store.reading import OutcomeRow
 from actors.system.actor import Result
-from adapters.engines import Generation
-from adapters.environments import Observation, Profile, Split
-from adapters.errors import CheckpointRefused, EngineUnavailable, EnvironmentFailed
 
 
 class FakeStore:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import httpx
 
 from actors.messages import Attribution, StepLabel, Trajectory
-from adapters.errors import JudgeUnavailable
+from actors.ports.errors import JudgeUnavailable
 from tests.benchmarks.report import await_port
 
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"

@@ -13,8 +13,8 @@ from typing import Any
 
 import tomli_w
 
-from daemon.config import Config, load
-from daemon.toml import merge
+from daemon.settings.config import Config, load
+from daemon.settings.toml import merge
 from tests.support.ports import free_port
 
 

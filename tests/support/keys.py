@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from actors.signing import PublicKeys, SigningKey
+from actors.messages.signing import PublicKeys, SigningKey
 from adapters.weights.shared import SharedPath
 
 

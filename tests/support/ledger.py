@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from actors.messages import Task, ToolCall, derived_id
-from adapters.environments import Observation, Profile, Split
-from adapters.errors import EnvironmentFailed
+from actors.ports.environments import Observation, Profile, Split
+from actors.ports.errors import EnvironmentFailed
 
 OWNERS = ("Ada", "Grace", "Edsger", "Barbara")
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 import tomli_w
 
-from daemon.config import Config, load
 from daemon.demo.processes import Child, module
 from daemon.demo.world import answers
+from daemon.settings.config import Config, load
 from tests.benchmarks.native import Native
 from tests.support.ports import free_ports
 

@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from actors.canary import CanarySettings
+from actors.deployment.canary import CanarySettings
+from actors.deployment.swapper import Swapper, SwapperSettings
 from actors.messages import Step, Trajectory, Verdict
-from actors.signing import SigningKey, sign
+from actors.messages.signing import SigningKey, sign
 from actors.store import Store
-from actors.swapper import Swapper, SwapperSettings
 from adapters.engines.vllm import VllmEngine
-from daemon.swap_intents import SwapIntents
-from daemon.swaps import Swaps
 from daemon.tap.settings import UpstreamSettings
+from daemon.upkeep.swap_intents import SwapIntents
+from daemon.upkeep.swaps import Swaps
 from tests.support.keys import key_pair, unsigned_weights
 from tests.support.swapping import Door, door
 from tests.support.tapping import Rig, running_tap

@@ -1,7 +1,8 @@
 """The swapper as a daemon that may be killed, and an engine's door at which requests can be held up.
 
-The daemon is what `daemon.service` builds, less everything that a swap does not need: supervisor, runner, store, swap
-program; the bus is in memory. It is forked from a server that has everything imported, in a session of its own.
+The daemon is what `daemon.composition.service` builds, less everything that a swap does not need: supervisor, runner,
+store, swap program; the bus is in memory. It is forked from a server that has everything imported, in a session of its
+own.
 """
 
 import contextlib
@@ -18,17 +19,17 @@ import anyio
 import httpx
 import structlog
 
+from actors.deployment.swapper import Swapper, SwapperSettings
 from actors.messages import Verdict
-from actors.signing import sign
+from actors.messages.signing import sign
 from actors.store import Store
-from actors.swapper import Swapper, SwapperSettings
-from actors.system.life import Life
+from actors.system.lifecycle import Lifecycle
 from actors.system.runner import run_actor
 from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
 from adapters.engines.vllm import VllmEngine
-from daemon.swap_intents import SwapIntents
-from daemon.swaps import Swaps
+from daemon.upkeep.swap_intents import SwapIntents
+from daemon.upkeep.swaps import Swaps
 from tests.support.engine import Asked, Engine, running_engine
 from tests.support.keys import key_pair, unsigned_weights
 
@@ -90,7 +91,7 @@ async def _serve(state: Path, versions: Path, url: str) -> None:
         )  # fmt: skip
         supervisor = Supervisor(rng=random.Random(0))
 
-        async def act(life: Life) -> None:
+        async def act(life: Lifecycle) -> None:
             await run_actor(swapper, StubBus(), store, life, rng=random.Random(0))
 
         supervisor.add("swapper", act)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from actors.messages import Label, Step, ToolCall, Trajectory
-from adapters.environments import Episode
+from actors.ports.environments import Episode
 from adapters.environments.travel.demonstrations import Habits, _Play
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import Drift, Variant

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 
 from actors.messages import ToolCall
-from adapters.environments import Episode, Observation
+from actors.ports.environments import Episode, Observation
 from adapters.environments.workers import WorkerEnvironment
 
 TROUBLE = "tests.support.troublesome:Troublesome"

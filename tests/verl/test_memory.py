@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.config import load
+from daemon.settings.config import load
 from learner.trainers.files import load_tensors
 from learner.trainers.verl.memory import Run, Shape, estimate, main, read_shape
 

@@ -13,11 +13,12 @@ import httpx
 import msgspec
 import pytest
 
-from actors.canary import CanarySettings
-from actors.gate_statistics import wilson
-from adapters.engines.swap import SwapJob, perform
+from actors.deployment.canary import CanarySettings
+from actors.ports.errors import EngineRejected
+from actors.statistics.intervals import wilson
+from adapters.engines.swap import perform
+from adapters.engines.swap_files import SwapJob
 from adapters.engines.vllm import VllmEngine
-from adapters.errors import EngineRejected
 from tests.support import checkpoints
 from tests.support.epochs import seen_epoch
 from tests.support.rolling import Rolling, rolling

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.episodes import play
 from actors.gate.panel import Panel, PanelSettings
+from actors.gate.sandbox_trial import SandboxTrial
 from actors.messages import Trajectory
-from actors.trials import SandboxTrial
+from actors.rollout.episode_runner import play
 from adapters.engines.vllm import VllmEngine
 from adapters.environments.travel import TravelDesk
-from daemon.swaps import Swaps
+from daemon.upkeep.swaps import Swaps
 from tests.integration.test_gate import *  # noqa: F403  the same gate; here its shadow engine is another
 from tests.integration.test_gate import SETTINGS
 from tests.support import bad_weights

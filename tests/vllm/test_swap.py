@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from adapters.engines.swap import SwapJob, perform, run_swap
+from actors.ports.errors import CheckpointRefused
+from adapters.engines.swap import perform, run_swap
+from adapters.engines.swap_files import SwapJob
 from adapters.engines.vllm import VllmEngine
-from adapters.errors import CheckpointRefused
 from tests.support import checkpoints
 from tests.support.epochs import seen_epoch
 from tests.vllm.conftest import MODEL, Started, greedy

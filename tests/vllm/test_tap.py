@@ -9,7 +9,7 @@ import pytest
 
 from actors.messages import Exchange, ids_array
 from actors.messages.spool import RawExchange
-from actors.turns import read_turn
+from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.tap import exchange_from_raw
 from tests.support.tapping import Rig, running_tap
 

@@ -12,9 +12,9 @@ import structlog
 import torch
 import uvicorn
 
+from actors.ports.errors import CheckpointRefused
 from adapters.engines.embedded.server import application
 from adapters.engines.embedded.service import EngineService
-from adapters.errors import CheckpointRefused
 
 _log = structlog.get_logger(__name__)
 

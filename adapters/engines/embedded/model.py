@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from actors.ports.errors import CheckpointRefused
 from adapters.engines.checkpoint import Checkpoint
-from adapters.errors import CheckpointRefused
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,8 +15,8 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+from actors.ports.errors import CheckpointRefused
 from adapters.engines.embedded.requests import BadRequest
-from adapters.errors import CheckpointRefused
 
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 

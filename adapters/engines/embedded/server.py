@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from actors.ports.errors import CheckpointRefused
 from adapters.engines.embedded import answers
 from adapters.engines.embedded.requests import (
     BadRequest,
@@ -33,7 +34,6 @@ from adapters.engines.embedded.requests import (
 )
 from adapters.engines.embedded.sampling import Sampling
 from adapters.engines.embedded.service import EngineService, Flight
-from adapters.errors import CheckpointRefused
 
 MOST_BODY = 16 * 1024 * 1024
 """Bytes a request may have."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from actors.ports.errors import CheckpointRefused
 from adapters.engines.checkpoint import describe, validate
 from adapters.engines.embedded.batching import Batch, Limits, Run
 from adapters.engines.embedded.metrics import Metrics
@@ -16,7 +17,6 @@ from adapters.engines.embedded.prompts import Prompts
 from adapters.engines.embedded.requests import BadRequest
 from adapters.engines.embedded.sampling import Sampling
 from adapters.engines.embedded.worker import Worker
-from adapters.errors import CheckpointRefused
 
 _log = structlog.get_logger(__name__)
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from adapters.environments import Profile, Split
-from adapters.errors import AdapterNotSetUp
+from actors.ports.environments import Profile, Split
+from actors.ports.errors import AdapterNotSetUp
 
 T = TypeVar("T")
 NAME = "appworld"

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from actors.messages import Task, ToolCall, derived_id
-from adapters.environments import Observation, Profile, Split
+from actors.ports.environments import Observation, Profile, Split
+from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed
 from adapters.environments.appworld.catalogue import COMPLETE, FAMILIES, HELD_OUT, NAME, AppWorldTask, Catalogue
 from adapters.environments.appworld.code import rendered
 from adapters.environments.appworld.servers import Server, ServerPool
-from adapters.errors import AdapterNotSetUp, EnvironmentFailed
 
 VERSION = "0.1.3.post1"
 MOST_CALLS = 20

@@ -17,8 +17,8 @@ import anyio
 import httpx
 import structlog
 
+from actors.ports.errors import EnvironmentFailed
 from adapters.environments.line_worker import WorkerDied, WorkerProcess
-from adapters.errors import EnvironmentFailed
 
 _log = structlog.get_logger(__name__)
 MOST_DEATHS = 5

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from adapters.environments import Profile, Split
-from adapters.errors import AdapterNotSetUp
+from actors.ports.environments import Profile, Split
+from actors.ports.errors import AdapterNotSetUp
 
 NAME = "bfcl"
 VERSION = "2026.3.23"

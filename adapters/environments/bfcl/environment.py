@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from actors.messages import Task, ToolCall, derived_id
-from adapters.environments import Observation, Profile, Split
+from actors.ports.environments import Observation, Profile, Split
+from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed
 from adapters.environments.bfcl.catalogue import FAMILIES, NAME, BfclTask, load
 from adapters.environments.bfcl.pool import Held, WorkerPool
-from adapters.errors import AdapterNotSetUp, EnvironmentFailed
 
 _WORKER = Path(__file__).with_name("worker.py")
 _OVER = json.dumps({"error": "over"})

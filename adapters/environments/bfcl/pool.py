@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import structlog
 
+from actors.ports.errors import EnvironmentFailed
 from adapters.environments.line_worker import WorkerDied, WorkerProcess
-from adapters.errors import EnvironmentFailed
 
 _log = structlog.get_logger(__name__)
 MOST_DEATHS = 5

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import anyio
 
 from actors.messages import Task, ToolCall, derived_id
+from actors.ports.environments import Profile, Split
+from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed
 from adapters.chat.keys import checked_url, read_key
-from adapters.environments import Profile, Split
 from adapters.environments.http.shapes import Info, ServiceRequest, State, said, written
 from adapters.environments.http.wire import Unanswered, Wire, decoded
 from adapters.environments.remote import Opening, RemoteEpisode, Stepped, remote_episode
-from adapters.errors import AdapterNotSetUp, EnvironmentFailed
 
 Contract = Literal["evolved", "agentevolver"]
 _THEIR_SPLITS: Mapping[Split, str] = {"train": "train", "heldout": "dev"}

@@ -23,9 +23,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from actors.messages import Task
-from adapters.environments import Cloneable, Environment, Episode, Split, Stateful
+from actors.ports.environments import Cloneable, Environment, Episode, Split, Stateful
+from actors.ports.errors import EnvironmentFailed
 from adapters.environments.http.shapes import MAX_BYTES, ServiceRequest, heard
-from adapters.errors import EnvironmentFailed
 
 log = structlog.get_logger(__name__)
 _LISTED, _MOST_LISTED = 100, 10_000

@@ -8,8 +8,8 @@ import anyio
 import httpx
 import msgspec
 
+from actors.ports.errors import EnvironmentFailed
 from adapters.environments.http.shapes import MAX_BYTES, ServiceRequest
-from adapters.errors import EnvironmentFailed
 
 T = TypeVar("T")
 _PASSING = frozenset({429, 502, 503, 504})

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from adapters.errors import EnvironmentFailed
+from actors.ports.errors import EnvironmentFailed
 
 PARAMETERS: dict[str, tuple[str, ...]] = {
     "find_person": ("name",),

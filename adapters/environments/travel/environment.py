@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from actors.messages import Task, ToolCall, derived_id
-from adapters.environments import Observation, Profile, Split
+from actors.ports.environments import Observation, Profile, Split
+from actors.ports.errors import EnvironmentFailed
 from adapters.environments.travel.desk import FAMILIES, Desk
 from adapters.environments.travel.drift import DriftFile
 from adapters.environments.travel.words import CITIES, PEOPLE
-from adapters.errors import EnvironmentFailed
 
 NAME = "travel"
 USUAL_FAMILIES = "ABC"

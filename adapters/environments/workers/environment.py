@@ -14,12 +14,12 @@ import anyio.abc
 import anyio.to_thread
 
 from actors.messages import Task
-from adapters.environments import Profile, Split
+from actors.ports.environments import Profile, Split
+from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed
 from adapters.environments.remote import RemoteEpisode, remote_episode
 from adapters.environments.workers import wire
 from adapters.environments.workers.link import Ending, EpisodeProcess
 from adapters.environments.workers.worker import Worker, WorkerDown, WorkerTimeout
-from adapters.errors import AdapterNotSetUp, EnvironmentFailed
 
 T = TypeVar("T")
 _GROUP = "evolved.adapters"

@@ -12,10 +12,10 @@ import anyio.abc
 import msgspec
 
 from actors.messages import ToolCall
+from actors.ports.errors import EnvironmentFailed
 from adapters.environments.remote import Opening, Stepped
 from adapters.environments.workers import wire
 from adapters.environments.workers.worker import TooLarge, Worker, reading
-from adapters.errors import EnvironmentFailed
 
 T = TypeVar("T")
 Ending = Literal["deaths", "timeouts", "reaped", "lost", "oversized", "closed", "refused"]

@@ -26,10 +26,10 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from adapters.environments import Cloneable, Environment, Episode, Stateful
+from actors.ports.environments import Cloneable, Environment, Episode, Stateful
+from actors.ports.errors import AdapterError
 from adapters.environments.remote import Opening, Stepped
 from adapters.environments.workers import wire
-from adapters.errors import AdapterError
 
 _PR_SET_PDEATHSIG = 1
 _FIRST_BYTES = 1 << 24

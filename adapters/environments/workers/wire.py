@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from actors.messages import Task, ToolCall
-from adapters.environments import Split
+from actors.ports.environments import Split
 
 HEADER = struct.Struct(">I")
 """Length of the body, in bytes."""

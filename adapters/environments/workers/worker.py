@@ -17,8 +17,8 @@ from typing import TypeVar
 import msgspec
 
 from actors.messages import Task
+from actors.ports.errors import EnvironmentFailed
 from adapters.environments.workers import wire
-from adapters.errors import EnvironmentFailed
 
 T = TypeVar("T")
 _MAX_BACKOFF_SECONDS = 60.0

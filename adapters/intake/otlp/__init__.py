@@ -1,6 +1,6 @@
 """OpenTelemetry as a way in: LLM calls from the spans and events that agents' instrumentations export.
 
-    body -> wire.decode -> Joiner -> exchange_from -> Exchange       (the server is `daemon.intake`)
+    body -> wire.decode -> Joiner -> exchange_from -> Exchange       (the server is `daemon.ingest.otlp_receiver`)
 
 No token ids travel in spans, so these calls are never trained on by policy gradient; they are judged, and give
 experience and tasks.

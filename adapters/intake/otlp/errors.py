@@ -5,7 +5,7 @@ OtlpError
 └── UnsupportedMedia   an encoding of the body that is not spoken here
 """
 
-from adapters.errors import AdapterError
+from actors.ports.errors import AdapterError
 
 
 class OtlpError(AdapterError):

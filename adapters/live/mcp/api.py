@@ -10,7 +10,7 @@ import mcp_types as types
 import structlog
 from mcp.shared.exceptions import MCPError
 
-from adapters.errors import AdapterNotSetUp, LiveApiError, LiveApiMalformed, LiveApiUnavailable, LiveToolUnknown
+from actors.ports.errors import AdapterNotSetUp, LiveApiError, LiveApiMalformed, LiveApiUnavailable, LiveToolUnknown
 from adapters.live import CallResult, Operation
 from adapters.live.addresses import AddressGuard
 from adapters.live.mcp.content import result

@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from adapters.errors import AdapterNotSetUp, LiveApiError, LiveApiMalformed, LiveApiUnavailable
+from actors.ports.errors import AdapterNotSetUp, LiveApiError, LiveApiMalformed, LiveApiUnavailable
 from adapters.live.addresses import AddressGuard
 from adapters.live.mcp import http
 from adapters.live.mcp.settings import McpSettings

@@ -22,7 +22,7 @@ from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from adapters.errors import LiveApiUnavailable
+from actors.ports.errors import LiveApiUnavailable
 
 _log = structlog.get_logger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG")

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from adapters.errors import LiveApiUnavailable
+from actors.ports.errors import LiveApiUnavailable
 from adapters.live import CallResult
 from adapters.live.openapi.paging import next_page
 from adapters.live.openapi.plans import Plan

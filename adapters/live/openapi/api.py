@@ -18,8 +18,8 @@ import anyio
 import httpx
 import structlog
 
+from actors.ports.errors import AdapterNotSetUp, LiveApiError, LiveApiMalformed, LiveApiUnavailable, LiveToolUnknown
 from adapters.chat.keys import checked_url
-from adapters.errors import AdapterNotSetUp, LiveApiError, LiveApiMalformed, LiveApiUnavailable, LiveToolUnknown
 from adapters.live import CallResult, Operation
 from adapters.live.openapi.answers import told
 from adapters.live.openapi.auth import Credentials, Proof, origin

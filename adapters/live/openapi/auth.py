@@ -13,8 +13,8 @@ import anyio
 import httpx
 import msgspec
 
+from actors.ports.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
 from adapters.chat.keys import read_key
-from adapters.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
 from adapters.live.openapi.document import DanglingReference, Document, RemoteReference
 from adapters.live.openapi.settings import AuthKind, AuthSettings
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 import yaml
 
-from adapters.errors import LiveApiMalformed
+from actors.ports.errors import LiveApiMalformed
 
 _VERSION = re.compile(r"3\.[01]\.\d+(?:-\S+)?")
 _POINTER_STEPS = 64

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from adapters.errors import LiveApiMalformed, LiveApiUnavailable
+from actors.ports.errors import LiveApiMalformed, LiveApiUnavailable
 from adapters.live.openapi.auth import origin
 
 _REDIRECTS = 5

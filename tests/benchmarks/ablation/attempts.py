@@ -6,8 +6,7 @@ The answer key judges here because a benchmark may; nothing that ships can reach
 import json
 from collections.abc import Sequence
 
-from actors.clusters import cluster_of
-from actors.episodes import hint_span
+from actors.kinds.clusters import cluster_of
 from actors.messages import (
     Attributed,
     Attribution,
@@ -20,6 +19,7 @@ from actors.messages import (
     Trajectory,
     pack_array,
 )
+from actors.rollout.harness.rows import hint_span
 from adapters.environments.travel.demonstrations import hints
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import Variant

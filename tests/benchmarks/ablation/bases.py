@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from daemon.demo.world import WARM_START
-from daemon.warmstart import run
+from daemon.processes.warmstart import run
 
 ROOT = Path(__file__).parents[3] / "build" / "ablation"
 WARM_STARTS = (0, 1, 2)

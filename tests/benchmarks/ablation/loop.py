@@ -18,8 +18,8 @@ from tokenizers import Tokenizer
 from actors.messages import BatchItem, Task, Trajectory
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.drift import BASE, Variant
-from daemon import toml
 from daemon.demo.world import PROFILE
+from daemon.settings import toml
 from learner.build import BuildSettings, build
 from learner.credit import Running, assign
 from learner.settings import LearnerSettings
@@ -41,7 +41,7 @@ _DECISIVE = (
     "adapters/environments/travel", "adapters/judges",
     "daemon/demo/profile.toml",
     *(f"tests/benchmarks/ablation/{name}.py" for name in ("loop", "player", "attempts", "labels", "watched")),
-    "actors/attribution", "actors/attributor.py",
+    "actors/credit", "actors/credit/attributor.py",
 )  # fmt: skip
 
 

@@ -2,9 +2,9 @@
 
 import anyio
 
-from actors.attribution.calibration import CalibrationSettings
-from actors.attribution.journal import CacheSettings
-from actors.attributor import Attributor, AttributorSettings
+from actors.credit.attributor import Attributor, AttributorSettings
+from actors.credit.calibration import CalibrationSettings
+from actors.credit.judgement_cache import CacheSettings
 from actors.messages import Attributed, StepLabel, Trajectory
 from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_CLOSED

@@ -15,24 +15,25 @@ import msgspec
 import numpy as np
 import structlog
 
-from actors.curator import Curator, CuratorSettings
+from actors.curation.curator import Curator
+from actors.curation.pool import CuratorSettings
+from actors.deployment.swapper import Swapper, SwapperSettings
 from actors.gate.drift import DriftCheck, DriftSettings
+from actors.gate.gatekeeper import Gatekeeper, GatekeeperSettings
 from actors.gate.panel import Panel, PanelSettings
-from actors.gatekeeper import Gatekeeper, GatekeeperSettings
+from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
+from actors.gate.sandbox_trial import Trial
 from actors.messages import Directive, Feedback, Message, derived_id
-from actors.replay_trial import ReplayTrial, ReplayTrialSettings
-from actors.sentinel import Sentinel, SentinelSettings
-from actors.serving_times import ServingTimes
-from actors.signing import SigningKey, sign
+from actors.messages.signing import SigningKey, sign
+from actors.monitoring.sentinel import Sentinel, SentinelSettings
 from actors.store import Joined, Store
-from actors.swapper import Swapper, SwapperSettings
 from actors.system.streams import (
     POLICY_DIRECTIVE,
     TRAFFIC_FEEDBACK,
     TRAJECTORY_ATTRIBUTED,
     TRAJECTORY_CLOSED,
 )
-from actors.trials import Trial
+from actors.versions.version_timeline import VersionTimeline
 from tests.benchmarks.standstill.learner import STEPS, SimulatedLearner
 from tests.benchmarks.standstill.loop import Loop
 from tests.benchmarks.standstill.meter import Meter, Ran
@@ -87,7 +88,7 @@ class World:
         self.learner = SimulatedLearner(self.policies, step=STEPS[cell.scenario], versions=versions, clock=clock)
         self.key, keys = key_pair(state / "keys")
         self.store = Store(f"sqlite:///{state / 'store.db'}", clock=clock)
-        runner, times = FakeRunner(self.serving, shadow), ServingTimes(clock)
+        runner, times = FakeRunner(self.serving, shadow), VersionTimeline(clock)
         curator = Curator(
             CuratorSettings(groups_per_batch=0), store=self.store, batches=state / "batches", clock=clock
         )  # fmt: skip

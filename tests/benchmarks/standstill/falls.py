@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from actors.messages import Directive, Feedback, Message, Serving, Step, Trajectory
-from actors.sentinel import Sentinel, SentinelSettings
+from actors.monitoring.sentinel import Sentinel, SentinelSettings
 from actors.system.actor import Received
 from tests.benchmarks import report
 from tests.support.fakes import Clock, FakeEngine, FakeStore

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from actors.fleet import Fleet
+from actors.deployment.fleet import Fleet
 from actors.messages import BatchOrder, Candidate, Directive, Message, Serving, Verdict
 from actors.store.records import Dropped
 from tests.benchmarks.standstill.plan import STUCK, Cell

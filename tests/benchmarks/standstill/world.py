@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actors.clusters import cluster_of
+from actors.kinds.clusters import cluster_of
 from actors.messages import (
     Attributed,
     Attribution,

@@ -14,7 +14,7 @@ import pytest
 from anyio.abc import SocketAttribute
 from anyio.streams.tls import TLSListener
 
-from actors.routes import Routes, write_routes
+from actors.messages.routes import Routes, write_routes
 from daemon.tap.settings import UpstreamSettings
 from tests.support.certificates import Certificate
 from tests.support.engine import Asked, Engine, answer, completion, running_engine

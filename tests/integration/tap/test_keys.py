@@ -9,7 +9,7 @@ import pytest
 
 from actors.messages import Feedback
 from actors.messages.spool import RawExchange
-from daemon.tap.door import DoorSettings
+from daemon.tap.admission import DoorSettings
 from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.keys import Scope, add_key, revoke_key
 from tests.support.engine import Engine

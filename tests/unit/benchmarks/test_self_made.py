@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapters.environments.references import SelfMadeSpec
+from actors.ports.reference_calls import SyntheticTaskSpec
 from adapters.environments.travel.drift import BASE
 from learner.warmstart import chat
 from tests.benchmarks.self_made import SelfMadeAttempt, generated, reached
@@ -11,7 +11,7 @@ from tests.benchmarks.self_made import SelfMadeAttempt, generated, reached
 @pytest.mark.parametrize("skipped", [None, 0, -1])
 def test_an_attempt_is_good_if_it_reaches_the_state_of_the_reference(skipped: int | None):
     for task in generated(0, 6).tasks:
-        spec = SelfMadeSpec.of(task)
+        spec = SyntheticTaskSpec.of(task)
         assert spec is not None
         attempt = SelfMadeAttempt(task, reached(task), BASE, group="")
         assert task.goal in attempt.opening

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from actors.fleet import Fleet
+from actors.deployment.fleet import Fleet
 from actors.messages import Attributed, BatchItem, BatchOrder, Directive, Serving, encode_batch, floats_array, ids_array
 from tests.benchmarks.standstill.cell import simulate
 from tests.benchmarks.standstill.learner import SimulatedLearner

@@ -15,9 +15,9 @@ from rich.console import Console
 from safetensors.numpy import save_file
 
 from actors.messages import encode_batch
-from daemon.cli import main
+from daemon.cli.main import main
 from daemon.demo.world import WARM_START
-from daemon.provenance import Provenance, ProvenanceSettings
+from daemon.upkeep.provenance import Provenance, ProvenanceSettings
 from learner.build import BuildSettings, build
 from learner.checkpoints import Checkpoints
 from learner.credit import CreditSettings, Running, assign
@@ -288,7 +288,7 @@ def test_the_command_writes_a_page_and_knows_what_is_not_there(order, capsys, tm
 def test_inspect_needs_no_torch(order):
     code = (
         "import sys\nsys.modules['torch'] = sys.modules['transformers'] = None\n"
-        f"from daemon.cli import main\nsys.exit(main(['learner', 'inspect', {str(order)!r}]))"
+        f"from daemon.cli.main import main\nsys.exit(main(['learner', 'inspect', {str(order)!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, "guided" in done.stdout) == (0, True), done.stderr
@@ -332,8 +332,8 @@ def test_resume_begins_from_the_warm_start_or_says_what_is_missing(tmp_path, bas
 
 
 def test_the_plain_command_still_runs_the_learner():
-    from daemon.cli import parser
-    from daemon.learner_cli import run_learner
+    from daemon.cli.learner import run_learner
+    from daemon.cli.main import parser
 
     arguments = parser().parse_args(["learner", "--config", "c.toml", "--set", "seed=3"])
     assert (arguments.run, str(arguments.config), arguments.set) == (run_learner, "c.toml", ["seed=3"])

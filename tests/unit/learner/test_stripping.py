@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from actors.episodes import EpisodeLost, hint_span
-from actors.lessons import render
+from actors.experience.lessons import render
 from actors.messages import Experience
+from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.harness.rows import hint_span
 from adapters.engines.embedded.prompts import Prompts
 from daemon.demo.world import WARM_START
 from learner.build import BuildSettings, build

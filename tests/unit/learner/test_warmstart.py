@@ -16,7 +16,7 @@ from actors.messages import ToolCall  # noqa: E402
 from adapters.environments.travel import words  # noqa: E402
 from adapters.environments.travel.demonstrations import Demonstration, Demonstrator, Habits  # noqa: E402
 from adapters.environments.travel.drift import BASE  # noqa: E402
-from daemon.warmstart import (  # noqa: E402
+from daemon.processes.warmstart import (  # noqa: E402
     DEMO_DRIFT,
     Attempt,
     choose,

@@ -11,7 +11,7 @@ from actors.messages import Candidate, Directive, Feedback, Serving, Step
 from actors.store import Joined, Store
 from actors.system.streams import POLICY_CANDIDATE, POLICY_SERVING
 from tests.support.credited import attributed
-from tests.unit.actors.test_curator import Bench
+from tests.unit.actors.curation.test_curator import Bench
 
 pytestmark = pytest.mark.anyio
 

@@ -5,9 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.experience.pool import Pool
+from actors.experience.lesson_ab_test import (
+    LessonTrial,
+    Tally,
+    TrialSettings,
+    closed_book,
+    next_state,
+    tally,
+    unlearnt,
+    utility_bound,
+)
+from actors.experience.pool import LessonPool
 from actors.experience.reviewing import Reviewing
-from actors.lesson_trials import Tally, Trial, TrialSettings, closed_book, next_state, tally, unlearnt, utility_bound
 from actors.messages import Experience, Serving, Trajectory
 
 SETTINGS = TrialSettings(closed_book_trials=16, retire_trials=400)
@@ -19,7 +28,7 @@ LESSON = Experience(
 class Books:
     def __init__(self, settings: TrialSettings = SETTINGS, lesson: Experience = LESSON) -> None:
         self.now = 100.0
-        self.pool = Pool(100)
+        self.pool = LessonPool(100)
         self.pool.load([lesson])
         self.reviewing = Reviewing(settings, pool=self.pool, memory=4096, between=0.0, clock=lambda: self.now)
         self.number = 0
@@ -133,9 +142,9 @@ def test_what_was_retired_for_another_reason_stays_retired():
     assert books.lesson.state == "retired"
 
 
-def trials(count: int, rate: float, ended: float, *lessons: str) -> list[Trial]:
+def trials(count: int, rate: float, ended: float, *lessons: str) -> list[LessonTrial]:
     return [
-        Trial(f"{ended}-{n}-{lessons}", "default", "Book it.", ended, n < rate * count, frozenset(lessons))
+        LessonTrial(f"{ended}-{n}-{lessons}", "default", "Book it.", ended, n < rate * count, frozenset(lessons))
         for n in range(count)
     ]
 

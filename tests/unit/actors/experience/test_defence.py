@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
+from actors.experience.lessons import ContrastSettings, contrast
 from actors.experience.origins import Origins
 from actors.experience.window import Window
-from actors.holdout import held_out
-from actors.lessons import ContrastSettings, contrast
+from actors.kinds.holdout import held_out
 from actors.messages import Trajectory
 from tests.support.travelling import call, trajectory
 

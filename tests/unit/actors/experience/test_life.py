@@ -8,15 +8,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from actors.experience.experiencer import Experiencer, ExperiencerSettings
+from actors.experience.probing import Prober
+from actors.experience.probing_round import ProbeSettings
 from actors.experience.skill_trials import SkillReplayer, SkillTrialSettings
-from actors.experiencer import Experiencer, ExperiencerSettings
-from actors.holdout import held_out
+from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Attribution, Directive, Experience, Serving, Trajectory
-from actors.probing import Prober, ProbeSettings
 from actors.store import Store
 from actors.system.actor import Received, Result
 from adapters.environments.travel import Drift, TravelDesk
-from daemon.experiencing import OTHERS, ExperienceCollector
+from daemon.collectors.experience import OTHERS, ExperienceCollector
 from tests.support.travelling import Clerk, plays
 
 pytestmark = pytest.mark.anyio

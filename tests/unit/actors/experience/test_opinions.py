@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 import pytest
 
+from actors.experience.experiencer import Experiencer, ExperiencerSettings
 from actors.experience.forgetting import forget
 from actors.experience.opinions import OpinionSettings
 from actors.experience.origins import DefenceSettings
-from actors.experiencer import Experiencer, ExperiencerSettings
 from actors.messages import Attributed, Attribution, Experience, Trajectory
+from actors.ports.errors import ExtractorUnavailable
+from actors.ports.extractors import Insight, Vote
 from actors.store import Store
 from actors.store.erasing import Scope, Selector
 from actors.system.actor import Received, Result
 from adapters.embedders.hashing import HashingEmbedder
-from adapters.errors import ExtractorUnavailable
-from adapters.extractors import Insight, Vote
 from tests.support.travelling import play, plays
 
 pytestmark = pytest.mark.anyio

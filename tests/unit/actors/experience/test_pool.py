@@ -4,7 +4,7 @@ from collections import Counter
 
 import msgspec
 
-from actors.experience.pool import EVICTED, Pool
+from actors.experience.pool import EVICTED, LessonPool
 from actors.messages import Experience
 
 
@@ -13,13 +13,13 @@ def lesson(id: str, state: str = "candidate", **fields: object) -> Experience:
     return Experience(id=id, state=state, **{**given, **fields})  # type: ignore[arg-type]
 
 
-def filled(size: int, *lessons: Experience) -> Pool:
-    pool = Pool(size)
+def filled(size: int, *lessons: Experience) -> LessonPool:
+    pool = LessonPool(size)
     pool.load(lessons)
     return pool
 
 
-def states(pool: Pool) -> dict[str, str]:
+def states(pool: LessonPool) -> dict[str, str]:
     return {one.id: one.state for one in pool}
 
 

@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from actors.clusters import template_of
+from actors.experience.lessons import render
 from actors.experience.skill_trials import SkillReplayer, SkillTrialSettings, Tried
 from actors.experience.skills import Skill, SkillSettings, bind, draw_skills, read_skill
 from actors.experience.tool_memory import ToolSettings, draw_tools, error_class
-from actors.lessons import render
+from actors.kinds.clusters import template_of
 from actors.messages import Experience, Trajectory
 from adapters.environments.travel import Drift, TravelDesk
 from tests.support.travelling import call, plays, trajectory

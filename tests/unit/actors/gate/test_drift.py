@@ -3,10 +3,10 @@
 import pytest
 
 from actors.gate.drift import DriftCheck, DriftSettings
-from actors.holdout import held_out
+from actors.kinds.holdout import held_out
 from actors.system.errors import DependencyUnavailable
 from tests.support.fakes import FakeEngine
-from tests.unit.actors.test_replay_trial import production, store_of
+from tests.unit.actors.gate.test_replay_trial import production, store_of
 
 pytestmark = pytest.mark.anyio
 SETTINGS = DriftSettings(least=20)

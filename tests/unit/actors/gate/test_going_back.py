@@ -2,11 +2,11 @@
 
 import pytest
 
-from actors.gatekeeper import Gatekeeper, GatekeeperSettings
+from actors.gate.gatekeeper import Gatekeeper, GatekeeperSettings
+from actors.gate.sandbox_trial import Comparison
 from actors.messages import Candidate, Directive, Serving, Verdict
-from actors.ports import SwapReport
+from actors.ports.store import SwapReport
 from actors.system.actor import Received, Result
-from actors.trials import Comparison
 from tests.support.fakes import Clock, FakeEngine, FakeRunner, FakeStore, candidate
 from tests.support.keys import key_pair
 

@@ -8,7 +8,7 @@ import pytest
 import trio.testing
 
 from actors.gate.panel import Finding, Panel, PanelSettings, Report, conclude
-from actors.trials import Comparison
+from actors.gate.sandbox_trial import Comparison
 
 pytestmark = pytest.mark.anyio
 SAFETY = Finding("safety", "calls drop_table")

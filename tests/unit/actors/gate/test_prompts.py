@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from actors.gate.prompts import PromptCheck, PromptSettings
-from actors.holdout import held_out
+from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Attribution, Exchange, Step, StepLabel, Trajectory
+from actors.ports.errors import EngineRejected, EngineUnavailable, JudgeUnavailable
 from actors.system.errors import DependencyUnavailable
-from adapters.errors import EngineRejected, EngineUnavailable, JudgeUnavailable
 from adapters.judges.conduct import ConductJudge
 from tests.support.fakes import FakeStore
 

@@ -4,7 +4,7 @@ import pytest
 
 from actors.gate.safety import SHIPPED, InvalidProbes, Probe, SafetyCheck, SafetySettings, read_probes
 from actors.messages import ToolCall
-from adapters.judges.answers import Answer
+from actors.ports.answers import Answer
 
 pytestmark = pytest.mark.anyio
 

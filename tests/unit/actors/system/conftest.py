@@ -10,8 +10,9 @@ from actors.messages import Directive
 from actors.system.actor import Result
 from actors.system.bus import outgoing
 from actors.system.ledger import MemoryLedger
-from actors.system.life import Restart
-from actors.system.runner import RunnerSettings, run_actor
+from actors.system.lifecycle import Restart
+from actors.system.outbox import RunnerSettings
+from actors.system.runner import run_actor
 from actors.system.streams import POLICY_DIRECTIVE
 from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor

@@ -8,7 +8,7 @@ import pytest
 
 from actors.system.errors import DependencyUnavailable, Deposed
 from actors.system.leadership import LEADER, Leadership, Standing
-from actors.system.life import Life
+from actors.system.lifecycle import Lifecycle
 from actors.system.supervisor import Supervisor
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +69,7 @@ class Daemon:
         self.supervisor.add("leadership", self.leadership.run)
         self.supervisor.add("singleton", self.leadership.holds(self._singleton))
 
-    async def _singleton(self, life: Life) -> None:
+    async def _singleton(self, life: Lifecycle) -> None:
         life.ready()
         self.spans.append([anyio.current_time(), float("inf")])
         try:
@@ -132,7 +132,7 @@ async def test_a_leader_that_drains_hands_over_in_less_than_a_second():
 async def test_the_lease_is_kept_until_the_last_singleton_has_ended():
     row, slow = Row(), []
 
-    async def work(life: Life) -> None:
+    async def work(life: Lifecycle) -> None:
         await life.draining.wait()
         await anyio.sleep(5)
         slow.append(anyio.current_time())
@@ -176,7 +176,7 @@ async def test_work_goes_on_through_an_outage_that_is_shorter_than_the_lease():
 async def test_a_task_that_is_told_that_another_leads_ends_and_waits_for_the_lease():
     row = Row()
 
-    async def work(life: Life) -> None:
+    async def work(life: Lifecycle) -> None:
         await anyio.sleep(5)
         async with anyio.create_task_group():
             raise Deposed(LEADER, 1, 2)
@@ -196,7 +196,7 @@ async def test_a_task_that_is_told_that_another_leads_ends_and_waits_for_the_lea
 async def test_a_task_that_fails_is_restarted_under_the_same_lease():
     row, lives = Row(), []
 
-    async def work(life: Life) -> None:
+    async def work(life: Lifecycle) -> None:
         lives.append(row.epoch)
         if len(lives) < 3:
             raise RuntimeError("boom")
@@ -212,7 +212,7 @@ async def test_a_task_that_fails_is_restarted_under_the_same_lease():
 async def test_a_term_begins_only_when_what_ran_in_the_last_one_has_gone():
     row, left = Row(), []
 
-    async def work(life: Life) -> None:
+    async def work(life: Lifecycle) -> None:
         try:
             await anyio.sleep_forever()
         finally:

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from actors.messages import Experience
 from actors.system.bus import Depth, delivery_id
-from actors.system.claims import Claim, ClaimStore
+from actors.system.claim_check import Claim, ClaimStore
 from actors.system.errors import BusMisconfigured, PayloadMissing
 from actors.system.metrics import SystemMetrics
 from actors.system.notify import Notify

@@ -8,11 +8,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from actors.system.actor import DeadLetter, Output, Result
+from actors.system.backpressure import Backpressure
 from actors.system.bus import Outgoing
 from actors.system.errors import BusUnavailable, DependencyUnavailable
 from actors.system.metrics import SystemMetrics
-from actors.system.pressure import Pressure
-from actors.system.runner import RunnerSettings, run_producer
+from actors.system.outbox import RunnerSettings
+from actors.system.runner import run_producer
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING
 from tests.unit.actors.system.conftest import Recorder, note
 
@@ -259,7 +260,7 @@ async def test_a_record_that_another_holder_committed_first_is_dropped(rig):
 
 
 async def test_actors_behind_make_room_while_the_head_of_the_flow_has_more_than_it_can_take(rig):
-    pressure, order = Pressure(patience=60.0), []
+    pressure, order = Backpressure(patience=60.0), []
 
     def named(name, batch_size):
         def handle(batch):
@@ -279,7 +280,7 @@ async def test_actors_behind_make_room_while_the_head_of_the_flow_has_more_than_
 
 
 async def test_nobody_waits_for_the_head_for_ever():
-    pressure = Pressure(patience=5.0)
+    pressure = Backpressure(patience=5.0)
     pressure.note(full=True)
     began = anyio.current_time()
     await pressure.calm()

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from actors.system.errors import Escalated
-from actors.system.life import Restart
+from actors.system.lifecycle import Restart
 from actors.system.notify import Notify
 from actors.system.supervisor import Supervisor
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from actors.clusters import template_of
+from actors.kinds.clusters import template_of
 from actors.tasks.entities import carried_over, entities
 
 

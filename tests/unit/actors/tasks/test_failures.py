@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from actors.clusters import cluster_of
+from actors.kinds.clusters import cluster_of
 from actors.messages import Attributed, Step, ToolCall, Trajectory
 from actors.store import Store
 from actors.store.erasing import Selector
 from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_ATTRIBUTED
 from actors.tasks.failures import FailureSettings, LiveFailures
-from adapters.environments.selfmade import SelfMade, SelfMadeSpec
+from adapters.environments.synthetic_tasks import SelfMadeSpec, SyntheticTasks
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import Variant
@@ -114,7 +114,7 @@ async def test_a_kind_that_no_task_has_is_made_in_other_worlds_by_the_way_of_a_r
     tasks = await bench.tasks()
     assert len({task.goal for task in tasks}) > 1
     assert all(task.origin == "production" and task.goal.startswith("Find a flight to:") for task in tasks)
-    desk = SelfMade(TravelDesk())
+    desk = SyntheticTasks(TravelDesk())
     for task in tasks:
         spec = SelfMadeSpec.of(task)
         assert spec is not None

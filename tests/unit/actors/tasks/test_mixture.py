@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.clusters import cluster_of
+from actors.kinds.clusters import cluster_of
 from actors.messages import Task
+from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
 from actors.store import Store
 from actors.store.tasks import TaskState
 from actors.tasks.mixture import Mixture, MixtureSettings, judged
-from adapters.environments.references import ReferenceCall, SelfMadeSpec
 
 pytestmark = pytest.mark.anyio
 
@@ -187,7 +187,7 @@ async def test_what_promises_to_teach_goes_first_but_not_for_ever(bench: Bench) 
 
 
 async def test_where_no_attempt_succeeds_the_same_task_is_offered_more_openly_told(bench: Bench) -> None:
-    spec = SelfMadeSpec(
+    spec = SyntheticTaskSpec(
         base={}, base_goal="g", reference=(ReferenceCall("win"),), verifier="state", environment="fake"
     )  # fmt: skip
     task = Task(id="a1", goal="a", environment="fake", origin="production", spec=msgspec.to_builtins(spec))

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from actors.messages import Task
+from actors.ports.environments import Environment
+from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
 from actors.tasks.rewriting import easier
-from adapters.environments import Environment
-from adapters.environments.references import ReferenceCall, SelfMadeSpec
-from adapters.environments.selfmade import SelfMade
+from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import TravelDesk
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import BASE
@@ -22,7 +22,7 @@ def self_made(**fields: object) -> Task:
         name, arguments = good_actions(desk)[0]
         desk.call(name, arguments)
         calls.append(ReferenceCall(name, arguments))
-    spec = SelfMadeSpec(
+    spec = SyntheticTaskSpec(
         base=base.spec, base_goal=base.goal, reference=tuple(calls), verifier="state", environment="travel",
         made_from=("run-1",), **fields,
     )  # fmt: skip
@@ -44,7 +44,7 @@ def test_first_the_tools_are_told_then_the_calls_then_there_is_nothing_left_to_t
 
 
 def test_world_reference_and_sources_stay() -> None:
-    plain, told = (SelfMadeSpec.of(task) for task in (self_made(), easier(self_made())))
+    plain, told = (SyntheticTaskSpec.of(task) for task in (self_made(), easier(self_made())))
     assert msgspec.structs.replace(told, told=0) == plain
     assert told.made_from == ("run-1",)
 
@@ -59,11 +59,11 @@ def test_what_has_no_reference_stays_as_it_is() -> None:
 
 @pytest.mark.anyio
 async def test_the_easier_task_is_verified_like_the_plain_one() -> None:
-    environment: Environment = SelfMade(TravelDesk())
+    environment: Environment = SyntheticTasks(TravelDesk())
     task = easier(self_made())
     episode = await environment.reset(task)
     assert episode.messages[-1]["content"] == task.goal
-    for number, call in enumerate(SelfMadeSpec.of(task).reference):
+    for number, call in enumerate(SyntheticTaskSpec.of(task).reference):
         await episode.step([call.call(number)], "")
     assert await episode.evaluate() == 1.0
     await episode.aclose()

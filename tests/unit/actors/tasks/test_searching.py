@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from actors.messages import Step, Task
+from actors.ports.graders import Grade
 from actors.tasks.searching import SearchSettings, ShadowSearch
-from adapters.environments.selfmade import SelfMade
-from adapters.graders import Grade
+from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.graders.verdicts import Verdicts
 from tests.support.fakes import FakeEngine, FakeEnvironment, FakeEpisode
 
@@ -52,7 +52,7 @@ def search(skill: float, grader: Winning, **settings) -> tuple[ShadowSearch, Wor
     worlds = Worlds()
     made = ShadowSearch(
         SearchSettings(**settings), engine=FakeEngine(skill={0: skill}), clock=lambda: 1.0,
-        environment=SelfMade(worlds, Verdicts(grader)), grader=grader, rng=random.Random(1),
+        environment=SyntheticTasks(worlds, Verdicts(grader)), grader=grader, rng=random.Random(1),
     )  # fmt: skip
     return made, worlds
 

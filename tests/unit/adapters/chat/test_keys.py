@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from actors.messages import Trajectory
+from actors.ports.errors import AdapterError, AdapterNotSetUp
 from adapters.chat.keys import read_key
 from adapters.embedders.openai import OpenAIEmbedder
-from adapters.errors import AdapterError, AdapterNotSetUp
 from adapters.extractors.llm import LlmExtractor
 from adapters.judges.llm import make
 from adapters.rewriters.llm import LLMRewriter

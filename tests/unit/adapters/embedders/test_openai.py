@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adapters.embedders.openai import OpenAIEmbedder
-from adapters.errors import (
+from actors.ports.errors import (
     AdapterNotSetUp,
     EmbedderUnavailable,
     NotFinite,
@@ -20,6 +19,7 @@ from adapters.errors import (
     WrongDimension,
     ZeroVector,
 )
+from adapters.embedders.openai import OpenAIEmbedder
 from tests.support.embedding_server import Answer, EmbeddingServer, hanging, honest, listed
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from actors.ports.errors import CheckpointRefused
 from adapters.engines.checkpoint import Served, describe, open_checkpoint, validate
-from adapters.errors import CheckpointRefused
 from tests.support import checkpoints
 
 NAME = "model.layers.1.mlp.up_proj.weight"

@@ -4,9 +4,9 @@ import anyio
 import httpx
 import pytest
 
-from adapters.engines import VersionSpan
+from actors.messages import VersionSpan
+from actors.ports.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 from adapters.engines.client import Deadlines, EngineClient, version_number
-from adapters.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 from tests.support.engine import answer, running_engine
 
 pytestmark = pytest.mark.anyio

@@ -8,10 +8,11 @@ import anyio
 import numpy as np
 import pytest
 
-from adapters.engines import Generation
+from actors.ports.engines import Generation
+from actors.ports.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 from adapters.engines.checkpoint import describe, validate
-from adapters.engines.swap import CANARY_FILE, SwapJob, perform
-from adapters.errors import CheckpointRefused, EngineRejected, EngineUnavailable
+from adapters.engines.swap import CANARY_FILE, perform
+from adapters.engines.swap_files import SwapJob
 from tests.support import checkpoints
 
 pytestmark = pytest.mark.anyio

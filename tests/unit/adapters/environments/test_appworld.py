@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed
 from adapters.environments.appworld import AppWorldEnvironment
 from adapters.environments.appworld.catalogue import Catalogue, json_schema
 from adapters.environments.appworld.code import rendered
 from adapters.environments.appworld.servers import MOST_DEATHS, ServerPool
-from adapters.errors import AdapterNotSetUp, EnvironmentFailed
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

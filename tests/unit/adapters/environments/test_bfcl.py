@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
+from actors.ports.errors import AdapterNotSetUp
 from adapters.environments.bfcl import BfclEnvironment
 from adapters.environments.bfcl.catalogue import json_schema
-from adapters.errors import AdapterNotSetUp
 
 
 def test_a_missing_interpreter_is_named_with_the_remedy(tmp_path):

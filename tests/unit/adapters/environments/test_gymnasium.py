@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from actors.messages import ToolCall
-from adapters.environments import Environment
+from actors.ports.environments import Environment
+from actors.ports.errors import EnvironmentFailed
 from adapters.environments.gymnasium import BABYAI, GymnasiumEnvironment
 from adapters.environments.gymnasium_text import Codec, grid
-from adapters.errors import EnvironmentFailed
 from tests.support.babyai import at_random, oracle
 
 pytestmark = pytest.mark.anyio

@@ -16,11 +16,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from actors.messages import ToolCall
+from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed
 from adapters.environments.http.client import HttpEnvironment
 from adapters.environments.http.service import EnvironmentService
 from adapters.environments.http.shapes import heard, said, written
 from adapters.environments.travel import TravelDesk
-from adapters.errors import AdapterNotSetUp, EnvironmentFailed
 from tests.support.served import served
 from tests.support.troublesome import Troublesome
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from actors.messages import Step, Task, ToolCall
+from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed, JudgeUnavailable, LiveApiUnavailable
+from actors.ports.graders import Grade
 from adapters.environments.live import LiveEnvironment
-from adapters.errors import AdapterNotSetUp, EnvironmentFailed, JudgeUnavailable, LiveApiUnavailable
-from adapters.graders import Grade
 from adapters.live.audit import AuditLog
 from adapters.live.guarded import Guarded
 from adapters.live.policy import PolicySettings

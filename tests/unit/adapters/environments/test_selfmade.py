@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from actors.messages import Step, Task, ToolCall
-from adapters.environments import Cloneable, Environment, Episode, Observation, Stateful
-from adapters.environments.answers import refused
-from adapters.environments.references import ReferenceCall, SelfMadeSpec
-from adapters.environments.selfmade import SelfMade
+from actors.ports.environments import Cloneable, Environment, Episode, Observation, Stateful
+from actors.ports.errors import EnvironmentFailed
+from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
+from actors.ports.tool_answers import refused
+from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import BASE
-from adapters.errors import EnvironmentFailed
 from tests.support.fakes import FakeEnvironment
 
 pytestmark = pytest.mark.anyio
@@ -58,12 +58,12 @@ def base() -> Task:
     return TravelDesk().sample(3, "train", "A")
 
 
-def as_protocol(environment: SelfMade) -> Environment:
+def as_protocol(environment: SyntheticTasks) -> Environment:
     return environment
 
 
 async def test_a_self_made_task_opens_with_its_own_goal_in_the_world_of_its_base(base: Task):
-    episode = await as_protocol(SelfMade(TravelDesk())).reset(made(base, "Please book it.", *booking(base)))
+    episode = await as_protocol(SyntheticTasks(TravelDesk())).reset(made(base, "Please book it.", *booking(base)))
     assert episode.messages == [{"role": "user", "content": "Please book it."}]
     assert episode.tools == TravelDesk().tools()
     assert isinstance(episode, Stateful)
@@ -71,7 +71,7 @@ async def test_a_self_made_task_opens_with_its_own_goal_in_the_world_of_its_base
 
 
 async def test_who_reaches_the_state_of_the_reference_has_solved_it_and_who_does_not_has_not(base: Task):
-    environment = SelfMade(TravelDesk())
+    environment = SyntheticTasks(TravelDesk())
     task = made(base, "Please book it.", *booking(base))
     good = await environment.reset(task)
     assert await good.evaluate() == 0.0  # not over
@@ -83,7 +83,7 @@ async def test_who_reaches_the_state_of_the_reference_has_solved_it_and_who_does
 
 
 async def test_the_attempts_of_a_group_share_one_replay(base: Task):
-    environment = SelfMade(TravelDesk())
+    environment = SyntheticTasks(TravelDesk())
     task = made(base, "Please book it.", *booking(base))
     for _ in range(8):
         await environment.reset(task)
@@ -91,7 +91,7 @@ async def test_the_attempts_of_a_group_share_one_replay(base: Task):
 
 
 async def test_another_way_to_the_same_state_is_as_good(base: Task):
-    episode = await SelfMade(TravelDesk()).reset(made(base, "Please book it.", *booking(base)))
+    episode = await SyntheticTasks(TravelDesk()).reset(made(base, "Please book it.", *booking(base)))
     person, flight, *rest = booking(base)
     await follow(episode, flight, ("weather", {"city": "Oslo"}), person, *rest)
     assert await episode.evaluate() == 1.0
@@ -99,7 +99,7 @@ async def test_another_way_to_the_same_state_is_as_good(base: Task):
 
 async def test_a_drift_moves_the_mark_along_or_is_an_environment_that_failed(base: Task, tmp_path: Path):
     path = tmp_path / "drift.json"
-    environment = SelfMade(TravelDesk(path))
+    environment = SyntheticTasks(TravelDesk(path))
     task = made(base, "Please book it.", *booking(base))
     await environment.reset(task)
     Drift(rename={"weather": "sky"}).write(path)
@@ -114,14 +114,14 @@ async def test_a_drift_moves_the_mark_along_or_is_an_environment_that_failed(bas
 
 
 async def test_where_no_tool_closes_the_first_turn_without_calls_does(base: Task):
-    episode = await SelfMade(TravelDesk()).reset(made(base, "Please book it.", *booking(base)[:-1]))
+    episode = await SyntheticTasks(TravelDesk()).reset(made(base, "Please book it.", *booking(base)[:-1]))
     assert not (await follow(episode, *booking(base)[:-1])).done
     assert (await episode.step([], "It is booked.")).done
     assert await episode.evaluate() == 1.0
 
 
 async def test_where_a_tool_closes_a_turn_without_calls_is_for_the_world_to_answer(base: Task):
-    episode = await SelfMade(TravelDesk()).reset(made(base, "Please book it.", *booking(base)))
+    episode = await SyntheticTasks(TravelDesk()).reset(made(base, "Please book it.", *booking(base)))
     seen = await episode.step([], "It is booked.")
     assert (seen.text, seen.done) == ('{"error":"bad call"}'.replace(":", ": "), False)
 
@@ -132,7 +132,9 @@ async def test_where_a_tool_closes_a_turn_without_calls_is_for_the_world_to_answ
 async def test_an_answer_must_hold_the_value_that_the_reference_finds(base: Task, said: str, outcome: float):
     (ticket,) = Desk(base.spec["seed"], "A", BASE).tickets
     search = ("search_flight", {"to": ticket.city})
-    episode = await SelfMade(TravelDesk()).reset(made(base, "Which flight?", search, verifier="answer", answer="fid"))
+    episode = await SyntheticTasks(TravelDesk()).reset(
+        made(base, "Which flight?", search, verifier="answer", answer="fid")
+    )
     await follow(episode, search)
     await episode.step([], said.format(ticket.flight))
     assert await episode.evaluate() == outcome
@@ -141,7 +143,9 @@ async def test_an_answer_must_hold_the_value_that_the_reference_finds(base: Task
 async def test_an_answer_with_side_effects_is_none(base: Task):
     (ticket,) = Desk(base.spec["seed"], "A", BASE).tickets
     search = ("search_flight", {"to": ticket.city})
-    episode = await SelfMade(TravelDesk()).reset(made(base, "Which flight?", search, verifier="answer", answer="fid"))
+    episode = await SyntheticTasks(TravelDesk()).reset(
+        made(base, "Which flight?", search, verifier="answer", answer="fid")
+    )
     await follow(episode, *booking(base)[:-1])
     await episode.step([], f"It is {ticket.flight}.")
     assert await episode.evaluate() == 0.0
@@ -159,7 +163,7 @@ class HalfGrader:
 async def test_a_graded_task_is_handed_to_the_grader_with_its_steps(base: Task):
     grader = HalfGrader()
     task = made(base, "Be kind.", verifier="graded")
-    episode = await SelfMade(TravelDesk(), grader).reset(task)
+    episode = await SyntheticTasks(TravelDesk(), grader).reset(task)
     await follow(episode, ("weather", {"city": "Oslo"}))
     await episode.step([], "Sunny.")
     assert await episode.evaluate() == 0.5
@@ -168,11 +172,11 @@ async def test_a_graded_task_is_handed_to_the_grader_with_its_steps(base: Task):
         "Sunny.",
     ]
     with pytest.raises(EnvironmentFailed, match="without a grader"):
-        await SelfMade(TravelDesk()).reset(task)
+        await SyntheticTasks(TravelDesk()).reset(task)
 
 
 async def test_a_copy_goes_its_own_way(base: Task):
-    episode = await SelfMade(TravelDesk()).reset(made(base, "Please book it.", *booking(base)))
+    episode = await SyntheticTasks(TravelDesk()).reset(made(base, "Please book it.", *booking(base)))
     await follow(episode, *booking(base)[:2])
     assert isinstance(episode, Cloneable)
     twin = await episode.clone()
@@ -182,7 +186,7 @@ async def test_a_copy_goes_its_own_way(base: Task):
 
 
 async def test_tasks_of_the_environments_own_pass_through(base: Task):
-    environment = SelfMade(TravelDesk())
+    environment = SyntheticTasks(TravelDesk())
     assert environment.sample(3, "train", "A") == base
     episode = await environment.reset(base)
     await follow(episode, *booking(base))
@@ -191,7 +195,7 @@ async def test_tasks_of_the_environments_own_pass_through(base: Task):
 
 
 async def test_what_cannot_be_verified_is_refused_with_its_reason(base: Task):
-    environment = SelfMade(TravelDesk())
+    environment = SyntheticTasks(TravelDesk())
     for task, reason in [
         (made(base, "Nothing."), "needs a reference"),
         (made(base, "Look.", ("weather", {"city": "Oslo"})), "changes nothing"),
@@ -202,7 +206,7 @@ async def test_what_cannot_be_verified_is_refused_with_its_reason(base: Task):
             await environment.reset(task)
     blind = FakeEnvironment()
     with pytest.raises(EnvironmentFailed, match="show no state"):
-        await SelfMade(blind).reset(made(blind.sample(0, "train", None), "Win.", ("win", {})))
+        await SyntheticTasks(blind).reset(made(blind.sample(0, "train", None), "Win.", ("win", {})))
 
 
 async def test_the_goal_takes_the_place_of_the_opening_words_only(base: Task):
@@ -213,7 +217,7 @@ async def test_the_goal_takes_the_place_of_the_opening_words_only(base: Task):
             episode.messages = [{"role": "system", "content": "You are a clerk."}, opening]
             return episode
 
-    episode = await SelfMade(Polite()).reset(made(base, "Please book it.", *booking(base)))
+    episode = await SyntheticTasks(Polite()).reset(made(base, "Please book it.", *booking(base)))
     assert [message["content"] for message in episode.messages] == [
         "You are a clerk.",
         "Dear clerk: Please book it. Thank you.",
@@ -221,9 +225,9 @@ async def test_the_goal_takes_the_place_of_the_opening_words_only(base: Task):
 
 
 def test_the_spec_survives_its_way_through_a_task(base: Task):
-    spec = SelfMadeSpec.of(made(base, "Please book it.", *booking(base)))
+    spec = SyntheticTaskSpec.of(made(base, "Please book it.", *booking(base)))
     assert spec is not None
-    again = msgspec.json.decode(msgspec.json.encode(spec), type=SelfMadeSpec)
+    again = msgspec.json.decode(msgspec.json.encode(spec), type=SyntheticTaskSpec)
     assert again == spec
     assert (spec.base_task.spec, spec.base_task.goal) == (base.spec, base.goal)
 

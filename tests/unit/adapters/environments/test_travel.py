@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from actors.messages import Task, ToolCall
-from adapters.environments import Cloneable, Environment, Episode, Stateful
+from actors.ports.environments import Cloneable, Environment, Episode, Stateful
+from actors.ports.errors import EnvironmentFailed
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import FAMILIES, Desk
 from adapters.environments.travel.drift import BASE, PARAMETERS, Variant
 from adapters.environments.travel.environment import step
 from adapters.environments.travel.oracle import good_actions
-from adapters.errors import EnvironmentFailed
 
 ROOT = Path(__file__).parents[4]
 USUAL_STEPS = {"A": {4}, "B": {5}, "C": {7}, "D": {2}, "L": set(range(12, 21))}

@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from adapters.environments import Cloneable, Environment, Stateful
+from actors.ports.environments import Cloneable, Environment, Stateful
+from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed
 from adapters.environments.workers import WorkerEnvironment
-from adapters.errors import AdapterNotSetUp, EnvironmentFailed
 from tests.support.processes import alive
 from tests.support.working import TROUBLE, begun, doing, soon, workers
 

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from actors.messages import Step, Task
-from adapters.errors import AdapterNotSetUp
-from adapters.graders import Grade
+from actors.ports.errors import AdapterNotSetUp
+from actors.ports.graders import Grade
 from adapters.graders.ensemble import EnsembleGrader, make
 from adapters.graders.environment import EnvironmentGrader
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.messages import Step, Task, ToolCall
-from adapters.errors import AdapterNotSetUp, JudgeUnavailable
+from actors.ports.errors import AdapterNotSetUp, JudgeUnavailable
 from adapters.graders.llm import GraderSettings, LlmGrader, anchored
 from adapters.graders.prompt import Shape, compose, read
 from adapters.graders.verdicts import Verdicts

@@ -22,7 +22,7 @@ from actors.messages import (
     VersionSpan,
     pack_array,
 )
-from actors.turns import read_turn
+from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.jsonl import InvalidLine, from_chat, from_line, kind_of, to_line
 from tests.support.traffic import exchange
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from actors.messages import Exchange
-from actors.turns import read_turn
+from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.otlp import JoinSettings
 from adapters.intake.otlp.records import Export, Log, Span
 from tests.support.otlp import calls_of, exports

@@ -3,9 +3,9 @@
 import pytest
 
 from actors.messages import ToolCall
-from adapters.judges.answers import Answer, loops, offered, refuses, same_action, valid_calls
+from actors.ports.answers import Answer, loops, offered, refuses, same_action, valid_calls
+from actors.ports.preference import Request
 from adapters.judges.conduct import ConductJudge
-from adapters.judges.preference import Request
 
 BOOK = {"type": "function", "function": {"name": "book", "parameters": {"type": "object", "required": ["to"]}}}
 REQUEST = Request(messages=[{"role": "user", "content": "A flight to Oslo."}], tools=[BOOK])

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from actors.messages import Attribution, StepLabel, Trajectory
-from adapters.errors import JudgeUnavailable
+from actors.ports.errors import JudgeUnavailable
 from adapters.judges.canaries import CanaryJudge, check, draw
 from adapters.judges.screening import agent_speaks, speaks_to_judge
 from adapters.judges.verified import evidence

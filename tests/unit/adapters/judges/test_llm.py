@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from actors.messages import Attribution, Trajectory
+from actors.ports.errors import JudgeNotSetUp
 from adapters.chat.settings import Price
-from adapters.errors import JudgeNotSetUp
 from adapters.judges.canaries import CanaryJudge
 from adapters.judges.llm import LlmJudge, make
 from adapters.judges.windows import Shape

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from actors.messages import Attribution, Trajectory
-from adapters.errors import JudgeUnavailable
+from actors.ports.errors import JudgeUnavailable
 from adapters.judges.llm import LlmJudge
 from tests.support.engine import answer
 from tests.support.judging import all_good, asked_for, completion, judge_at, says, sends, writes

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from actors.messages import Attribution, Label, StepLabel, Trajectory
-from adapters.errors import JudgeNotSetUp, JudgeUnavailable
+from actors.ports.errors import JudgeNotSetUp, JudgeUnavailable
 from adapters.judges.panel import PanelJudge, make
 from tests.support.travelling import call, trajectory
 

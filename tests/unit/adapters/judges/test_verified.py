@@ -5,7 +5,7 @@ import json
 import pytest
 
 from actors.messages import Attribution, Step, StepLabel, ToolCall, Trajectory
-from adapters.errors import JudgeNotSetUp
+from actors.ports.errors import JudgeNotSetUp
 from adapters.judges.rules import RulesJudge
 from adapters.judges.verified import VerifiedJudge, evidence, make
 

@@ -2,7 +2,7 @@ import ipaddress
 
 import pytest
 
-from adapters.errors import LiveApiRefused, LiveApiUnavailable
+from actors.ports.errors import LiveApiRefused, LiveApiUnavailable
 from adapters.live.addresses import AddressGuard, is_public
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import anyio
 import msgspec
 import pytest
 
-from adapters.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
+from actors.ports.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
 from adapters.live.callables import CallablesApi, CallablesSettings
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import pytest
 import structlog
 from trio.testing import MockClock
 
-from adapters.errors import LiveApiRefused, LiveApiUnavailable
+from actors.ports.errors import LiveApiRefused, LiveApiUnavailable
 from adapters.live import CallResult
 from adapters.live.audit import AuditLog
 from adapters.live.guarded import Guarded

@@ -12,8 +12,8 @@ import anyio
 import pytest
 import structlog.testing
 
+from actors.ports.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
 from actors.system import runtime
-from adapters.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
 from adapters.live.mcp import McpApi, McpSettings
 from tests.support.processes import alive
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from adapters.errors import LiveApiError, LiveApiRefused, LiveApiUnavailable
+from actors.ports.errors import LiveApiError, LiveApiRefused, LiveApiUnavailable
 from adapters.live.addresses import AddressGuard
 from adapters.live.mcp import McpApi, McpSettings
 

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from adapters.errors import AdapterNotSetUp, LiveApiRefused
+from actors.ports.errors import AdapterNotSetUp, LiveApiRefused
 from adapters.live.openapi import AuthSettings, OpenApiApi, OpenApiSettings
 from tests.support.http_api import Asked, HttpApi, Said
 from tests.support.openapi_calls import Opened, operation, query

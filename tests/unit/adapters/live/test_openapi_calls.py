@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from adapters.errors import LiveApiMalformed, LiveApiUnavailable
+from actors.ports.errors import LiveApiMalformed, LiveApiUnavailable
 from adapters.live.openapi import AuthSettings, OpenApiApi, OpenApiSettings
 from tests.support.http_api import Asked, HttpApi, Said
 from tests.support.openapi_calls import Opened, body, operation, query

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adapters.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused
+from actors.ports.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused
 from adapters.live import Operation
 from adapters.live.openapi import OpenApiApi, OpenApiSettings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.errors import AdapterNotSetUp
+from actors.ports.errors import AdapterNotSetUp
 from adapters.live.audit import AuditLine, AuditLog, AuditSettings
 from adapters.live.recording import Recorded, Recordings, RecordingSettings
 

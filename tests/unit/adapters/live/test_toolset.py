@@ -1,6 +1,6 @@
 import pytest
 
-from adapters.errors import LiveApiRefused, LiveApiUnavailable
+from actors.ports.errors import LiveApiRefused, LiveApiUnavailable
 from adapters.live.callables import CallablesApi
 from adapters.live.toolset import LiveTools
 

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from actors.experience.navigator import Navigator
+from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
-from actors.navigator import Navigator, NavigatorSettings
+from actors.ports.errors import RewriterFailed
 from actors.store import Store
 from adapters.embedders.hashing import HashingEmbedder
-from adapters.errors import RewriterFailed
 from adapters.rewriters.llm import LLMRewriter
 from tests.support.embedding_server import Answer, EmbeddingServer
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from actors.episodes import play
 from actors.messages import Task, ToolCall
+from actors.ports.environments import Cloneable, Observation, Stateful
+from actors.ports.errors import EnvironmentFailed
+from actors.rollout.episode_runner import play
 from adapters.embedders.hashing import HashingEmbedder
-from adapters.environments import Cloneable, Observation, Stateful
 from adapters.environments.travel import TravelDesk
 from adapters.environments.travel.oracle import good_actions
-from adapters.errors import EnvironmentFailed
 from adapters.toolsearch import ToolIndex
 from adapters.toolsearch.environment import SEARCH_TOOL, SearchingEnvironment, tool_name
 from tests.support.fakes import FakeEngine

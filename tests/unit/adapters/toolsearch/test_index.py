@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.ports.errors import EmbedderUnavailable, TextRefused
 from adapters.embedders.hashing import HashingEmbedder
-from adapters.errors import EmbedderUnavailable, TextRefused
 from adapters.live import MAX_NAME, Operation
 from adapters.toolsearch import SearchSettings, ToolIndex, function_tool, operation_of
 from adapters.toolsearch.words import words

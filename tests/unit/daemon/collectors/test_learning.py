@@ -8,14 +8,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 
-from actors.canary import CanarySettings
-from actors.curator import Curator, CuratorSettings
-from actors.fleet import EngineView, Fleet
+from actors.curation.curator import Curator
+from actors.curation.pool import CuratorSettings
+from actors.deployment.canary import CanarySettings
+from actors.deployment.fleet import EngineView, Fleet
 from actors.messages import Attributed, BatchOrder, Candidate, Message, Step
 from actors.store import Store
 from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
+from daemon.cli.status import show
 from daemon.collectors.learning import LearningCollector, LearningView
-from daemon.status import show
 from tests.support.credited import attributed, group
 from tests.support.driving import Driver
 from tests.unit.actors.gate.test_going_back import Bench as Gate

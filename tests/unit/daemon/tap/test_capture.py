@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daemon.tap.admission import Admission, DoorSettings, Visitor
 from daemon.tap.capture import TOKEN_FIELDS, Capture, Plan, RecordIds, check_path, with_tokens
-from daemon.tap.door import Door, DoorSettings, Visitor
 from daemon.tap.errors import InvalidTapSettings, Refused
 from daemon.tap.reply import ReplyParser
 from daemon.tap.request import Head, Request
@@ -27,7 +27,7 @@ def capture(**settings: object) -> Capture:
 
 
 def visitor(asked: Request) -> Visitor:
-    return Door(DoorSettings(), clock=lambda: 0.0).admit(asked)
+    return Admission(DoorSettings(), clock=lambda: 0.0).admit(asked)
 
 
 def plan(**asked: object) -> Plan:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from actors.messages import Feedback, Message
-from daemon.tap.door import Visitor
+from daemon.tap.admission import Visitor
 from daemon.tap.errors import Refused
 from daemon.tap.feedback import FeedbackDesk, read_feedback
 from daemon.tap.metrics import Counts

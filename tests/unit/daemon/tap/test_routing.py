@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from actors.routes import Routes, write_routes
+from actors.messages.routes import Routes, write_routes
 from daemon.tap.router import Router
 from daemon.tap.routing import Routing
 from tests.support.fakes import Clock

@@ -1,0 +1,351 @@
+"""The attributor: gives every step of a closed trajectory its label.
+
+    trajectory.closed -> [judge] -> trajectory.attributed
+
+A trajectory that a judge has seen before, under whatever id, gets the labels that it got then; one that is not worth
+its price (`attribution.sampling`) is not shown to it. The others are, several at a time, within a budget. A judge that
+fails abstains: every step is ABSTAIN, which the learner masks; the outcome still counts. A failed judgement never
+becomes a label. A judge that is away is waited for instead, and not hammered.
+
+What somebody reported of a step outranks what a judge thinks of it: feedback on a step that is there when the
+trajectory gets its credit is that step's label, and a trajectory with feedback on every step needs no judge. What
+comes later is kept and counted by the store, and changes nothing.
+
+How far the labels can be trusted is measured on the way (`attribution.calibration`), and travels with them as their
+weight.
+"""
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Protocol
+
+import anyio
+import msgspec
+import structlog
+
+from actors.credit.asking import Asking, Reason, Refusal
+from actors.credit.breaker import Breaker, BreakerSettings
+from actors.credit.budget import Budget, BudgetSettings, Spent
+from actors.credit.calibration import CalibrationSettings
+from actors.credit.content import content_hash
+from actors.credit.control_questions import ControlQuestions
+from actors.credit.judge_stats import PageReport
+from actors.credit.judgement_cache import CacheSettings, JudgementCache, Memory
+from actors.credit.sampling import Sampler, SamplingSettings
+from actors.kinds.clusters import cluster_of
+from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
+from actors.ports.judges import Judge
+from actors.statistics.histogram import Histogram
+from actors.system.actor import Output, Received, Result
+from actors.system.errors import DependencyUnavailable
+from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
+
+_OURS: tuple[Reason, ...] = ("not_sampled", "budget")
+"""Reasons for which the judge was not asked."""
+LONGEST = 840.0
+"""Seconds that a batch may take; below what the daemon's supervisor allows between two signs of life."""
+_LAG_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
+FEEDBACK = "feedback"
+"""Judge and rubric of a trajectory that no judge saw."""
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Told = Mapping[str, Mapping[int, StepLabel]]
+_log = structlog.get_logger(__name__)
+
+
+class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How trajectories are judged."""
+
+    batch: AtLeastOne = 64
+    """Trajectories taken at a time. The daemon judges one such batch while it writes another."""
+    concurrency: AtLeastOne = 8
+    """Judgements under way at once."""
+    attempts: AtLeastOne = 3
+    """Times that a trajectory is shown to a judge that fails, before its steps abstain."""
+    timeout: Positive = 120.0
+    """Seconds that one judgement may take."""
+    patience: Positive = 300.0
+    """Seconds after which no judgement of a batch is begun any more; what is missing is asked for in a new attempt at
+    the batch, which finds the others done."""
+    budget: BudgetSettings = BudgetSettings()
+    sampling: SamplingSettings = SamplingSettings()
+    breaker: BreakerSettings = BreakerSettings()
+    cache: CacheSettings = CacheSettings()
+    calibration: CalibrationSettings = CalibrationSettings()
+
+    def __post_init__(self) -> None:
+        if self.patience + self.timeout > LONGEST:
+            raise ValueError(
+                f"attributor.patience + attributor.timeout is {self.patience + self.timeout:g} s; a batch that takes "
+                f"longer than {LONGEST:g} s is taken for stuck: lower one of them"
+            )
+
+
+class Evidence(Protocol):
+    """What is known of steps without a judge; the store does it."""
+
+    async def step_feedback(self, runs: Sequence[Trajectory]) -> Mapping[str, Sequence[tuple[int, Feedback]]]:
+        """Feedback on single steps by trajectory, with the step's number, oldest first."""
+        ...
+
+
+class Attributor:
+    """Actor: closed trajectories in, attributed ones out. Two runners may drive one; they share all of its state.
+
+    Args:
+        settings: batch sizes, attempts, deadlines, budgets.
+        judge: gives the labels.
+        evidence: goes before the judge; none: there is none.
+        store: keeps what must outlive the process; none: nothing is kept.
+        clock: unix seconds.
+        ticks: seconds that no setting of the clock moves, for how long a judge that is away is left alone; none: clock.
+    """
+
+    name = "attributor"
+    inputs = (TRAJECTORY_CLOSED,)
+    tick_seconds: float | None = None
+
+    def __init__(
+        self, settings: AttributorSettings, *, judge: Judge, evidence: Evidence | None = None,
+        store: Memory | None = None, clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] | None = None,
+    ) -> None:  # fmt: skip
+        self._settings, self._judge, self._evidence, self._store = settings, judge, evidence, store
+        self._clock = clock
+        self._budget = Budget(settings.budget, clock)
+        self._breaker = Breaker(settings.breaker, ticks or clock)
+        self._sampler = Sampler(settings.sampling)
+        self._journal = JudgementCache(settings.cache, settings.calibration, self._budget, store, clock)
+        self._asking = Asking(
+            judge, budget=self._budget, breaker=self._breaker, concurrency=settings.concurrency,
+            attempts=settings.attempts, timeout=settings.timeout, spent=self._journal.spent,
+        )  # fmt: skip
+        self._trials = ControlQuestions(settings.calibration, self._asking, self._journal)
+        self._flying: dict[str, anyio.Event] = {}
+        self._started = False
+        self.counts: Counter[str] = Counter(judged=0, cached=0, told_steps=0, told=0)
+        """Trajectories that the judge labelled, that it had labelled before, and that people did; steps with feedback;
+        and what abstained, by reason (`abstained_...`)."""
+        self.lag = Histogram(_LAG_SECONDS)
+        """Seconds from the end of a trajectory to its labels."""
+
+    def reconfigure(self, settings: AttributorSettings) -> None:
+        """Take over batch, patience and budget; what the judge is asked with stays."""
+        self._settings = settings
+        self._budget.settings = settings.budget
+
+    @property
+    def batch(self) -> int:
+        return self._settings.batch
+
+    async def start(self) -> None:
+        """Read what was spent, what is known of the judge, and how clusters of goals have fared; once a life.
+
+        Asked again, it only lets go of the judgements at hand: something may have been forgotten.
+        """
+        if self._started:
+            self._journal.let_go()
+            return
+        await self._journal.open()
+        if self._store is not None and not self._sampler.everything:
+            rows = await self._store.recent_outcomes(limit=self._settings.sampling.history)
+            self._sampler.rebuild((row.cluster, row.outcome) for row in reversed(rows))
+        self._started = True
+
+    async def handle(self, batch: Sequence[Received]) -> Result:
+        """Label the trajectories of `batch`.
+
+        Raises:
+            DependencyUnavailable: the judge, or the store, is away, or the batch is not done yet. What was judged is
+                kept, and not asked again.
+        """
+        trajectories = [received.message for received in batch if isinstance(received.message, Trajectory)]
+        told = await self._told(trajectories)
+        try:
+            labelled = await self._labelled(trajectories, told)
+        except BaseException:
+            # Paid for, whatever becomes of the batch.
+            with anyio.move_on_after(5.0, shield=True), contextlib.suppress(DependencyUnavailable):
+                await self._journal.write()
+            raise
+        await self._journal.write()
+        # Judges may take minutes, in which more was said.
+        told = await self._told(trajectories)
+        attributed = [
+            Attributed(
+                id=trajectory.id,
+                trajectory=trajectory,
+                attribution=self._overruled(attribution, told.get(trajectory.id, {})),
+                cluster=cluster_of(trajectory.goal),
+            )
+            for trajectory, attribution in zip(trajectories, labelled, strict=True)
+        ]
+        self._sampler.note([(one.trajectory, one.cluster) for one in attributed])
+        now = self._clock()
+        for trajectory in trajectories:
+            self._asking.settled(trajectory.id)
+            self.lag.note(max(0.0, now - trajectory.ended))
+        return Result(attributed, [Output(TRAJECTORY_ATTRIBUTED, message) for message in attributed])
+
+    async def tick(self) -> Result:
+        return Result()
+
+    def report(self) -> dict[str, Any]:
+        """What every judge did, cost and was worth, for `evolved judge report`."""
+        return {
+            "judge": self._judge.name,
+            "rubric": self._judge.rubric,
+            "away": self.away,
+            "asked_again_in": round(self._breaker.remaining(), 1),
+            "opened": self._breaker.opened,
+            "budget": {"limits": self._settings.budget, "spent": self.spent, "used_up": self.used_up},
+            "counts": dict(self.counts),
+            "judges": self.pages(),
+        }
+
+    @property
+    def used_up(self) -> str:
+        """Which limit of the budget is reached, empty if none."""
+        return self._budget.used_up()
+
+    @property
+    def spent(self) -> Spent:
+        """What the judge cost of late."""
+        return self._budget.spent()
+
+    @property
+    def away(self) -> bool:
+        """The judge does not answer."""
+        return self._breaker.open
+
+    def pages(self) -> list[PageReport]:
+        """What every judge did, by tenant."""
+        return self._journal.books.report()
+
+    async def _labelled(self, trajectories: Sequence[Trajectory], told: Told) -> list[Attribution]:
+        keys = [content_hash(self._judge.name, self._judge.rubric, trajectory) for trajectory in trajectories]
+        await self._journal.look_up(keys)
+        self._sampler.meet(trajectories)
+        labelled: dict[int, Attribution | Refusal] = {}
+        away: list[DependencyUnavailable] = []
+        until = anyio.current_time() + self._settings.patience
+
+        async def one(number: int) -> None:
+            if away:
+                return
+            try:
+                labelled[number] = await self._label(trajectories[number], keys[number], told, until)
+                await self._journal.write_if_due()
+            except DependencyUnavailable as error:
+                away.append(error)
+
+        async with anyio.create_task_group() as group:
+            for number in range(len(trajectories)):
+                group.start_soon(one, number)
+        if away:
+            raise away[0]
+        return [
+            self._settled(trajectory, key, labelled[number], told.get(trajectory.id, {}))
+            for number, (trajectory, key) in enumerate(zip(trajectories, keys, strict=True))
+        ]
+
+    async def _label(
+        self, trajectory: Trajectory, key: str, told: Told, until: float
+    ) -> Attribution | Refusal:  # fmt: skip
+        said = told.get(trajectory.id, {})
+        if len(said) == len(trajectory.steps):
+            await self._trials.told(trajectory, said, until)
+            nothing = StepLabel("ABSTAIN", 0.0)
+            return Attribution(labels=(nothing,) * len(trajectory.steps), judge=FEEDBACK, rubric=FEEDBACK)
+        found = self._journal.found(key)
+        if found is None and not self._worth(trajectory):
+            found = Refusal("not_sampled", "not sampled")
+        if found is None:
+            found = await self._asked(trajectory, key, until)
+        await self._trials.blind(trajectory, until)
+        return found
+
+    def _worth(self, trajectory: Trajectory) -> bool:
+        return self._sampler.everything or bool(self._sampler.worth(trajectory, cluster_of(trajectory.goal)))
+
+    async def _asked(self, trajectory: Trajectory, key: str, until: float) -> Attribution | Refusal:
+        # The same content is asked about once, and the others find it in the journal.
+        while key in self._flying:
+            await self._flying[key].wait()
+        found = self._journal.found(key)
+        if found is not None:
+            return found
+        self._flying[key] = anyio.Event()
+        try:
+            found = await self._asking.labels(trajectory, until)
+            if isinstance(found, Attribution):
+                self._journal.judged(key, trajectory, found)
+        finally:
+            self._flying.pop(key).set()
+        if isinstance(found, Attribution):
+            await self._trials.again(trajectory, found, until)
+        return found
+
+    def _settled(
+        self, trajectory: Trajectory, key: str, found: Attribution | Refusal, said: Mapping[int, StepLabel]
+    ) -> Attribution:
+        """Count what became of a trajectory, and give its labels their weight."""
+        tenant, books = trajectory.tenant, self._journal.books
+        if isinstance(found, Attribution) and found.judge == FEEDBACK:
+            self.counts["told"] += 1
+            return found
+        if isinstance(found, Refusal):
+            reason: Reason | None = found.reason
+            found = self._abstention(trajectory, found)
+        else:
+            self._trials.steps(trajectory, found, said)
+            silent = bool(found.labels) and all(label.label == "ABSTAIN" for label in found.labels)
+            reason = "judge" if silent else None
+        cached = reason is None and not self._journal.claim(key)
+        if reason is not None:
+            self.counts[f"abstained_{reason}"] += 1
+        else:
+            self.counts["cached" if cached else "judged"] += 1
+        for page in books.pages(found.judge, found.rubric, tenant):
+            if reason is not None:
+                page.abstained[reason] = page.abstained.get(reason, 0) + 1
+            elif cached:
+                page.cached += 1
+            else:
+                page.judged += 1
+        cost = {"tokens": 0, "cost": 0.0} if cached else {}
+        return msgspec.structs.replace(found, weight=books.weight(found.judge, found.rubric, tenant), **cost)
+
+    def _abstention(self, trajectory: Trajectory, refusal: Refusal) -> Attribution:
+        why = refusal.detail if refusal.reason in _OURS else f"judge failed: {refusal.detail}"
+        labels = (StepLabel("ABSTAIN", 0.0, why[:200]),) * len(trajectory.steps)
+        return Attribution(labels=labels, judge=self._judge.name, rubric=self._judge.rubric)
+
+    def _overruled(self, attribution: Attribution, told: Mapping[int, StepLabel]) -> Attribution:
+        if not told:
+            return attribution
+        self.counts["told_steps"] += len(told)
+        labels, weight = attribution.labels, attribution.weight
+        if weight < 1.0:
+            # A weight is the trajectory's, and reports have the full one: the judge is not heard on the other steps.
+            labels = (StepLabel("ABSTAIN", 0.0, f"judge's weight {weight:.2f}, beside feedback"),) * len(labels)
+        labels = tuple(told.get(number, label) for number, label in enumerate(labels))
+        return msgspec.structs.replace(attribution, labels=labels, weight=1.0)
+
+    async def _told(self, trajectories: Sequence[Trajectory]) -> Told:
+        """Labels by trajectory and step, as reported; of several reports on a step the last counts."""
+        if self._evidence is None or not trajectories:
+            return {}
+        said = await self._evidence.step_feedback(trajectories)
+        return {key: {number: label_of(feedback) for number, feedback in found} for key, found in said.items()}
+
+
+def label_of(feedback: Feedback) -> StepLabel:
+    """The label that a report on a step is; who says neither good nor bad is not overruled by a judge."""
+    outcome = 0.5 if feedback.outcome is None else feedback.outcome
+    label = "GOOD" if outcome > 0.5 else "BAD" if outcome < 0.5 else "ABSTAIN"
+    reason = f"feedback: {feedback.text}" if feedback.text.strip() else "feedback"
+    return StepLabel(label, abs(2.0 * outcome - 1.0), reason[:200])

@@ -1,0 +1,226 @@
+"""`Calibration`: how far one judge's labels can be trusted, by what became known without it.
+
+Two kinds of evidence. *Outcomes*: a share of the trajectories whose outcome is verified is shown to the judge blind;
+its labels, summed with sign and confidence, are its score. *Steps*: feedback on a step against the judge's label of it.
+
+Agreement and the precision of GOOD and of BAD are reported as they are. The weight does not follow from them but from
+the AUC: how often, of a good and a bad one, the judge scores the good one higher (ties count half). A precision
+depends on how many trajectories succeed (a coin has 90 % where nine in ten do) and on how generous the judge is. The
+AUC depends on neither, and nor does credit, which compares labels with each other. On the travel desk's long tasks the
+answer key itself has a precision of GOOD of 47 %, since a failed run has one wrong step among a dozen right ones; its
+AUC is 0.99 (docs/attribution.md).
+
+Source: Hanley and McNeil (1982) for the AUC; 2 AUC - 1 is Somers' D, for a two-valued score Youden's J.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from actors.messages import StepLabel
+from actors.statistics.intervals import wilson
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+_HISTORY = 50
+"""Closed windows that are kept of each kind of evidence."""
+
+
+class CalibrationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the judge is watched."""
+
+    share: Share = 0.1
+    """Of trajectories with a verified outcome, those that the judge is shown blind as well, at its usual price."""
+    repeat: Share = 0.02
+    """Of trajectories that the judge labelled, those that it labels twice."""
+    window: Annotated[int, msgspec.Meta(ge=20)] = 400
+    """Newest pieces of evidence that count, of each kind."""
+    evidence: AtLeastOne = 30
+    """Good and bad ones, of each so many, before a weight follows; until then it is 1."""
+    threshold: Annotated[float, msgspec.Meta(gt=0.5, le=1)] = 0.75
+    """Lower bound of the AUC from which on labels count in full; at 0.5, a coin's, they count nothing."""
+    hysteresis: Share = 0.1
+    """Smallest change of a weight, so that chance does not move it; to 1 or to 0 it goes at once."""
+    weigh: bool = True
+    """False: judges are watched, and every weight is 1."""
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """A share with its 95 % Wilson interval."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What one window of evidence says; a figure is None without anything to base it on."""
+
+    n: int
+    silent: int
+    """Those of them that the judge gave no label, or labels that cancel out."""
+    agreement: Rate | None
+    """The sign of the score is right."""
+    precision_good: Rate | None
+    precision_bad: Rate | None
+    auc: float | None
+    auc_low: float | None
+    """Lower end of its interval: Wilson's, for the harmonic mean of the numbers of good and bad ones."""
+    since: float = 0.0
+    """Unix seconds of the oldest and the newest piece of evidence."""
+    until: float = 0.0
+
+
+class Observation(msgspec.Struct, frozen=True, array_like=True):
+    """One piece of evidence."""
+
+    score: float
+    """What the judge thought, its labels summed: above 0 good, below 0 bad."""
+    steps: int
+    """How many steps it gave a label."""
+    good: bool
+    """What became known."""
+    at: float
+    """Unix seconds."""
+
+
+class Series(msgspec.Struct):
+    """Evidence of one kind: the newest window, and what earlier windows said."""
+
+    recent: list[Observation] = msgspec.field(default_factory=list[Observation])
+    history: list[Figures] = msgspec.field(default_factory=list[Figures])
+    total: int = 0
+
+    def add(self, observation: Observation, window: int) -> None:
+        """Note one; every `window` of them the figures go into the history."""
+        self.recent.append(observation)
+        del self.recent[:-window]
+        self.total += 1
+        if self.total % window == 0:
+            self.history.append(figures(self.recent))
+            del self.history[:-_HISTORY]
+
+
+class Repeats(msgspec.Struct):
+    """The same trajectories labelled twice; in steps."""
+
+    same: int = 0
+    """The same label both times, GOOD or BAD."""
+    judged: int = 0
+    """GOOD or BAD both times."""
+    abstained: int = 0
+    """ABSTAIN in one of the two."""
+    trajectories: int = 0
+
+
+class Calibration(msgspec.Struct):
+    """All evidence on one judge, with one rubric, in one tenant's traffic; what is kept between lives."""
+
+    outcomes: Series = msgspec.field(default_factory=Series)
+    steps: Series = msgspec.field(default_factory=Series)
+    repeats: Repeats = msgspec.field(default_factory=Repeats)
+    weight: float = 1.0
+    weighed: bool = False
+    """There was evidence enough for a weight."""
+    weight_since: float = 0.0
+    """Unix seconds."""
+
+    def repeated(self, first: Sequence[StepLabel], second: Sequence[StepLabel]) -> None:
+        """The judge labelled a trajectory twice."""
+        both = [(a.label, b.label) for a, b in zip(first, second, strict=True)]
+        judged = [(a, b) for a, b in both if "ABSTAIN" not in (a, b)]
+        self.repeats.trajectories += 1
+        self.repeats.judged += len(judged)
+        self.repeats.same += sum(a == b for a, b in judged)
+        self.repeats.abstained += sum(a != b and "ABSTAIN" in (a, b) for a, b in both)
+
+    def settle(self, settings: CalibrationSettings, now: float) -> bool:
+        """Let the weight follow from the newest windows; whether it moved.
+
+        With both kinds of evidence the worse of them counts.
+        """
+        lows = [found for series in (self.outcomes, self.steps) if (found := _low(series.recent, settings)) is not None]
+        if not settings.weigh or not lows:
+            return False
+        self.weighed = True
+        wanted = weight_of(min(lows), settings.threshold)
+        if wanted == self.weight or (wanted not in (0.0, 1.0) and abs(wanted - self.weight) < settings.hysteresis):
+            return False
+        self.weight, self.weight_since = wanted, now
+        return True
+
+
+def weight_of(low: float, threshold: float) -> float:
+    """A judge's weight: (2 L - 1) / (2 T - 1) within 0 and 1, of the AUC's lower bound L and the threshold T.
+
+    2 L - 1 is 0 for a coin and 1 for a judge that is never wrong.
+    """
+    return min(1.0, max(0.0, (2.0 * low - 1.0) / (2.0 * threshold - 1.0)))
+
+
+def observed(labels: Sequence[StepLabel], *, good: bool, at: float) -> Observation:
+    """Labels summed with sign and confidence, beside what became known of the same steps."""
+    signs = {"GOOD": 1.0, "BAD": -1.0, "ABSTAIN": 0.0}
+    summed = sum(signs[label.label] * label.confidence for label in labels)
+    return Observation(summed, sum(label.label != "ABSTAIN" for label in labels), good, at)
+
+
+def figures(window: Sequence[Observation]) -> Figures:
+    """What `window` says."""
+    good = [one for one in window if one.score > 0]
+    bad = [one for one in window if one.score < 0]
+    right = sum(one.good for one in good), sum(not one.good for one in bad)
+    area = auc(window)
+    return Figures(
+        n=len(window),
+        silent=len(window) - len(good) - len(bad),
+        agreement=_rate(sum(right), len(good) + len(bad)),
+        precision_good=_rate(right[0], len(good)),
+        precision_bad=_rate(right[1], len(bad)),
+        auc=area[0] if area else None,
+        auc_low=area[1] if area else None,
+        since=min((one.at for one in window), default=0.0),
+        until=max((one.at for one in window), default=0.0),
+    )
+
+
+def auc(window: Sequence[Observation]) -> tuple[float, float] | None:
+    """The AUC and its lower bound; None without both a good and a bad one that got labels.
+
+    Scores are less what the judge's average label adds up to over as many steps, as credit centres labels: or a judge
+    that finds everything good would seem to know something wherever successes are longer than failures.
+    """
+    labelled = [one for one in window if one.steps]
+    mean = sum(one.score for one in labelled) / max(1, sum(one.steps for one in labelled))
+    scored = sorted((round(one.score - mean * one.steps, 9), one.good) for one in labelled)
+    good = sum(was for _, was in scored)
+    bad = len(scored) - good
+    if not good or not bad:
+        return None
+    won, below, at = 0.0, 0, 0
+    while at < len(scored):
+        end = at
+        while end < len(scored) and scored[end][0] == scored[at][0]:
+            end += 1
+        tied = sum(was for _, was in scored[at:end])
+        won += tied * (below + 0.5 * (end - at - tied))
+        below += end - at - tied
+        at = end
+    area = won / (good * bad)
+    # Its deviation is at most that of a share of so many trials, for all areas that matter here.
+    trials = max(1, round(2 * good * bad / (good + bad)))
+    return area, wilson(area * trials, trials)[0]
+
+
+def _low(window: Sequence[Observation], settings: CalibrationSettings) -> float | None:
+    scored = [one.good for one in window if one.steps]
+    if min(scored.count(True), scored.count(False)) < settings.evidence:
+        return None
+    area = auc(window)
+    return area[1] if area else None
+
+
+def _rate(successes: int, trials: int) -> Rate | None:
+    return Rate(successes / trials, *wilson(successes, trials), trials) if trials else None

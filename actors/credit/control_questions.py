@@ -1,0 +1,79 @@
+"""`ControlQuestions`: questions to the judge that give no labels but tell how good its labels are.
+
+None of them holds a trajectory up: where the judge is away, fails, or has no budget left, there is no evidence, and
+that is all. The same trajectory is always chosen for the same trials, and the same content is one piece of evidence,
+however often it comes.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from actors.credit.asking import Asking
+from actors.credit.calibration import CalibrationSettings
+from actors.credit.content import chance, content_hash
+from actors.credit.judgement_cache import JudgementCache
+from actors.credit.sampling import SUCCESS
+from actors.messages import Attribution, StepLabel, Trajectory
+from actors.system.errors import DependencyUnavailable
+
+
+class ControlQuestions:
+    """One judge's. None of its questions is begun after `until` (anyio's time).
+
+    Args:
+        settings: which trajectories take part.
+        asking: how the judge is asked.
+        journal: where the evidence goes.
+    """
+
+    def __init__(self, settings: CalibrationSettings, asking: Asking, journal: JudgementCache) -> None:
+        self._settings, self._asking, self._journal = settings, asking, journal
+
+    async def blind(self, trajectory: Trajectory, until: float) -> None:
+        """Show the judge a trajectory without its outcome, if that is verified: a sandbox's verdict, or feedback."""
+        if trajectory.outcome is None or not trajectory.steps:
+            return
+        if chance(trajectory.id, "blind") >= self._settings.share:
+            return
+        hidden = msgspec.structs.replace(trajectory, outcome=None)
+        judge = self._asking.judge
+        key = content_hash(judge.name, f"{judge.rubric} blind", hidden)
+        await self._journal.look_up([key])
+        if self._journal.found(key) is not None:
+            return
+        found = await self._extra(hidden, until)
+        if found is None:
+            return
+        self._journal.judged(key, trajectory, found)
+        self._journal.claim(key)
+        good = trajectory.outcome >= SUCCESS
+        self._journal.books.outcome(found, trajectory.tenant, good=good)
+
+    async def again(self, trajectory: Trajectory, first: Attribution, until: float) -> None:
+        """Ask for labels once more that the judge has just given."""
+        if not trajectory.steps or chance(trajectory.id, "repeat") >= self._settings.repeat:
+            return
+        second = await self._extra(trajectory, until)
+        if second is not None and second.judge == first.judge and second.rubric == first.rubric:
+            self._journal.books.repeated(first, second, trajectory.tenant)
+
+    async def told(self, trajectory: Trajectory, said: Mapping[int, StepLabel], until: float) -> None:
+        """Ask about a trajectory whose labels all come from feedback."""
+        if trajectory.steps and chance(trajectory.id, "blind") < self._settings.share:
+            found = await self._extra(trajectory, until)
+            if found is not None:
+                self.steps(trajectory, found, said)
+
+    def steps(self, trajectory: Trajectory, found: Attribution, said: Mapping[int, StepLabel]) -> None:
+        """Hold the judge's labels against what was reported of the same steps."""
+        for number, report in said.items():
+            if report.label != "ABSTAIN" and 0 <= number < len(found.labels):
+                self._journal.books.step(found, number, trajectory.tenant, good=report.label == "GOOD")
+
+    async def _extra(self, trajectory: Trajectory, until: float) -> Attribution | None:
+        try:
+            found = await self._asking.once(trajectory, until)
+        except DependencyUnavailable:
+            return None
+        return found if isinstance(found, Attribution) else None

@@ -1,0 +1,130 @@
+"""Which kind of task teaches most now: a non-stationary bandit whose arms are clusters of tasks.
+
+    outcomes, cluster by cluster  ->  [gain of each]  ->  index: what should be trained next
+
+Gain is variance times progress. Variance `4 p (1 - p)` of a cluster's outcomes, because a group whose attempts all end
+alike has no advantage and teaches nothing. Progress, because a cluster may be a coin that no training moves: the
+absolute change of its mean, in units of its own noise (teacher-student curriculum learning, arXiv 1707.00183, which
+rewards the absolute learning progress; forgetting is progress too and brings a cluster back). Where the past is too
+short to know any progress, variance decides alone.
+
+The index is that of discounted UCB (arXiv 0805.3415): gain plus a bonus that grows while a cluster is not played, so
+what is solved or hopeless is looked at again now and then, for ever. A batch has many slots and one answer for all of
+them, so they are not all given to the highest index but in proportion: the next slot is the cluster's whose index over
+the slots that it would then have is highest (D'Hondt). No random numbers: the same outcomes give the same choices.
+"""
+
+from collections import OrderedDict
+from math import isfinite, log, sqrt
+
+import msgspec
+
+from actors.statistics.beta_posterior import BetaPosterior
+
+FAST = 32
+"""Outcomes that the mean of today reaches back."""
+SLOW = 256
+"""Outcomes that the mean of the past reaches back."""
+KNOWN = 64
+"""Outcomes of a cluster before its progress is believed."""
+HORIZON = 1024
+"""Outcomes of all clusters over which plays are discounted: the bandit's memory."""
+
+
+class _Arm(msgspec.Struct):
+    """One cluster; sums and numbers are discounted."""
+
+    fast_sum: float = 0.0
+    fast: float = 0.0
+    slow_sum: float = 0.0
+    slow: float = 0.0
+    plays: float = 0.0
+    at: int = 0
+    """Outcome number of the last play: `plays` is discounted from there."""
+
+
+class Gains:
+    """What is known of each cluster's outcomes, and how much another look at it is worth."""
+
+    def __init__(self, *, explore: float = 1.0, limit: int = 1024) -> None:
+        """
+        Args:
+            explore: factor of the bonus; 0 plays the best known for ever.
+            limit: clusters remembered; the one heard of longest ago goes first.
+        """
+        self._explore, self._limit = explore, limit
+        self._arms: OrderedDict[str, _Arm] = OrderedDict()
+        self._now = 0
+        self._total = 0.0
+        self.forgotten = 0
+        """Clusters that made room for others."""
+
+    def __len__(self) -> int:
+        return len(self._arms)
+
+    def __contains__(self, cluster: str) -> bool:
+        return cluster in self._arms
+
+    def observe(self, cluster: str, outcome: float) -> bool:
+        """Take in an outcome, cut to [0, 1]. False, and nothing changed, if it is no number."""
+        if not isfinite(outcome):
+            return False
+        value = min(1.0, max(0.0, outcome))
+        self._now += 1
+        self._total = self._total * _kept(HORIZON) + 1.0
+        arm = self._arms.setdefault(cluster, _Arm())
+        self._arms.move_to_end(cluster)
+        arm.fast_sum, arm.fast = arm.fast_sum * _kept(FAST) + value, arm.fast * _kept(FAST) + 1.0
+        arm.slow_sum, arm.slow = arm.slow_sum * _kept(SLOW) + value, arm.slow * _kept(SLOW) + 1.0
+        arm.plays, arm.at = self._plays(arm) + 1.0, self._now
+        while len(self._arms) > self._limit:
+            self._arms.popitem(last=False)
+            self.forgotten += 1
+        return True
+
+    def mean(self, cluster: str) -> float | None:
+        """Success of late, None of a cluster that nobody has heard of."""
+        arm = self._arms.get(cluster)
+        return None if arm is None else arm.fast_sum / arm.fast
+
+    def estimate(self, cluster: str) -> BetaPosterior:
+        """What is believed of its success, from outcomes of late."""
+        arm = self._arms.get(cluster)
+        return BetaPosterior() if arm is None else BetaPosterior(arm.fast_sum, max(0.0, arm.fast - arm.fast_sum))
+
+    def gain(self, cluster: str) -> float:
+        """What training on `cluster` is worth now, 0 to 1; 1 for one that nobody has heard of."""
+        arm = self._arms.get(cluster)
+        if arm is None:
+            return 1.0
+        # One success and one failure before the first outcome: three equal outcomes do not make it solved or hopeless.
+        smooth = (arm.fast_sum + 1.0) / (arm.fast + 2.0)
+        return 4.0 * smooth * (1.0 - smooth) * (1.0 + self._progress(arm)) / 2.0
+
+    def index(self, cluster: str, *, weight: float = 1.0) -> float:
+        """Where `cluster` stands in the order of what to play next, highest first; one that nobody has heard of counts
+        as played once.
+
+        Args:
+            weight: factor of its gain, e.g. the share of the traffic that asks for it.
+        """
+        arm = self._arms.get(cluster)
+        plays = max(1.0, 0.0 if arm is None else self._plays(arm))
+        return weight * self.gain(cluster) + self._explore * sqrt(log(self._total + 2.0) / plays)
+
+    def _plays(self, arm: _Arm) -> float:
+        return arm.plays * _kept(HORIZON) ** (self._now - arm.at)
+
+    def _progress(self, arm: _Arm) -> float:
+        """Absolute change of the mean: 0 up to one standard error, 1 from two on, and 1 where the past is too short."""
+        if arm.slow < min(KNOWN, SLOW):
+            return 1.0
+        now, past = arm.fast_sum / arm.fast, arm.slow_sum / arm.slow
+        smooth = (arm.slow_sum + 1.0) / (arm.slow + 2.0)
+        error = sqrt(smooth * (1.0 - smooth) * (1.0 / arm.fast + 1.0 / arm.slow))
+        return min(1.0, max(0.0, abs(now - past) / error - 1.0))
+
+
+def _kept(reach: int) -> float:
+    """What is left of an old value when a new one comes."""
+    return 1.0 - 1.0 / reach

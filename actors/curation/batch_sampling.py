@@ -1,0 +1,107 @@
+"""How the members of a batch are drawn from what waits: freshness, learning gain, caps per key, and the replay share.
+
+Pure. A unit that waits is a production trajectory or a whole sandbox group. Slot by slot:
+
+- the freshest weight version first, because staleness costs more than any choice of tasks can bring;
+- among units of one version clusters in proportion to their index (`actors.curation.bandit`), and of each the newest;
+- the last slots are replay: not of the cluster that leads the batch, and whose cluster waited longest.
+
+No key (tenant, caller, cluster, task) gets more than its share while a unit waits that is within all shares. When none
+does, the tenant's cap is kept if it can be, then the caller's, the cluster's and the task's; so a cap never leaves a
+batch empty, or short, for want of other keys, and a tenant that is alone does not undo the other caps.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Sequence
+from math import ceil
+
+import msgspec
+
+from actors.curation.curriculum import Curriculum, slots
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """What can be drawn as a whole."""
+
+    name: str
+    cluster: str
+    tenant: str
+    caller: str
+    """Id of the agent key; empty where there is none, as in the sandbox: such units share no caller."""
+    task: str
+    """Empty where nobody named one: such units share no task."""
+    version: int
+    """Oldest weight version that sampled in it."""
+    ended: float
+    """Unix seconds."""
+
+    @property
+    def newest_first(self) -> tuple[int, float, str]:
+        return (-self.version, -self.ended, self.name)
+
+
+class Shares(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares of a batch, 0 to 1."""
+
+    tenant: float = 1.0
+    caller: float = 1.0
+    cluster: float = 1.0
+    task: float = 1.0
+    replay: float = 0.0
+
+
+Key = tuple[str, str, str, str]
+_CLUSTER = 2
+"""Where the cluster stands in a key."""
+
+
+def draw(waiting: Iterable[Unit], wanted: int, shares: Shares, curriculum: Curriculum) -> list[Unit]:
+    """At most `wanted` of `waiting`; fewer only if fewer wait. The same arguments give the same units.
+
+    Changes nothing in `curriculum`: tell it what became of the units.
+    """
+    queues: defaultdict[Key, deque[Unit]] = defaultdict(deque)
+    for unit in sorted(waiting, key=lambda unit: unit.newest_first):
+        queues[(unit.tenant, unit.caller, unit.cluster, unit.task)].append(unit)
+    wanted = min(wanted, sum(map(len, queues.values())))
+    focus = wanted - slots(shares.replay, wanted)
+    limits = (shares.tenant, shares.caller, shares.cluster, shares.task)
+    caps = tuple(max(1, ceil(share * wanted - 1e-9)) for share in limits)
+    taken: tuple[Counter[str], ...] = tuple(Counter() for _ in limits)
+    clusters = taken[_CLUSTER]
+
+    def within(keys: Sequence[Key]) -> Sequence[Key]:
+        for kind, cap in enumerate(caps):
+            keys = [key for key in keys if not key[kind] or taken[kind][key[kind]] < cap] or keys
+        return keys
+
+    def index(cluster: str) -> float:
+        return curriculum.gains.index(cluster) / (1 + clusters[cluster])
+
+    def waited(cluster: str, unit: Unit) -> tuple[int, float, tuple[int, float, str]]:
+        return (clusters[cluster], curriculum.last(cluster), unit.newest_first)
+
+    drawn: list[Unit] = []
+    for slot in range(wanted):
+        leader = leading(clusters)
+        others = [key for key in queues if key[_CLUSTER] != leader] if slot >= focus else []
+        keys = within(others or list(queues))
+        if others:
+            best = min(keys, key=lambda key: waited(key[_CLUSTER], queues[key][0]))
+        else:
+            best = min(keys, key=lambda key: _rank(queues[key][0], index(key[_CLUSTER])))
+        drawn.append(queues[best].popleft())
+        if not queues[best]:
+            del queues[best]
+        for kind, name in enumerate(best):
+            taken[kind][name] += 1
+    return drawn
+
+
+def leading(clusters: Counter[str]) -> str:
+    """The cluster with the most, the first by name among equals; empty if there is none."""
+    return min(clusters, key=lambda name: (-clusters[name], name)) if clusters else ""
+
+
+def _rank(unit: Unit, index: float) -> tuple[int, float, float, str]:
+    return (-unit.version, -index, -unit.ended, unit.name)

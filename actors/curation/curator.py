@@ -1,0 +1,404 @@
+"""The curator: orders the updates.
+
+    trajectory.attributed, policy.candidate, policy.serving, policy.directive -> [pool] -> batch file -> work.train
+
+One order is out at a time, until the learner answers it; the next is drawn at that moment, from what is freshest then.
+Runs of which nobody has said yet how they went wait for it, and are looked for in the store. Runs of the version that
+serves wait while the learner is too far ahead of it (`curation.freshness`).
+The file lies in the state directory under the order's id, which follows from its members; the order carries its digest.
+A freeze stops ordering; what is out is finished by the learner.
+
+Which trajectories were used, and why others never will be, stands in the store; pool and curriculum are rebuilt from
+there. The curriculum (`actors.curation.curriculum`) is told each outcome here, and says which clusters go first, here
+and in the sandbox. More in docs/curator.md.
+"""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from heapq import merge
+from pathlib import Path
+
+import anyio.to_thread
+import structlog
+
+from actors.curation.curriculum import Curriculum
+from actors.curation.pool import UNREPORTED, CuratorSettings, Selected, TrainingPool
+from actors.curation.watch import Watch
+from actors.kinds.holdout import held_out
+from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, Serving, derived_id, encode_batch
+from actors.messages.lineage import REMEMBERED
+from actors.store import Store
+from actors.system.actor import Output, Received, Result
+from actors.system.streams import (
+    POLICY_CANDIDATE,
+    POLICY_DIRECTIVE,
+    POLICY_SERVING,
+    TRAJECTORY_ATTRIBUTED,
+    WORK_TRAIN,
+)
+
+__all__ = ["Curator", "CuratorSettings"]
+
+_log = structlog.get_logger(__name__)
+_GIVEN_UP = "curator/given_up"
+"""Id of the last order that was given up."""
+_SUFFIX = ".batch"
+_TOLD_SECONDS = 10.0
+"""How often late outcomes are looked for: they come hours after their runs."""
+_TOLD = 256
+"""Late outcomes, or runs that wait for theirs, read at a time."""
+_WATCH = "curator/watch"
+"""What `Watch` has saved."""
+_SERVINGS = 200
+"""Swaps looked through at a start for what each engine serves."""
+
+
+class Curator:
+    """Actor: attributed trajectories in, orders to train out."""
+
+    name = "curator"
+    inputs = (TRAJECTORY_ATTRIBUTED, POLICY_CANDIDATE, POLICY_SERVING, POLICY_DIRECTIVE)
+
+    def __init__(
+        self,
+        settings: CuratorSettings,
+        *,
+        store: Store,
+        batches: Path,
+        clock: Callable[[], float],
+        curriculum: Curriculum | None = None,
+        exam: Callable[[str], bool] = held_out,
+    ) -> None:
+        """
+        Args:
+            exam: whether a production trajectory, by id, is the gate's.
+            store: pool and outstanding order are rebuilt from it.
+            batches: directory of the batch files; the learner must be able to read it.
+            clock: unix seconds.
+            curriculum: told of outcomes and asked for the order of clusters; share it with the rollout.
+        """
+        self._settings, self._store, self._batches, self._clock = settings, store, batches, clock
+        self._curriculum = curriculum or settings.curriculum()
+        self._pool, self._exam = TrainingPool(settings, self._curriculum, exam=exam), exam
+        self._looked = float("-inf")
+        self.watch = Watch(clock())
+        """For people: what became of each agent's runs, and how fast runs, outcomes and updates come."""
+        self._outstanding: BatchOrder | None = None
+        self._sent_at = 0.0
+        self._attempts = 0
+        self._frozen = False
+        self.started = False
+        """Whether the books have been read."""
+        self.counts: Counter[str] = Counter()
+        """Since this object was made: orders, ordered_sandbox, ordered_production; drawn, with those of groups that had
+        equal outcomes, and drawn_elsewhere, not of the batch's leading cluster; order_repeated, order_given_up,
+        given_up_trajectories, skipped_trajectories."""
+
+    def reconfigure(self, settings: CuratorSettings) -> None:
+        """Take over new settings, but for those that made the curriculum."""
+        self._settings = settings
+        self._pool.reconfigure(settings)
+
+    @property
+    def settings(self) -> CuratorSettings:
+        return self._settings
+
+    @property
+    def frozen(self) -> bool:
+        """Whether a freeze stops ordering."""
+        return self._frozen
+
+    @property
+    def batch(self) -> int:
+        return self._settings.batch
+
+    @property
+    def tick_seconds(self) -> float | None:
+        return self._settings.tick_seconds
+
+    @property
+    def pool(self) -> TrainingPool:
+        """What waits, and what was dropped by reason."""
+        return self._pool
+
+    @property
+    def curriculum(self) -> Curriculum:
+        """What it knows of the clusters."""
+        return self._curriculum
+
+    @property
+    def figures(self) -> Mapping[str, int]:
+        """Everything that is counted, under names of letters and underscores, and what waits."""
+        pool, curriculum = self._pool, self._curriculum
+        # A batch that is short of replay is no reason of the pool's.
+        short = pool.counts["replay_missing"]
+        reasons = {
+            f"pool_{name.replace(' ', '_')}": number for name, number in pool.counts.items() if name != "replay_missing"
+        }
+        planned = {f"planned_{name}": number for name, number in curriculum.counts.items()}
+        return {
+            **self.counts,
+            **reasons,
+            **planned,
+            "replay_missing": short,
+            "waiting": pool.waiting,
+            "waiting_groups": pool.whole_groups,
+            "clusters": len(curriculum.gains),
+            "clusters_sandbox": len(curriculum.playable),
+            "clusters_fallen": len(curriculum.regressions.clusters),
+        }
+
+    @property
+    def outstanding(self) -> BatchOrder | None:
+        """The order that no version has answered yet."""
+        return self._outstanding
+
+    async def start(self) -> None:
+        """Rebuild pool and outstanding order from the store; remove files that nobody will ask for."""
+        now = self._clock()
+        await self._learn_clusters()
+        old, self._pool = self._pool, TrainingPool(self._settings, self._curriculum, exam=self._exam)
+        self._pool.counts = old.counts
+        self._frozen = await self._store.frozen()
+        self.watch.load(await self._store.state_get(_WATCH))
+        await self._learn_versions()
+        outstanding = await self._store.outstanding()
+        given_up = await self._store.state_get(_GIVEN_UP)
+        same = outstanding is not None and given_up is not None and outstanding.id == given_up.decode()
+        self._outstanding = None if same else outstanding
+        self._sent_at, self._attempts = now, 1
+        room = self._settings.pool_groups * self._settings.group_size + self._settings.pool_production
+        # What lies further back than the pool has room for would wait for ever, and nobody would say so.
+        self._pool.counts["pool full"] += await self._store.drop_unused(room, "pool full")
+        self._pool.counts["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
+        for item in await self._store.unused(room):
+            self._pool.add(item, now)
+            self.watch.again(item, now)
+        await self._wait_again(now)
+        if self._outstanding is not None:
+            await self._watch_again(self._outstanding, now)
+        self.started = True
+        orders = await self._store.batches(self._settings.keep_files + 1)
+        await anyio.to_thread.run_sync(self._clean, frozenset(order.id for order in orders))
+        _log.info(
+            "curator_started",
+            waiting=self._pool.waiting,
+            head=self._pool.freshness.head,
+            outstanding=self._outstanding.id if self._outstanding else None,
+            frozen=self._frozen,
+        )
+
+    async def _wait_again(self, now: float) -> None:
+        """Take up the runs that nobody has reported yet: a page at a time, for their bodies are not kept."""
+        after = (-1.0, "")
+        while page := await self._store.unreported(after, _TOLD):
+            for item in page:
+                self._pool.add(item, now)
+                self.watch.again(item, now)
+            after = (page[-1].trajectory.ended, page[-1].id)
+
+    async def _watch_again(self, order: BatchOrder, now: float) -> None:
+        """Whose runs the outstanding order holds."""
+        for key in order.trajectories:
+            item = await self._store.trajectory(key)
+            if isinstance(item, Attributed):
+                self.watch.again(item, now)
+        self.watch.order(order)
+
+    async def _learn_versions(self) -> None:
+        """Where the learner stands, what serves, and whether it may learn, as the books say."""
+        freshness, head = self._pool.freshness, await self._store.head()
+        for candidate in sorted(await self._store.candidates(REMEMBERED), key=lambda one: one.created):
+            freshness.trained(candidate)
+            self.watch.answer(candidate, None, self._clock())
+        for directive in reversed(await self._store.directives(REMEMBERED)):
+            self.watch.ordered(directive)
+        if head is not None:
+            freshness.trained(head)
+        for serving in reversed(await self._store.servings(limit=_SERVINGS)):
+            freshness.serves(serving)
+            self.watch.serves(serving)
+
+    async def _learn_clusters(self) -> None:
+        """Tell the curriculum again what it knew, from the outcomes in the store."""
+        limit = self._settings.history
+        sandbox = await self._store.recent_outcomes(source="sandbox", limit=limit) if limit else []
+        production = await self._store.recent_outcomes(source="production", limit=limit) if limit else []
+        told = [
+            [
+                (row.ended, source, row.cluster, row.outcome, row.max_version)
+                for row in reversed(rows)
+                if row.outcome is not None
+            ]
+            for source, rows in (
+                ("sandbox", sandbox),
+                ("production", [row for row in production if not self._pool.held_out(row.id)]),
+            )
+        ]
+        self._curriculum.rebuild(row[1:] for row in merge(*told))
+
+    def _observe(self, item: Attributed) -> None:
+        run = item.trajectory
+        kept = run.source == "production" and self._pool.held_out(item.id)
+        self.watch.seen(item, self._clock(), exam=kept)
+        if run.outcome is not None and run.source != "probe" and not kept:
+            self._curriculum.observe(run.source, item.cluster, run.outcome, run.max_version)
+
+    async def handle(self, batch: Sequence[Received]) -> Result:
+        """Fill the pool; order if it is time."""
+        records: list[Message] = []
+        items = [received.message.id for received in batch if isinstance(received.message, Attributed)]
+        # After a restart the pool has, and may have ordered, what the stream has yet to deliver.
+        settled = await self._store.settled(items)
+        for received in batch:
+            match received.message:
+                case Attributed() as item:
+                    if item.id not in settled and self._pool.add(item, self._clock()):
+                        self._observe(item)
+                case Candidate() as candidate:
+                    records.append(candidate)
+                    self._answered(candidate)
+                case Serving() as serving:
+                    self._pool.freshness.serves(serving)
+                    self.watch.serves(serving)
+                case Directive() as directive:
+                    records.append(directive)
+                    self.watch.ordered(directive)
+                    if directive.kind in ("freeze", "thaw"):
+                        self._frozen = directive.kind == "freeze"
+                case _:
+                    pass
+        return await self._order(records)
+
+    async def tick(self) -> Result:
+        """Settle groups that stay incomplete; see to an order that nobody answers."""
+        data = self.watch.to_save(self._clock())
+        if data is not None:
+            await self._store.state_put(_WATCH, data)
+        if self._outstanding is not None and self._clock() - self._sent_at >= self._settings.order_seconds:
+            return await self._overdue(self._outstanding)
+        await self._hear()
+        return await self._order([])
+
+    async def _hear(self) -> None:
+        """Take in runs whose outcome has come since."""
+        now, waiting = self._clock(), self._pool.unreported
+        if not len(waiting) or now - self._looked < _TOLD_SECONDS:
+            return
+        self._looked = now
+        for item in await self._store.told(waiting, _TOLD):
+            self.counts["told_late"] += 1
+            if self._pool.add(item, now):
+                self._observe(item)
+
+    def _answered(self, candidate: Candidate) -> None:
+        before = self._pool.freshness.head
+        self._pool.freshness.trained(candidate)
+        if candidate.answer == "went_back":
+            self.counts["went_back"] += 1
+            _log.info("learner_went_back", version=candidate.version, before=before)
+        order = self._outstanding
+        answers = order if order is not None and order.id in candidate.batch_ids else None
+        self.watch.answer(candidate, answers, self._clock())
+        if order is not None and answers is not None:
+            self._outstanding = None
+            self.counts["no_gradient_trajectories"] += len(candidate.no_gradient)
+            if candidate.answer != "trained":
+                self.counts["skipped_trajectories"] += len(order.trajectories)
+            seconds = round(self._clock() - self._sent_at, 3)
+            _log.info("order_answered", order=order.id, version=candidate.version, seconds=seconds)
+
+    async def _order(self, records: list[Message]) -> Result:
+        outputs: list[Output] = []
+        if self._outstanding is None and not self._frozen:
+            selected = self._pool.select(self._clock())
+            if selected is not None:
+                order = await self._write(selected)
+                self._outstanding, self._sent_at, self._attempts = order, self._clock(), 1
+                self.watch.order(order)
+                records.append(order)
+                outputs.append(Output(WORK_TRAIN, order))
+                self.counts["orders"] += 1
+                self.counts["ordered_production"] += order.production
+                self.counts["ordered_sandbox"] += len(order.trajectories) - order.production
+                self.counts["drawn"] += selected.drawn
+                self.counts["drawn_elsewhere"] += selected.elsewhere
+        drops = self._pool.take_drops()
+        self.watch.dropped(drops, self._clock())
+        return Result([*records, *drops], outputs)
+
+    async def _write(self, selected: Selected) -> BatchOrder:
+        members = tuple(item.attributed.id for item in selected.items)
+        order_id = derived_id("batch", *sorted(members))
+        data = encode_batch(selected.items)
+        path = self._batches / f"{order_id}{_SUFFIX}"
+        await anyio.to_thread.run_sync(write_aside, path, data)
+        await anyio.to_thread.run_sync(self._clean)
+        _log.info(
+            "batch_written", order=order_id, trajectories=len(members), groups=selected.groups,
+            production=selected.production, elsewhere=selected.elsewhere, drawn=selected.drawn,
+            head=self._pool.freshness.head, oldest=selected.min_version,
+        )  # fmt: skip
+        return BatchOrder(
+            id=order_id,
+            path=str(path.absolute()),
+            sha256=hashlib.sha256(data).hexdigest(),
+            size=len(data),
+            trajectories=members,
+            groups=selected.groups,
+            production=selected.production,
+            min_version=selected.min_version,
+            created=self._clock(),
+        )
+
+    async def _overdue(self, order: BatchOrder) -> Result:
+        """Send the same order again, or give it up. The learner knows an order by its id, so twice is once."""
+        there = await anyio.to_thread.run_sync(Path(order.path).exists)
+        if there and self._attempts < self._settings.order_attempts:
+            self._attempts, self._sent_at = self._attempts + 1, self._clock()
+            self.counts["order_repeated"] += 1
+            _log.warning("order_repeated", order=order.id, attempt=self._attempts)
+            return Result((), [Output(WORK_TRAIN, order)])
+        await self._store.state_put(_GIVEN_UP, order.id.encode())
+        self._outstanding = None
+        self.counts["order_given_up"] += 1
+        self.counts["given_up_trajectories"] += len(order.trajectories)
+        self.watch.given_up(order, self._clock())
+        _log.error("order_given_up", order=order.id, attempts=self._attempts, file=there)
+        return await self._order([])
+
+    def _clean(self, orders: frozenset[str] | None = None) -> None:
+        """Remove what a crash left half written, and all but the newest files.
+
+        Args:
+            orders: the newest that there are: a file of none of them was not committed, or holds what was forgotten.
+        """
+        if not self._batches.is_dir():
+            return
+        for path in self._batches.glob(f".*{_SUFFIX}.part"):
+            path.unlink(missing_ok=True)
+        keep = Path(self._outstanding.path).name if self._outstanding else ""
+        files = sorted(self._batches.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for number, path in enumerate(files):
+            unknown = orders is not None and path.name.removesuffix(_SUFFIX) not in orders
+            if path.name != keep and (unknown or number >= self._settings.keep_files):
+                path.unlink(missing_ok=True)
+
+
+def write_aside(path: Path, data: bytes) -> None:
+    """Write `data` so that `path` has all of it or does not exist, across a power cut too."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_name(f".{path.name}.part")
+    # What agents and users said stands in there: for our own eyes alone.
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    part.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,209 @@
+"""The curriculum: which kinds of task the sandbox plays next, and which cluster of waiting trajectories goes first.
+
+    attributed trajectories  ->  [curator] -> Curriculum <- [rollout]: a plan for each round of tasks
+
+One object, shared by the curator, which tells it outcomes, and the rollout, which asks for plans. A round has three
+parts. *Focus*: the clusters that traffic asks for, by learning gain (`actors.curation.bandit`); without traffic, all
+that are known. *Replay*: clusters other than the one that leads the focus, the one attempted longest ago first. *Mix*:
+tasks as the environment draws them, so that new kinds are found. Replay is what keeps a policy from forgetting what
+traffic does not ask for: a quarter of all prompts from elsewhere protects, a tenth does not, nor does a small KL to the
+reference.
+
+What the policy has got worse at since it changed (`actors.curation.regressions`), and what traffic fails at (`urge`),
+weighs more in the focus, and is in it whether traffic asks for it or not.
+
+Old trajectories cannot be replayed, their tokens are past `max_staleness`; so earlier *tasks* are attempted again.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping
+from math import ceil
+
+import msgspec
+
+from actors.curation.bandit import Gains
+from actors.curation.regressions import Regressions
+
+DEMAND_HORIZON = 512
+"""Production trajectories over which demand is discounted."""
+_LEAST_DEMAND = 0.01
+"""Share of the most wanted cluster's demand below which nobody asks for a cluster."""
+_RESCALE = 1e12
+_RAISED = 2.0
+"""Factor of the weight of a cluster that fell, or that traffic fails at."""
+_URGED = 256
+"""Outcomes of the sandbox until the weight of an urged cluster is as before."""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one cluster, for people."""
+
+    cluster: str
+    success: float
+    """Expected of the next attempt."""
+    difficulty: float
+    gain: float
+    """What training on it is worth now, 0 to 1."""
+    demand: float
+    """How much of traffic asks for it, the most wanted cluster being 1."""
+    playable: bool
+    """The sandbox has had tasks of it."""
+    fallen: bool
+    """The policy has got worse at it since it changed."""
+    urged: bool
+    """Traffic fails at it."""
+
+
+class Curriculum:
+    """What the outcomes so far say about what to train next. Bounded; deterministic in what it was told."""
+
+    def __init__(
+        self, *, replay_share: float = 0.25, mix_share: float = 0.125, explore: float = 1.0, clusters: int = 1024
+    ) -> None:
+        """
+        Args:
+            replay_share: of a round's tasks.
+            mix_share: share of a round that is left to the environment's own mix.
+            explore: see `Gains`.
+            clusters: remembered at most.
+        """
+        self._replay_share, self._mix_share, self._explore, self._limit = replay_share, mix_share, explore, clusters
+        self.counts: Counter[str] = Counter()
+        """Planned tasks: focus, replay, mix; and replay_unknown: replay that no other cluster was known for."""
+        self._clear()
+
+    def _clear(self) -> None:
+        self.gains = Gains(explore=self._explore, limit=self._limit)
+        """Of every cluster that had an outcome."""
+        self._playable: OrderedDict[str, None] = OrderedDict()
+        self._demand: dict[str, float] = {}
+        self._unit = 1.0
+        self._last: OrderedDict[str, int] = OrderedDict()
+        self._turn = 0
+        self.regressions = Regressions(self._limit)
+        """Clusters that the policy has got worse at."""
+        self._urged: OrderedDict[str, int] = OrderedDict()
+
+    @property
+    def playable(self) -> tuple[str, ...]:
+        """Clusters that the sandbox has had tasks of."""
+        return tuple(self._playable)
+
+    def rebuild(self, outcomes: Iterable[tuple[str, str, float, int]]) -> None:
+        """Forget everything and take in (source, cluster, outcome, weight version), oldest first."""
+        self._clear()
+        for source, cluster, outcome, version in outcomes:
+            self.observe(source, cluster, outcome, version)
+            self.touch(cluster)
+
+    def observe(self, source: str, cluster: str, outcome: float, version: int = -1) -> None:
+        """An outcome of a production or sandbox trajectory, and the newest weights that sampled in it; -1: unknown."""
+        if not cluster or not self.gains.observe(cluster, outcome):
+            return
+        self.regressions.observe(source, cluster, outcome, version)
+        if source == "sandbox":
+            if cluster in self._urged:
+                self._urged[cluster] -= 1
+                if not self._urged[cluster]:
+                    del self._urged[cluster]
+            self._playable[cluster] = None
+            self._playable.move_to_end(cluster)
+            while len(self._playable) > self._limit:
+                self._playable.popitem(last=False)
+        else:
+            self._asked_for(cluster)
+
+    def _asked_for(self, cluster: str) -> None:
+        # What is new weighs more, instead of all that is old less: one sum a trajectory.
+        self._unit *= 1.0 + 1.0 / DEMAND_HORIZON
+        self._demand[cluster] = self._demand.get(cluster, 0.0) + self._unit
+        if self._unit > _RESCALE:
+            self._demand = {name: value / self._unit for name, value in self._demand.items()}
+            self._unit = 1.0
+        if len(self._demand) > self._limit:
+            del self._demand[min(self._demand, key=lambda name: (self._demand[name], name))]
+
+    def urge(self, cluster: str) -> None:
+        """Traffic fails at `cluster`: it weighs more until the sandbox has had its share of attempts at it."""
+        self._urged[cluster] = _URGED
+        self._urged.move_to_end(cluster)
+        self.counts["urged"] += 1
+        while len(self._urged) > self._limit:
+            self._urged.popitem(last=False)
+
+    def weight(self, cluster: str) -> float:
+        """Factor of the worth of `cluster`: above 1 for one that fell, or that traffic fails at."""
+        return _RAISED if cluster in self._urged or self.regressions.fallen(cluster) else 1.0
+
+    def index(self, cluster: str) -> float:
+        """Where `cluster` stands in the order of what to play next, highest first, whoever asks for it."""
+        return self.gains.index(cluster, weight=self.weight(cluster))
+
+    def standings(self, most: int = 100) -> list[Standing]:
+        """The clusters, those that are worth most first."""
+        known = {*self._playable, *self._demand, *self._urged}
+        top = max(self._demand.values(), default=0.0)
+        found = [
+            Standing(
+                cluster=name, success=self.gains.estimate(name).mean, difficulty=self.gains.estimate(name).difficulty,
+                gain=self.gains.gain(name), demand=self._demand.get(name, 0.0) / top if top else 0.0,
+                playable=name in self._playable, fallen=self.regressions.fallen(name), urged=name in self._urged,
+            )
+            for name in known
+        ]  # fmt: skip
+        return sorted(found, key=lambda one: (-one.gain * self.weight(one.cluster), one.cluster))[:most]
+
+    def touch(self, cluster: str) -> None:
+        """`cluster` is in a batch, or in a plan for one."""
+        self._turn += 1
+        self._last[cluster] = self._turn
+        self._last.move_to_end(cluster)
+        while len(self._last) > self._limit:
+            self._last.popitem(last=False)
+
+    def last(self, cluster: str) -> int:
+        """When `cluster` was last touched, in turns; 0 for never."""
+        return self._last.get(cluster, 0)
+
+    def plan(self, count: int) -> Mapping[str, int]:
+        """Tasks by cluster for a round of `count`; what is missing from `count` is the environment's to choose."""
+        if not self._playable or count < 1:
+            self.counts["mix"] += max(0, count)
+            return {}
+        replay = slots(self._replay_share, count)
+        mix = min(count - replay, slots(self._mix_share, count))
+        focus = self._focus(count - replay - mix)
+        leader = max(focus, key=lambda name: (focus[name], name)) if focus else ""
+        others = [name for name in self._playable if name != leader]
+        planned = Counter(focus)
+        for _ in range(replay if others else 0):
+            # What the focus has anyway comes last; among the rest whoever has waited longest.
+            name = min(others, key=lambda name: (planned[name], self.last(name), name))
+            planned[name] += 1
+            self.touch(name)
+        if replay and not others:
+            self.counts["replay_unknown"] += replay
+            planned.update(self._focus(replay))
+        for name in focus:
+            self.touch(name)
+        self.counts.update(focus=count - replay - mix, replay=replay if others else 0, mix=mix)
+        return dict(planned)
+
+    def _focus(self, count: int) -> Counter[str]:
+        """`count` slots to the clusters that are asked for, in proportion to their index."""
+        most = max((self._demand.get(name, 0.0) for name in self._playable), default=0.0)
+        wanted = {name: self._demand.get(name, 0.0) / most if most else 1.0 for name in self._playable}
+        # What nobody asks for any more can fall too, and nobody would see it.
+        wanted = {
+            name: max(share, float(self.weight(name) > 1.0)) * self.weight(name) for name, share in wanted.items()
+        }
+        index = {name: self.gains.index(name, weight=share) for name, share in wanted.items() if share >= _LEAST_DEMAND}
+        planned: Counter[str] = Counter()
+        for _ in range(count):
+            planned[max(index, key=lambda name: (index[name] / (1 + planned[name]), name))] += 1
+        return planned
+
+
+def slots(share: float, count: int) -> int:
+    """`share` of `count`, rounded, a half down: one of two is no quarter."""
+    return max(0, min(count, ceil(share * count - 0.5 - 1e-9)))

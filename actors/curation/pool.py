@@ -1,0 +1,446 @@
+"""Which trajectories make the next update: the pool of those that may, and the rules by which a batch is drawn from it.
+
+Pure: time comes as an argument, and what is trained and what serves is told (`curation.freshness`). Sandbox
+trajectories come in groups (attempts at one task, GRPO's baseline) and only whole groups are used; production
+trajectories come alone and join them up to a share, or make the batch by themselves where there is no sandbox. Which of
+them go first is `actors.curation.batch_sampling`'s to say. Whatever is not used has a reason, and the reason is
+counted.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from math import ceil, floor, isfinite
+from typing import Annotated, Literal
+
+import msgspec
+
+from actors.curation.batch_sampling import Shares, Unit, draw, leading
+from actors.curation.curriculum import Curriculum
+from actors.curation.freshness import Fate, Freshness
+from actors.curation.reporting import Unreported
+from actors.kinds.holdout import held_out
+from actors.messages import Attributed, BatchItem, Trajectory
+from actors.messages.policy import Role
+from actors.store import Dropped
+
+UNREPORTED = 16_384
+"""Production runs that wait for their outcome: at ten runs a minute a day of them."""
+_CLOSED_GROUPS = 4096
+"""Groups that are remembered as used or dropped, to know their stragglers."""
+
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+
+
+class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What makes a batch."""
+
+    groups_per_batch: int = 8
+    """Complete sandbox groups that make an update. 0: production alone makes one, as it does without
+    `sandbox.environment`."""
+    group_size: int = 8
+    """Attempts that make a group complete."""
+    min_group: Annotated[int, msgspec.Meta(ge=1)] = 4
+    """A group that does not get complete is used with so many usable members, else dropped."""
+    group_seconds: float = 120.0
+    """How long an incomplete group is waited for."""
+    wait_seconds: float = 1800.0
+    """How long whole groups, or production enough for an update, wait for the rest of a batch; then they are ordered
+    without it. Production alone is never ordered in less than `production_per_batch`."""
+    production_per_batch: int = 8
+    """Production trajectories that make an update where no groups do."""
+    production_share: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.25
+    """Share of a batch with groups that may be production trajectories."""
+    replay_share: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 0.25
+    """Share of a batch from other clusters than the one that leads it: earlier tasks, attempted again in the sandbox,
+    or what else waits. Measured against forgetting: 0.25 protects, 0.1 does not."""
+    mix_share: Share = 0.125
+    """Share of the sandbox's tasks that the environment chooses, so that new kinds are found; 1 for all of them."""
+    explore: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
+    """How eagerly clusters of little learning gain are looked at again: the factor of the UCB bonus."""
+    clusters: Annotated[int, msgspec.Meta(ge=1)] = 1024
+    """Clusters whose outcomes are remembered."""
+    history: Annotated[int, msgspec.Meta(ge=0)] = 8192
+    """Outcomes of the store, for sandbox and production each, from which a restart learns the clusters again."""
+    max_per_tenant: Share = 0.5
+    """Share of the groups, and of the production part, that one tenant may have while others wait too."""
+    max_per_key: Share = 0.5
+    """The same for one agent key, where agents have keys."""
+    max_per_cluster: Share = 0.75
+    """The same for one cluster of goals."""
+    max_per_task: Share = 0.5
+    """The same for one task, where trajectories name theirs."""
+    max_staleness: int = 4
+    """Updates that the oldest token of a trajectory may be behind what is trained. What comes from the version that
+    serves is not dropped for it: it waits until something newer serves, or the learner goes back."""
+    guided_staleness: int = 1
+    """The same for rollouts that saw experience: stripped and stale did not go together (0 % and 74 %)."""
+    guided_training: Literal["keep", "discard", "hybrid"] = "keep"
+    """What becomes of rollouts that saw experience: all of them are trained on, without it (`keep`); none is, they only
+    count in their group's baseline (`discard`); or a share is (`hybrid`)."""
+    guided_keep: Share = 0.5
+    """That share, under `hybrid`."""
+    pool_groups: int = 64
+    """Groups that may wait; the oldest make room."""
+    pool_production: int = 512
+    """Production trajectories that may wait; the oldest make room."""
+    order_seconds: float = 600.0
+    """Without the version that an order asked for, it is sent again."""
+    order_attempts: int = 5
+    """Times that it is sent; then it is given up."""
+    keep_files: int = 64
+    """Batch files kept after use, newest first."""
+    batch: int = 64
+    """Records taken at a time."""
+    tick_seconds: float = 1.0
+    """How often deadlines are looked at."""
+
+    @property
+    def group_replay(self) -> float:
+        """Replay among the groups: theirs is the share of the whole batch, whatever production brings."""
+        return min(1.0, self.replay_share / (1.0 - self.production_share))
+
+    def curriculum(self) -> Curriculum:
+        """A fresh one by these settings."""
+        return Curriculum(
+            replay_share=min(self.group_replay, 1.0 - self.mix_share),
+            mix_share=self.mix_share,
+            explore=self.explore,
+            clusters=self.clusters,
+        )
+
+
+class Selected(msgspec.Struct, frozen=True, kw_only=True):
+    """The members of a batch."""
+
+    items: tuple[BatchItem, ...]
+    groups: int
+    production: int
+    drawn: int
+    """Trajectories that were drawn, those of groups with equal outcomes included."""
+    elsewhere: int
+    """Those of them that are not of the leading cluster."""
+
+    @property
+    def min_version(self) -> int:
+        """Oldest weight version that sampled a token."""
+        return min(item.attributed.trajectory.min_version for item in self.items)
+
+
+class _Group:
+    """Attempts at one task."""
+
+    def __init__(self, now: float) -> None:
+        self.members: list[Attributed] = []
+        self.arrived: set[str] = set()
+        self.first = now
+        self.whole = False
+        """Complete, or as complete as it will get."""
+
+    @property
+    def oldest(self) -> int:
+        return min((member.trajectory.min_version for member in self.members), default=-1)
+
+    def unit(self, name: str) -> Unit:
+        first = self.members[0]
+        return Unit(
+            name=name,
+            cluster=first.cluster,
+            tenant=first.trajectory.tenant,
+            caller=first.trajectory.caller,
+            task=first.trajectory.task_id,
+            version=self.oldest,
+            ended=max(member.trajectory.ended for member in self.members),
+        )
+
+    @property
+    def equal(self) -> bool:
+        return len({member.trajectory.outcome for member in self.members}) < 2
+
+
+class TrainingPool:
+    """Trajectories that may still be trained on."""
+
+    def __init__(
+        self,
+        settings: CuratorSettings,
+        curriculum: Curriculum | None = None,
+        *,
+        exam: Callable[[str], bool] = held_out,
+    ) -> None:
+        """
+        Args:
+            curriculum: says which clusters go first; none: one that knows nothing, so the newest do.
+            exam: whether a production trajectory, by id, is the gate's and never trained on.
+        """
+        self._settings, self.held_out = settings, exam
+        self._curriculum = curriculum or settings.curriculum()
+        self._groups: OrderedDict[str, _Group] = OrderedDict()
+        self._closed: OrderedDict[str, None] = OrderedDict()
+        self._production: OrderedDict[str, Attributed] = OrderedDict()
+        self.unreported = Unreported(UNREPORTED)
+        """Production of which nobody has said yet how it went."""
+        self._drops: list[Dropped] = []
+        self._since: float | None = None
+        """Since when something waits for the rest of a batch."""
+        self.freshness = Freshness()
+        """What is trained, what serves, and so what is fresh."""
+        self._settled = self.freshness.revision
+        self.counts: Counter[str] = Counter()
+        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, replay_missing,
+        guided_baseline (guided rollouts that were drawn and not trained on)."""
+
+    def reconfigure(self, settings: CuratorSettings) -> None:
+        """Take over new settings; the curriculum keeps those that it was made with."""
+        self._settings = settings
+
+    @property
+    def whole_groups(self) -> int:
+        """Groups that could be ordered now."""
+        return sum(group.whole for group in self._groups.values())
+
+    @property
+    def waiting(self) -> int:
+        """Trajectories in the pool."""
+        return len(self._production) + sum(len(group.members) for group in self._groups.values())
+
+    @property
+    def fresh(self) -> int:
+        """Production trajectories that could be ordered now."""
+        return len(self._fresh())
+
+    @property
+    def behind(self) -> int:
+        """Those that are not: the learner is too far ahead of the version that serves, which they come from."""
+        return len(self._production) - self.fresh
+
+    def take_drops(self) -> list[Dropped]:
+        """What was dropped since the last call, to be recorded."""
+        drops, self._drops = self._drops, []
+        return drops
+
+    def add(self, item: Attributed, now: float) -> bool:
+        """Take in an attributed trajectory, once; False if it is here already."""
+        run = item.trajectory
+        if run.source == "production":
+            if item.id in self._production:
+                return False
+            reason = self._unfit(item) or ("held out" if self.held_out(item.id) else "")
+            if reason:
+                self._drop([item], reason)
+            elif run.outcome is None:
+                # Production's usual case: it is said hours later, if at all.
+                self._drop_ids(self.unreported.add(run), "no outcome")
+            else:
+                self.unreported.told(item.id)
+                self._production[item.id] = item
+                while len(self._production) > self._settings.pool_production:
+                    self._drop([self._production.popitem(last=False)[1]], "pool full")
+        elif run.source == "sandbox" and run.group:
+            return self._add_member(item, now)
+        else:
+            self._drop([item], "no group" if run.source == "sandbox" else run.source)
+        return True
+
+    def select(self, now: float) -> Selected | None:
+        """Draw the next batch out of the pool, or None if it cannot be made yet."""
+        self._refresh(now)
+        wanted = self._settings.groups_per_batch
+        if wanted == 0:
+            return self._from_traffic()
+        while self.whole_groups >= wanted:
+            selected = self._from_groups(wanted)
+            if selected is not None:
+                self._since = None
+                return selected
+        return self._waited(now)
+
+    def _waited(self, now: float) -> Selected | None:
+        """What there is, once the rest of a batch has been waited for long enough."""
+        if not self.whole_groups and self.fresh < self._settings.production_per_batch:
+            self._since = None
+            return None
+        self._since = now if self._since is None else self._since
+        if now - self._since < self._settings.wait_seconds:
+            return None
+        self._since = None
+        selected = self._from_groups(self._settings.groups_per_batch) or self._from_traffic()
+        self.counts["waited_batches"] += selected is not None
+        return selected
+
+    def _add_member(self, item: Attributed, now: float) -> bool:
+        name = item.trajectory.group
+        if name in self._closed:
+            self._drop([item], "group closed")
+            return True
+        group = self._groups.setdefault(name, _Group(now))
+        if item.id in group.arrived:
+            return False
+        group.arrived.add(item.id)
+        reason = self._unfit(item) or ("no outcome" if item.trajectory.outcome is None else "")
+        if reason:
+            self._drop([item], reason)
+        else:
+            group.members.append(item)
+        if len(group.arrived) >= self._settings.group_size:
+            group.whole = True
+        while len(self._groups) > self._settings.pool_groups:
+            self._drop(self._close(next(iter(self._groups))).members, "pool full")
+        return True
+
+    def _refresh(self, now: float) -> None:
+        """Drop what has become too old, settle groups that will not get complete."""
+        if self.freshness.revision != self._settled:
+            self._settled = self.freshness.revision
+            self._leave()
+        for name, group in list(self._groups.items()):
+            if not group.whole and now - group.first >= self._settings.group_seconds:
+                group.whole = True
+                self.counts["incomplete_groups"] += 1
+            if group.whole and len(group.members) < self._settings.min_group:
+                self._drop(self._close(name).members, "group too small")
+
+    def _leave(self) -> None:
+        """Drop what the learner, or what serves, has left behind."""
+        for item in list(self._production.values()):
+            if gone := self._gone(item.trajectory):
+                del self._production[item.id]
+                self._drop([item], gone)
+        self._drop_ids(self.unreported.leave(lambda run: bool(self._gone(run))), "no outcome")
+        for group in self._groups.values():
+            gone_of = {member.id: self._gone(member.trajectory) for member in group.members}
+            for member in group.members:
+                if gone_of[member.id]:
+                    self._drop([member], gone_of[member.id])
+            group.members = [member for member in group.members if not gone_of[member.id]]
+
+    def _from_groups(self, wanted: int) -> Selected | None:
+        """A batch of at most so many whole groups; None if there was nothing to learn from in any of them."""
+        whole = [group.unit(name) for name, group in self._groups.items() if group.whole]
+        units = draw(whole, wanted, self._shares(self._settings.group_replay), self._curriculum)
+        items: list[BatchItem] = []
+        groups = 0
+        clusters: Counter[str] = Counter()
+        for unit in units:
+            group = self._close(unit.name)
+            clusters[unit.cluster] += len(group.members)
+            self._curriculum.touch(unit.cluster)
+            if group.equal:
+                self.counts["equal_groups"] += 1
+                self._drop(group.members, "equal outcomes")
+                continue
+            groups += 1
+            reason = f"group {unit.name}: {len(group.members)} of {self._settings.group_size}, {self._about(unit)}"
+            items += [
+                BatchItem(attributed=member, role=self._role(member.trajectory), reason=reason)
+                for member in group.members
+            ]
+        if not groups:
+            return None
+        share = self._settings.production_share
+        production = self._draw(floor(share / (1.0 - share) * len(items) + 1e-9))
+        return self._selected([*items, *production], groups, production, clusters)
+
+    def _from_traffic(self) -> Selected | None:
+        wanted = self._settings.production_per_batch
+        if self.fresh < max(1, wanted):
+            return None
+        production = self._draw(wanted)
+        return self._selected(production, 0, production, Counter())
+
+    def _selected(
+        self, items: Sequence[BatchItem], groups: int, production: Sequence[BatchItem], clusters: Counter[str]
+    ) -> Selected:
+        """The batch, with how much of it is replay.
+
+        Args:
+            clusters: trajectories of the drawn groups by cluster.
+        """
+        clusters = clusters + Counter(item.attributed.cluster for item in production)
+        drawn = clusters.total()
+        elsewhere = drawn - clusters[leading(clusters)]
+        # To the nearest whole slot, as it was drawn.
+        self.counts["replay_missing"] += max(0, ceil(self._settings.replay_share * drawn - 0.5) - elsewhere)
+        return Selected(
+            items=tuple(items), groups=groups, production=len(production), drawn=drawn, elsewhere=elsewhere
+        )  # fmt: skip
+
+    def _draw(self, wanted: int) -> list[BatchItem]:
+        """At most `wanted` production trajectories out of the pool."""
+        waiting = [
+            Unit(
+                name=item.id,
+                cluster=item.cluster,
+                tenant=item.trajectory.tenant,
+                caller=item.trajectory.caller,
+                task=item.trajectory.task_id,
+                version=item.trajectory.min_version,
+                ended=item.trajectory.ended,
+            )
+            for item in self._fresh()
+        ]
+        units = draw(waiting, wanted, self._shares(self._settings.replay_share), self._curriculum)
+        for unit in units:
+            self._curriculum.touch(unit.cluster)
+        return [
+            BatchItem(attributed=self._production.pop(unit.name), reason=f"production: {self._about(unit)}")
+            for unit in units
+        ]
+
+    def _shares(self, replay: float) -> Shares:
+        limits = self._settings
+        return Shares(
+            tenant=limits.max_per_tenant, caller=limits.max_per_key, cluster=limits.max_per_cluster,
+            task=limits.max_per_task, replay=replay,
+        )  # fmt: skip
+
+    def _about(self, unit: Unit) -> str:
+        return f"cluster {unit.cluster or 'none'}, gain {self._curriculum.gains.gain(unit.cluster):.2f}"
+
+    def _unfit(self, item: Attributed) -> str:
+        run = item.trajectory
+        if not run.trainable:
+            return "untrainable"
+        if run.outcome is not None and not isfinite(run.outcome):
+            return "outcome not finite"
+        if run.min_version < 0:
+            return "unknown version"
+        return self._gone(run)
+
+    def _role(self, run: Trajectory) -> Role:
+        """Whether a member is trained on; the same for the same trajectory, so that a batch can be drawn again."""
+        kept = {"keep": 1.0, "discard": 0.0, "hybrid": self._settings.guided_keep}[self._settings.guided_training]
+        # held_out picks a share by the digest of an id; the name in front makes it another pick than the gate's.
+        if not run.experience_ids or held_out(f"guided {run.id}", share=kept):
+            return "train"
+        self.counts["guided_baseline"] += 1
+        return "baseline"
+
+    def _fresh(self) -> list[Attributed]:
+        return [item for item in self._production.values() if self._fate(item.trajectory) == "fresh"]
+
+    def _fate(self, run: Trajectory) -> Fate:
+        guided = self._settings.guided_staleness if run.experience_ids else self._settings.max_staleness
+        return self.freshness.fate(run, min(guided, self._settings.max_staleness))
+
+    def _gone(self, run: Trajectory) -> str:
+        """Why `run` will never be trained on any more; empty while it may."""
+        fate = self._fate(run)
+        # The sandbox can always play again: nothing of it waits for what serves.
+        if fate == "fresh" or (fate == "waits" and run.source == "production"):
+            return ""
+        return "abandoned" if fate == "abandoned" else "stale"
+
+    def _close(self, name: str) -> _Group:
+        self._closed[name] = None
+        if len(self._closed) > _CLOSED_GROUPS:
+            self._closed.popitem(last=False)
+        return self._groups.pop(name)
+
+    def _drop(self, items: Sequence[Attributed], reason: str) -> None:
+        if items:
+            self.counts[reason] += len(items)
+            self._drops += [Dropped(id=item.id, reason=reason) for item in items]
+
+    def _drop_ids(self, ids: Sequence[str], reason: str) -> None:
+        self.counts[reason] += len(ids)
+        self._drops += [Dropped(id=key, reason=reason) for key in ids]

@@ -1,0 +1,199 @@
+"""The swapper's books: what was decided and what served, as records, and new records for what is done.
+
+Kept in memory, bounded, and rebuilt from the store; nothing is decided here but whose word counts.
+"""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import anyio
+import structlog
+
+from actors.messages import Directive, Serving, ServingResult, Verdict, derived_id
+from actors.messages.signing import PublicKeys, record_problem
+from actors.ports.store import PolicyStore, SwapReport
+from actors.statistics.histogram import Histogram
+from actors.versions.desired_state import FORWARD, Plan, plan
+
+_log = structlog.get_logger(__name__)
+_REMEMBERED = 1000
+_PAUSE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class DeploymentLog:
+    """Verdicts, directives and servings of the engines that serve."""
+
+    def __init__(
+        self, engines: Collection[str], *, versions: Path, keys: PublicKeys, clock: Callable[[], float]
+    ) -> None:
+        """
+        Args:
+            engines: names of those that serve users.
+            versions: directory that holds the version directories `v<NNNNNN>`.
+            keys: that verdicts and orders must be signed with.
+        """
+        self._engines, self._versions, self._keys, self._clock = engines, versions, keys, clock
+        self._verdicts: dict[str, Verdict] = {}
+        self._directives: dict[str, Directive] = {}
+        self._servings: dict[str, Serving] = {}
+        self.frozen = False
+        """The last freeze or thaw was a freeze."""
+        self.unsigned = 0
+        """Verdicts and orders that were not signed, or were changed since."""
+        self.pauses = {name: Histogram(_PAUSE_SECONDS) for name in engines}
+        """Seconds that each engine took no new request for, by swap."""
+
+    async def open(self, store: PolicyStore) -> None:
+        """Read everything anew."""
+        self._verdicts, self._directives, self._servings = {}, {}, {}
+        for verdict in await store.verdicts(limit=_REMEMBERED):
+            self.hear(verdict)
+        self.frozen = await store.frozen()
+        for directive in reversed(await store.directives(limit=_REMEMBERED)):
+            self.hear(directive)
+        for name in self._engines:
+            self._servings |= {item.id: item for item in await store.servings(engine=name, limit=_REMEMBERED)}
+
+    def hear(self, message: Verdict | Directive) -> None:
+        """Take in what was decided, if it is whose it says.
+
+        Whoever can write to the broker but has no key can make us stop or go back, and bring nothing in.
+        """
+        if isinstance(message, Verdict) or message.kind in FORWARD:
+            problem = record_problem(message, self._keys)
+            if problem:
+                self.unsigned += 1
+                kind = "verdict" if isinstance(message, Verdict) else message.kind
+                _log.error("not_signed", kind=kind, id=message.id, version=_version(message), reason=problem)
+                return
+        if isinstance(message, Verdict):
+            self._verdicts[message.id] = message
+            return
+        self._directives[message.id] = message
+        if message.kind in ("freeze", "thaw"):
+            orders = [item for item in self._directives.values() if item.kind in ("freeze", "thaw")]
+            self.frozen = max(orders, key=lambda item: item.created).kind == "freeze"
+
+    @property
+    def drifted(self) -> float:
+        """When the world was last seen to change, unix seconds; 0 if it never was."""
+        return max((item.created for item in self._directives.values() if item.kind == "drift"), default=0.0)
+
+    def book(self, serving: Serving) -> None:
+        """Take in what was done."""
+        self._servings[serving.id] = serving
+
+    def trim(self) -> None:
+        """Forget the oldest beyond what is ever needed."""
+        for items in (self._verdicts, self._directives, self._servings):
+            for old in list(items)[: max(0, len(items) - 4 * _REMEMBERED)]:
+                del items[old]
+
+    def plan(self, *, frozen: bool, attempts: int) -> Plan:
+        """What should serve; see `serving_plan.plan`."""
+        return plan(
+            self._engines, self._verdicts.values(), self._directives.values(), self._servings.values(),
+            frozen=frozen, attempts=attempts,
+        )  # fmt: skip
+
+    def good(self, name: str) -> list[Serving]:
+        """What engine `name` served, the latest first."""
+        found = [item for item in self._servings.values() if item.engine == name]
+        good = [item for item in found if item.result in ("started", "swapped")]
+        return sorted(good, key=lambda item: item.since, reverse=True)
+
+    def first_served(self, version: int) -> float:
+        """Unix seconds when the first engine took `version` that has it in the books; 0 if none has."""
+        good = (item for name in self._engines for item in self.good(name))
+        return min((item.since for item in good if item.version == version), default=0.0)
+
+    async def first(self, name: str, version: int) -> int:
+        """The version that everything starts from, where engine `name` came up labelled `version`.
+
+        A label whose version is not here was given by an installation that is gone: the learner would take runs under
+        it for ones from the future.
+        """
+        if version <= 0 or await anyio.to_thread.run_sync(self.directory(version).is_dir):
+            return max(version, 0)
+        _log.warning("engine_has_another_line", engine=name, version=version, remedy="v0 is loaded")
+        return 0
+
+    def current(self, name: str) -> int:
+        """What engine `name` serves, as far as is written; -1 if nothing."""
+        return self.good(name)[0].version if self.good(name) else -1
+
+    def pins(self, wanted: Plan, keep: int) -> frozenset[int]:
+        """Versions that must stay on disk: what serves, the `keep` an engine that one would go back to, and what was
+        promoted and is on its way."""
+        pins: set[int] = set()
+        for name in self._engines:
+            pins |= set(list(dict.fromkeys(item.version for item in self.good(name)))[:keep])
+        goals = (wanted.stable, wanted.waiting, wanted.trial.goal if wanted.trial is not None else None)
+        pins |= {goal.version for goal in goals if goal is not None}
+        promoted = [verdict for verdict in self._verdicts.values() if verdict.decision == "promote"]
+        if promoted:
+            pins.add(max(promoted, key=lambda verdict: verdict.created).version)
+        return frozenset(pins)
+
+    def serving(self, wanted: Plan) -> frozenset[int]:
+        """Versions that serve, are stable, or are on trial: those that learning may have to go on from."""
+        goals = (wanted.stable, wanted.trial.goal if wanted.trial is not None else None)
+        current = {self.current(name) for name in self._engines} - {-1}
+        return frozenset(current | {goal.version for goal in goals if goal is not None})
+
+    def booked(self, name: str, report: SwapReport) -> bool:
+        """Whether what a child left behind is written already: the daemon died after it had read the report."""
+        return any(
+            item.engine == name and item.version == report.version and item.result == report.result
+            and item.since >= report.finished > 0
+            for item in self._servings.values()
+        )  # fmt: skip
+
+    def report(self, name: str, report: SwapReport, *, previous: int, why: str, path: str = "") -> Serving:
+        """The record of a swap."""
+        if report.paused_seconds > 0:
+            self.pauses[name].note(report.paused_seconds)
+        log = _log.info if report.result == "swapped" else _log.error
+        log(
+            "swap_done", engine=name, version=report.version, result=report.result, reason=report.reason,
+            paused_seconds=round(report.paused_seconds, 4), total_seconds=round(report.total_seconds, 4),
+        )  # fmt: skip
+        return self.record(
+            name, report.result, report.version, previous=previous, path=path, reason=report.reason or why,
+            paused=report.paused_seconds, total=report.total_seconds,
+        )  # fmt: skip
+
+    def record(
+        self,
+        name: str,
+        result: ServingResult,
+        version: int,
+        *,
+        previous: int,
+        path: str = "",
+        reason: str = "",
+        paused: float = 0.0,
+        total: float = 0.0,
+    ) -> Serving:
+        """A record of now; not yet booked."""
+        now = self._clock()
+        return Serving(
+            id=derived_id("serving", name, version, result, now),
+            engine=name,
+            version=version,
+            previous=previous,
+            path=path or str(self.directory(version)),
+            result=result,
+            since=now,
+            paused_seconds=paused,
+            total_seconds=total,
+            reason=reason,
+        )
+
+    def directory(self, version: int) -> Path:
+        """Where a version lies."""
+        return self._versions / f"v{max(version, 0):06d}"
+
+
+def _version(message: Verdict | Directive) -> str:
+    return str(message.version) if isinstance(message, Verdict) else message.details.get("version", "")

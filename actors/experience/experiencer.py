@@ -1,0 +1,338 @@
+"""The experiencer: draws lessons from trajectories, has the tools probed after a drift, and keeps books on lessons.
+
+    trajectory.attributed, policy.directive (drift), policy.serving  ->  experience.lesson, trajectory.closed (probes)
+
+Lessons come from contrast between trajectories (`lessons`) and from experiments in the sandbox (`probing`), both open
+to anybody who watches; and, where that is asked for, from sequences of calls that work, from what tools answer, and
+from a language model. A lesson that a probe has verified is active at once; any other needs independent sources, then
+trials: guided rollouts that do better than unguided ones, and every lesson is retired when they no longer do
+(`lesson_trials`). When tools vanish, so do the lessons about them. What each part does stands in `actors.experience`;
+more in docs/experience.md.
+
+Counters are not stored: they follow from the newest trajectories, which the store has, so nothing is counted twice.
+Stored beside the lessons are the tool list before the drift, a round of probing that is due again, and which tenants
+have several agent keys.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from actors.experience.drawing import Drawing, DrawingSettings
+from actors.experience.inquiry import Inquiry, ToolProber
+from actors.experience.lesson_ab_test import TrialSettings
+from actors.experience.opinions import Opinions, OpinionSettings
+from actors.experience.origins import Origins
+from actors.experience.pool import LessonPool, tools_of
+from actors.experience.reviewing import Reviewing
+from actors.experience.skill_trials import SkillTester
+from actors.experience.window import Window
+from actors.kinds.holdout import held_out
+from actors.messages import Attributed, Directive, Experience, Serving, Trajectory
+from actors.ports.embedders import Embedder
+from actors.ports.errors import AdapterError
+from actors.ports.extractors import Extractor
+from actors.ports.store import StateStore
+from actors.system.actor import Output, Received, Result
+from actors.system.errors import DependencyUnavailable
+from actors.system.streams import (
+    EXPERIENCE_LESSON,
+    POLICY_DIRECTIVE,
+    POLICY_SERVING,
+    TRAJECTORY_ATTRIBUTED,
+    TRAJECTORY_CLOSED,
+)
+
+_log = structlog.get_logger(__name__)
+_ORIGINS = "experiencer/origins"
+
+
+class ExperiencerSettings(DrawingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How lessons come and go."""
+
+    trials: TrialSettings = TrialSettings()
+    """How lessons prove themselves."""
+    opinions: OpinionSettings = OpinionSettings()
+    """What a language model adds, if there is one."""
+    window: int = 256
+    """Newest trajectories that are contrasted with each other."""
+    trial_window: int = 1024
+    """Newest sandbox rollouts that are remembered as trials."""
+    contrast_every: int = 16
+    """New trajectories after which lessons are drawn again."""
+    first_per_task: int = 0
+    """Rollouts of one training task that feed contrast, the first ones: a few at a cold start; 0: all of them."""
+    max_lessons: int = 1024
+    """Lessons of one tenant at most, retired ones included: those leave memory first, then live ones are retired, those
+    whose utility is the least at best."""
+    revise_seconds: float = 30.0
+    """Between two revisions of one lesson that follow from trials."""
+    probe_rounds: int = 3
+    """Rounds of probing for one drift at most."""
+    probe_again_seconds: float = 60.0
+    """Between two rounds."""
+    drift_seconds: float = 300.0
+    """Within which another report of a drift to the same tools is the same drift."""
+    refresh_seconds: float = 30.0
+    """Between two looks at the store for what others wrote: imports, feedback, what was forgotten."""
+    tenant: str = "default"
+    """Tenant that lessons from the sandbox belong to."""
+    batch: int = 64
+    """Records taken at a time."""
+    tick_seconds: float = 5.0
+    """Between two looks at what is due."""
+
+
+class ExperienceStore(StateStore, Protocol):
+    """What the experiencer reads."""
+
+    async def experiences(self, state: str | None = ...) -> list[Experience]:
+        """The latest revision of each lesson."""
+        ...
+
+    async def buried(self, ids: Sequence[str]) -> set[str]:
+        """Those of the trajectories `ids` that were forgotten."""
+        ...
+
+    async def recent_attributed(
+        self, *, source: str | None = ..., tenant: str | None = ..., since: float = ..., limit: int = ...
+    ) -> list[Attributed]:
+        """Newest first."""
+        ...
+
+    async def servings(self, engine: str | None = ..., limit: int = ...) -> list[Serving]:
+        """Newest first."""
+        ...
+
+
+class Experiencer:
+    """Actor: attributed trajectories, drift directives and swaps in, lessons out.
+
+    Args:
+        settings: evidence, trials, rounds.
+        store: lessons, trajectories, state.
+        prober: experiments in the sandbox; None where there is no sandbox, lessons then come from contrast alone.
+        clock: unix seconds.
+        tester: tries skills in the sandbox.
+        extractor: draws lessons in free words; None without a language model.
+        embedder: tells which of those say the same; needed with an extractor.
+        exam: whether a production trajectory, by id, is the gate's and so no source.
+    """
+
+    name = "experiencer"
+    inputs = (TRAJECTORY_ATTRIBUTED, POLICY_DIRECTIVE, POLICY_SERVING)
+
+    def __init__(
+        self,
+        settings: ExperiencerSettings,
+        *,
+        store: ExperienceStore,
+        prober: ToolProber | None,
+        clock: Callable[[], float],
+        tester: SkillTester | None = None,
+        extractor: Extractor | None = None,
+        embedder: Embedder | None = None,
+        exam: Callable[[str], bool] = held_out,
+    ) -> None:
+        self._exam = exam
+        self._settings, self._store, self._prober, self._clock = settings, store, prober, clock
+        self._tester, self._extractor, self._embedder = tester, extractor, embedder
+        self._begin(Origins())
+
+    def _begin(self, origins: Origins) -> None:
+        """Make the parts, empty."""
+        settings, clock = self._settings, self._clock
+        self._origins = origins
+        self._pool = LessonPool(settings.max_lessons)
+        self._window = Window(
+            settings.window, max_share=settings.defence.max_share, first_per_task=settings.first_per_task,
+            party=origins.party, exam=self._exam,
+        )  # fmt: skip
+        self._inquiry = Inquiry(settings, store=self._store, prober=self._prober, clock=clock)
+        self._drawing = Drawing(
+            settings, pool=self._pool, window=self._window, origins=origins, tenant=settings.tenant,
+            sandbox=self._prober is not None, since=lambda: self._inquiry.since,
+        )  # fmt: skip
+        self._reviewing = Reviewing(
+            settings.trials, pool=self._pool, memory=settings.trial_window, between=settings.revise_seconds, clock=clock
+        )
+        self._opinions = None
+        if self._extractor is not None and self._embedder is not None:
+            self._opinions = Opinions(
+                settings.opinions, extractor=self._extractor, embedder=self._embedder, pool=self._pool,
+                drawing=self._drawing, window=self._window, origins=origins, clock=clock,
+            )  # fmt: skip
+        self._seen: deque[str] = deque(maxlen=settings.window + settings.trial_window)
+        self._untestable: set[str] = set()
+        """Skills that the sandbox has no tasks for."""
+        self._fresh, self._refreshed, self._keys_changed = 0, self._clock(), False
+
+    @property
+    def batch(self) -> int:
+        return self._settings.batch
+
+    @property
+    def tick_seconds(self) -> float | None:
+        return self._settings.tick_seconds
+
+    @property
+    def pool(self) -> Mapping[tuple[str, str, str], int]:
+        """Lessons in memory by tenant, kind and state."""
+        return self._pool.figures()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What was counted since the start."""
+        opinions = {
+            f"opinion_{name}": number for name, number in (self._opinions.counts if self._opinions else {}).items()
+        }
+        return {**self._pool.counts, **self._window.counts, **opinions}
+
+    async def start(self) -> None:
+        """Read lessons, recent trajectories and state.
+
+        Raises:
+            DependencyUnavailable: the sandbox does not say which tools it has.
+        """
+        settings = self._settings
+        self._begin(Origins(await self._known_keys()))
+        lessons = await self._store.experiences()
+        self._pool.load(lessons)
+        self._drawing.learn_intents(lessons)
+        for serving in await self._store.servings(limit=1):
+            self._reviewing.swapped(serving)
+        recent = {item.id: item for item in await self._store.recent_attributed(limit=settings.window)}
+        for item in await self._store.recent_attributed(source="sandbox", limit=settings.trial_window):
+            recent.setdefault(item.id, item)
+        for item in sorted(recent.values(), key=lambda item: item.trajectory.ended):
+            self._remember(item.trajectory)
+        self._fresh = 0
+        await self._inquiry.start()
+
+    async def handle(self, batch: Sequence[Received]) -> Result:
+        """Take in trajectories, draw and revise lessons; after a drift probe the tools.
+
+        Raises:
+            DependencyUnavailable: the sandbox or its engine are away.
+        """
+        await self._save()
+        outputs: list[Output] = []
+        for received in batch:
+            match received.message:
+                case Attributed() as attributed:
+                    self._remember(attributed.trajectory)
+                case Directive(kind="drift") as directive:
+                    outputs += await self._drifted(directive)
+                case Serving() as serving:
+                    self._reviewing.swapped(serving)
+                case _:
+                    continue
+        if self._fresh >= self._settings.contrast_every:
+            self._fresh = 0
+            await self._drawing.draw()
+        self._reviewing.review()
+        return self._result(outputs)
+
+    async def tick(self) -> Result:
+        """What is due: another round of probing, what others wrote, a skill's trial, a question to the language model.
+
+        Raises:
+            DependencyUnavailable: the sandbox or its engine are away.
+        """
+        await self._save()
+        outputs: list[Output] = []
+        if self._clock() - self._refreshed >= self._settings.refresh_seconds:
+            await self._refresh()
+        if self._inquiry.due:
+            outputs += await self._probe()
+        await self._try_skill()
+        if self._opinions is not None:
+            await self._opinions.ask()
+        self._reviewing.review()
+        return self._result(outputs)
+
+    def _result(self, outputs: Sequence[Output]) -> Result:
+        """Publish what changed: one revision for each lesson, however often it changed on the way."""
+        revised = self._pool.revised(self._clock())
+        probes = [output.message for output in outputs]
+        lessons = [Output(EXPERIENCE_LESSON, lesson) for lesson in revised]
+        return Result([*revised, *probes], [*lessons, *outputs])
+
+    def _remember(self, trajectory: Trajectory) -> None:
+        if trajectory.source == "probe" or trajectory.id in self._seen:
+            return
+        self._seen.append(trajectory.id)
+        self._keys_changed |= self._origins.see(trajectory)
+        self._fresh += self._window.add(msgspec.structs.replace(trajectory, rows=()))
+        self._reviewing.remember(trajectory)
+
+    async def _refresh(self) -> None:
+        """What others wrote to the store, and what must not be known any more."""
+        self._refreshed = self._clock()
+        gone = frozenset(await self._store.buried(tuple(self._seen)))
+        self._window.forget(gone)
+        self._reviewing.forget(gone)
+        news = self._pool.absorb(await self._store.experiences())
+        self._drawing.learn_intents(news)
+        if news and self._opinions is not None:
+            try:
+                await self._opinions.merge(news)
+            except AdapterError as error:
+                _log.warning("lessons_not_compared", reason=str(error))
+
+    async def _drifted(self, directive: Directive) -> list[Output]:
+        settings = self._settings
+        missing = frozenset(filter(None, directive.details.get("missing", "").split(",")))
+        self._pool.retire_about(missing, directive.details.get("tenant", settings.tenant))
+        gone = self._inquiry.heard(directive)
+        if gone is None:
+            return []
+        self._pool.retire_about(gone, settings.tenant)
+        for lesson in self._pool.live(settings.tenant):
+            if lesson.kind == "skill" and lesson.state == "active":
+                self._pool.put(msgspec.structs.replace(lesson, state="candidate", reason="the tools drifted"))
+        self._untestable.clear()
+        return await self._probe()
+
+    async def _probe(self) -> list[Output]:
+        played = await self._inquiry.probe(
+            self._drawing.take, lambda: frozenset[str]().union(*(tools_of(lesson) for lesson in self._pool))
+        )
+        return [Output(TRAJECTORY_CLOSED, trajectory) for trajectory in played]
+
+    async def _try_skill(self) -> None:
+        """Replay one candidate skill in the sandbox."""
+        if self._tester is None:
+            return
+        for lesson in self._pool.live(self._settings.tenant):
+            if lesson.kind != "skill" or lesson.state != "candidate" or lesson.id in self._untestable:
+                continue
+            try:
+                works = await self._tester.test(lesson)
+            except AdapterError as error:
+                raise DependencyUnavailable(f"sandbox: {error}") from error
+            if works is None:
+                self._untestable.add(lesson.id)
+            elif works:
+                self._pool.put(msgspec.structs.replace(lesson, state="active", reason="replayed in the sandbox"))
+            else:
+                self._pool.retire(lesson, "its replay failed")
+            return
+
+    async def _known_keys(self) -> dict[str, tuple[str, ...]]:
+        data = await self._store.state_get(_ORIGINS)
+        try:
+            return msgspec.msgpack.decode(data, type=dict[str, tuple[str, ...]]) if data is not None else {}
+        except msgspec.DecodeError as error:
+            _log.warning("experiencer_origins_unreadable", error=str(error))
+            return {}
+
+    async def _save(self) -> None:
+        """Write the state that changed."""
+        await self._inquiry.save()
+        if self._keys_changed:
+            self._keys_changed = False
+            await self._store.state_put(_ORIGINS, msgspec.msgpack.encode(self._origins.known))

@@ -1,0 +1,309 @@
+"""`Library`: the lessons of all tenants, each in a pool of its own, with what still waits for its vector.
+
+    put, remove  ->  words and intents at once  ->  vectors, as the embedder gets to them  ->  find
+
+A lesson is found from the moment it is put: by its intent and its words until it has a vector, and again for as long as
+the embedder is away or another model comes. A search over many lessons runs in a worker thread.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar, TypeVarTuple
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from actors.experience.retrieval.embedding import Embeddings
+from actors.experience.retrieval.pool import LessonIndex, Query, Space, text_of
+from actors.experience.retrieval.ranking import Found, utility
+from actors.experience.retrieval.vectors import Rows
+from actors.messages import Experience
+from actors.ports.errors import EmbedderUnavailable, VectorsRefused
+
+_log = structlog.get_logger(__name__)
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+INLINE = 16_384
+"""Lessons up to which a search is quicker than the way to a worker thread and back."""
+_PART = 4096
+"""Lessons, or vectors, that are taken in at a time: a search waits no longer than for that."""
+_ATTEMPTS = 3
+"""For a vector that is refused each time, until another model comes or the process starts again."""
+_AWAY_SECONDS = 5.0
+"""After an embedder did not answer, for the next question to ask it again."""
+_QUIET = 2.0
+"""Seconds of work after which progress is logged."""
+
+
+class Library:
+    """Lessons by tenant. Nothing of one tenant is ever found for another.
+
+    Args:
+        embeddings: makes vectors.
+        answering: embeds questions as long as vectors are made for a new model; None if there is no model of before.
+        most: lessons of one tenant that can be found, the most useful ones.
+        batch: texts embedded in one call.
+    """
+
+    def __init__(self, embeddings: Embeddings, *, answering: Embeddings | None = None, most: int, batch: int) -> None:
+        self._embeddings, self._answering = embeddings, answering
+        self._most, self._batch = most, batch
+        self._pools: dict[str, LessonIndex] = {}
+        self._threads = anyio.CapacityLimiter(2)
+        self._waiting: dict[str, set[tuple[str, str]]] = {}
+        """(tenant, lesson id) without a vector, by text."""
+        self._refused: Counter[str] = Counter()
+        self._space: Space | None = None
+        """That what waits is made for."""
+        self._away = False
+        self._ask_again = 0.0
+        """Until then no question is embedded: not each of them should wait for an endpoint that hangs."""
+        self.by_words = 0
+        """Questions that were answered by words and intents alone, because they could not be embedded."""
+        self.left_out = 0
+        """Lessons that found no room."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pools.values()))
+
+    @property
+    def waiting(self) -> int:
+        """Texts without a vector."""
+        return len(self._waiting)
+
+    def revision(self, tenant: str, lesson_id: str) -> int:
+        """Which revision of a lesson can be found; -1 for none."""
+        found = self._pools[tenant].get(lesson_id) if tenant in self._pools else None
+        return -1 if found is None else found.revision
+
+    async def open(self) -> None:
+        """Look which models answer."""
+        await self._embeddings.probe()
+        if self._answering is not None:
+            await self._answering.probe()
+
+    async def recall(self) -> None:
+        """Lay the cached vectors of the model that still answers questions; without any, it answers none."""
+        space = self._answering.space if self._answering is not None else None
+        if self._answering is None or space is None or space == self._embeddings.space:
+            self._answering = None
+            return
+        for pool in self._pools.values():
+            lessons = list(pool.lessons())
+            for start in range(0, len(lessons), _PART):
+                part = {lesson.id: text_of(lesson) for lesson in lessons[start : start + _PART]}
+                known = await self._answering.cached(set(part.values()))
+                laid = {key: known[text] for key, text in part.items() if text in known}
+                async with pool.lock:
+                    await self._work(len(laid) * 16, pool.lay, space, laid)
+
+    async def put(self, lessons: Iterable[Experience]) -> None:
+        """Take in lessons, each in place of another revision of it; one without words is taken away."""
+        by_tenant: dict[str, list[Experience]] = {}
+        for lesson in lessons:
+            by_tenant.setdefault(lesson.tenant, []).append(lesson)
+        started = said = anyio.current_time()
+        done = 0
+        for tenant, group in by_tenant.items():
+            pool = self._pools.setdefault(tenant, LessonIndex())
+            for start in range(0, len(group), _PART):
+                part = group[start : start + _PART]
+                async with pool.lock:
+                    await self._work(len(part) * 64, _take, pool, part)
+                for lesson in part:
+                    # A revision that says the same keeps its vector.
+                    if text_of(lesson).strip() and not self._has_vector(tenant, lesson.id):
+                        self._waiting.setdefault(text_of(lesson), set()).add((tenant, lesson.id))
+                done += len(part)
+                if anyio.current_time() - said > _QUIET:
+                    said = anyio.current_time()
+                    _log.info("lessons_indexed", lessons=done, seconds=round(said - started, 1))
+            if len(pool) > self._most:
+                await self._trim(pool)
+
+    async def remove(self, lessons: Iterable[Experience]) -> None:
+        """Take lessons away."""
+        for lesson in lessons:
+            pool = self._pools.get(lesson.tenant)
+            if pool is None:
+                continue
+            async with pool.lock:
+                pool.remove(lesson.id)
+            if not len(pool):
+                del self._pools[lesson.tenant]
+
+    async def embed(self, seconds: float) -> int:
+        """Fetch or make vectors for what has none, for about so many seconds; how many texts still wait.
+
+        Never raises for the embedder's sake: what has no vector is found by its words meanwhile.
+        """
+        if self._embeddings.space is None and self._waiting:
+            await self._embeddings.probe()
+        if self._embeddings.space != self._space:
+            self._start_over()
+        started = said = anyio.current_time()
+        while self._open() and self._space is not None and anyio.current_time() - started < seconds:
+            texts = self._open()[:_PART]
+            await self._lay(self._space, await self._embeddings.cached(texts))
+            rest = [text for text in texts if text in self._waiting]
+            for start in range(0, len(rest), self._batch):
+                if not await self._make(rest[start : start + self._batch]):
+                    return len(self._waiting)
+                now = anyio.current_time()
+                if now - said > _QUIET:
+                    said = now
+                    _log.info("lessons_embedding", waiting=len(self._waiting), seconds=round(now - started, 1))
+                if now - started >= seconds:
+                    break
+        if not self._open() and self._space is not None:
+            self._settle(self._space)
+        return len(self._waiting)
+
+    async def find(
+        self,
+        texts: Sequence[str],
+        tenant: str,
+        n: int,
+        *,
+        named_by: str = "",
+        states: Collection[str] | None = None,
+        kinds: Collection[str] | None = None,
+    ) -> list[Found]:
+        """Lessons of `tenant` that may fit `texts` (see `LessonIndex.find`), in no order."""
+        pool = self._pools.get(tenant)
+        if pool is None:
+            return []
+        space = vectors = None
+        if anyio.current_time() < self._ask_again:
+            self.by_words += 1
+            return await self._search(pool, Query(tuple(texts), named_by), n, states, kinds)
+        try:
+            space, vectors = await (self._answering or self._embeddings).question(texts)
+        except (EmbedderUnavailable, VectorsRefused) as error:
+            self.by_words += 1
+            self._note_away(error)
+        else:
+            self._note_back()
+        return await self._search(pool, Query(tuple(texts), named_by, space, vectors), n, states, kinds)
+
+    async def reset(self) -> None:
+        """Forget all lessons."""
+        self._pools.clear()
+        self._waiting.clear()
+
+    async def prune(self, older: float) -> int:
+        """Forget cached vectors of texts that are nobody's any more; how many. Not while vectors are being made."""
+        if self._waiting or self._answering is not None:
+            return 0
+        texts = {text_of(lesson) for pool in self._pools.values() for lesson in pool.lessons()}
+        return await self._embeddings.prune(texts, older)
+
+    async def _search(
+        self, pool: LessonIndex, query: Query, n: int, states: Collection[str] | None, kinds: Collection[str] | None
+    ) -> list[Found]:
+        async with pool.lock:
+            return await self._work(len(pool), _find, pool, query, n, states, kinds)
+
+    async def _make(self, texts: Sequence[str]) -> bool:
+        """Make vectors; False if there is no use in going on now."""
+        if not texts:
+            return True
+        try:
+            found = await self._embeddings.embed(texts)
+        except (EmbedderUnavailable, VectorsRefused) as error:
+            self._note_away(error)
+            if self._embeddings.space != self._space:
+                self._start_over()
+            return False
+        self._note_back()
+        self._refused.update(text for text in texts if text not in found)
+        if self._space is not None:
+            await self._lay(self._space, found)
+        return True
+
+    async def _lay(self, space: Space, vectors: Mapping[str, Rows]) -> None:
+        """Take in vectors by text, for all that wait for them."""
+        by_tenant: dict[str, dict[str, Rows]] = {}
+        for text, vector in vectors.items():
+            for tenant, lesson_id in self._waiting.pop(text, ()):
+                known = self._pools[tenant].get(lesson_id) if tenant in self._pools else None
+                # It may say something else by now, or be gone.
+                if known is not None and text_of(known) == text:
+                    by_tenant.setdefault(tenant, {})[lesson_id] = vector
+        for tenant, laid in by_tenant.items():
+            pool = self._pools[tenant]
+            async with pool.lock:
+                await self._work(len(laid) * 16, pool.lay, space, laid)
+
+    async def _trim(self, pool: LessonIndex) -> None:
+        """Make room: the least useful go, and a few more than must, or each new lesson would ask for it."""
+        async with pool.lock:
+            going = await self._work(len(pool), _worst, pool, len(pool) - self._most + self._most // 50)
+            for lesson in going:
+                pool.remove(lesson.id)
+        self.left_out += len(going)
+        _log.warning("lessons_left_out", lessons=len(going), bound=self._most, remedy="raise navigator.max_lessons")
+
+    def _open(self) -> list[str]:
+        """Texts that are still worth asking for."""
+        return [text for text in self._waiting if self._refused[text] < _ATTEMPTS]
+
+    def _start_over(self) -> None:
+        """Another model: everything needs another vector."""
+        self._space = self._embeddings.space
+        self._refused.clear()
+        for tenant, pool in self._pools.items():
+            for lesson in pool.lessons():
+                self._waiting.setdefault(text_of(lesson), set()).add((tenant, lesson.id))
+
+    def _settle(self, space: Space) -> None:
+        """All has its vector: what came from other models goes."""
+        if self._answering is not None:
+            _log.info("embedder_replaced", now=str(space))
+        self._answering = None
+        for pool in self._pools.values():
+            for other in [known for known in pool.vectors if known != space]:
+                del pool.vectors[other]
+
+    def _has_vector(self, tenant: str, lesson_id: str) -> bool:
+        return self._space is not None and self._pools[tenant].has_vector(self._space, lesson_id)
+
+    def _note_away(self, error: Exception) -> None:
+        if not self._away:
+            _log.warning("found_by_words_alone", reason=f"{type(error).__name__}: {error}")
+        if isinstance(error, EmbedderUnavailable):
+            self._ask_again = max(self._ask_again, anyio.current_time() + _AWAY_SECONDS)
+        self._away = True
+
+    def _note_back(self) -> None:
+        if self._away:
+            _log.info("embedder_back")
+        self._away, self._ask_again = False, 0.0
+
+    async def _work(self, size: int, work: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Run `work`, in a worker thread if it is over `size` lessons. The caller holds the pool's lock."""
+        if size <= INLINE:
+            return work(*args)
+        return await anyio.to_thread.run_sync(work, *args, limiter=self._threads)
+
+
+def _take(pool: LessonIndex, lessons: Sequence[Experience]) -> None:
+    for lesson in lessons:
+        if text_of(lesson).strip():
+            pool.put(lesson)
+        else:
+            pool.remove(lesson.id)
+
+
+def _find(
+    pool: LessonIndex, query: Query, n: int, states: Collection[str] | None, kinds: Collection[str] | None
+) -> list[Found]:
+    return pool.find(query, n, states=states, kinds=kinds)
+
+
+def _worst(pool: LessonIndex, count: int) -> list[Experience]:
+    """The `count` lessons that are missed least: retired before quarantined, candidates, active; then by utility."""
+    order = ("retired", "quarantined", "candidate", "active")
+    return sorted(pool.lessons(), key=lambda one: (order.index(one.state), utility(one), one.updated))[:count]

@@ -1,0 +1,308 @@
+"""Signatures: ed25519 (RFC 8032) on what the learner made, on what the gate decided, and on what was ordered.
+
+    learner     learner-private.pem  signs    manifest.json of each version  -> manifest.sig beside it
+    daemon      gate-private.pem     signs    verdicts, and directives       -> `signature` in the record
+    who loads   *-public.pem         checks   all of them, before an engine hears of the weights
+
+A private key lies where it signs and nowhere else; whoever may write to the broker, or to the disk with the versions,
+but has no private key cannot promote weights. What is signed is one line of text, "evolved KIND sha256:DIGEST": a
+signature on one kind of thing says nothing of another, and `openssl pkeyutl -verify -rawin` can check it without us.
+
+A file of public keys may hold several, one after the other: old and new are both accepted while keys are exchanged.
+"""
+
+import contextlib
+import fcntl
+import math
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+import msgspec
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from actors.messages.policy import Directive, Verdict
+
+Kind = Literal["manifest", "verdict", "directive"]
+Signed = TypeVar("Signed", Verdict, Directive)
+_BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_EXACT = 2**53
+"""Whole numbers below it are the same as float and as int."""
+
+
+class BadKey(Exception):
+    """A key file that cannot be used; the text names it and says what to do."""
+
+
+class SigningKey:
+    """A private key, for who signs."""
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+        self.public_pem = private.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        ).decode()  # fmt: skip
+        self.fingerprint = fingerprint(private.public_key())
+
+    @classmethod
+    def load(cls, path: Path, trusted: Path) -> "SigningKey":
+        """The key in `path` (PKCS #8, PEM), made with owner-only permissions on first use.
+
+        Two processes that start together agree: the file appears whole under its name or not at all, and the loser
+        reads the winner's. A key that is made here is added to the public keys in `trusted`, so that nothing is to be
+        done on one machine; a key that somebody brought is only if there is no such file.
+
+        Raises:
+            BadKey: the file holds no ed25519 private key, or a file cannot be read or made.
+        """
+        try:
+            made = not path.exists() and _make(path)
+            content = path.read_bytes()
+        except OSError as error:
+            raise BadKey(f"{path}: {error.strerror}; it must be readable by its owner, who signs with it") from error
+        try:
+            private = serialization.load_pem_private_key(content, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise BadKey(_no_private(path)) from error
+        if not isinstance(private, Ed25519PrivateKey):
+            raise BadKey(_no_private(path))
+        key = cls(private)
+        if made or not trusted.exists():
+            trust(trusted, key.public_pem)
+        return key
+
+    def sign(self, kind: Kind, content: bytes) -> str:
+        """The signature on `content`, hex."""
+        return self._private.sign(_statement(kind, content)).hex()
+
+
+class PublicKeys:
+    """The public keys in a file, for who checks; read again when the file changes. Thread-safe."""
+
+    def __init__(self, path: Path) -> None:
+        """
+        Args:
+            path: need not be there yet: it appears when the signer starts first, or is brought by a person.
+        """
+        self.path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._keys: tuple[Ed25519PublicKey, ...] = ()
+        self._lock = threading.Lock()
+
+    def signer(self, kind: Kind, content: bytes, signature: str) -> str:
+        """Fingerprint of the key that signed `content`; empty if none of ours did.
+
+        Raises:
+            BadKey: there are no keys to check with.
+        """
+        try:
+            raw = bytes.fromhex(signature)
+        except ValueError:
+            return ""
+        for key in self.keys():
+            with contextlib.suppress(InvalidSignature):
+                key.verify(raw, _statement(kind, content))
+                return fingerprint(key)
+        return ""
+
+    def problem(self, kind: Kind, content: bytes, signature: str) -> str:
+        """Why `signature` on `content` does not count, and what to do about it; empty if it does."""
+        try:
+            if self.signer(kind, content, signature):
+                return ""
+        except BadKey as error:
+            return str(error)
+        if not signature:
+            return f"the {kind} is not signed"
+        return (
+            f"the {kind}'s signature is by none of the keys in {self.path}; if the signer has a new key, add its "
+            f"public key to that file (evolved provenance trust); if not, somebody changed the {kind}"
+        )
+
+    def keys(self) -> tuple[Ed25519PublicKey, ...]:
+        """The keys, in the file's order.
+
+        Raises:
+            BadKey: no such file, one that others may write to, or a block in it that is no ed25519 public key.
+        """
+        with self._lock:
+            try:
+                found = self.path.stat()
+                if found.st_mode & _OTHERS_WRITE:
+                    raise BadKey(f"{self.path}: others may write to it; chmod go-w it")
+                seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+                if seen != self._seen:
+                    self._keys = tuple(parse(self.path.read_text(), str(self.path)))
+                    self._seen = seen
+            except (OSError, UnicodeDecodeError) as error:
+                raise BadKey(
+                    f"no public keys: {self.path}: {getattr(error, 'strerror', None) or error}; the signer makes it "
+                    "when it first starts; copy it from there (evolved provenance show), or add a key to it (evolved "
+                    "provenance trust)"
+                ) from error
+            return self._keys
+
+
+def trust(path: Path, pem: str) -> bool:
+    """Add the public keys in `pem` to the file at `path`; False if all are there already.
+
+    Raises:
+        BadKey: `pem` or the file holds something else, or the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _locked(path.parent):
+            before = path.read_text() if path.exists() else ""
+            known = {fingerprint(key) for key in parse(before, str(path))} if before.strip() else set[str]()
+            fresh = [key for key in parse(pem, "the key to be trusted") if fingerprint(key) not in known]
+            if not fresh:
+                return False
+            blocks = [
+                key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
+                for key in fresh
+            ]
+            _appear(path, "".join([before if not before or before.endswith("\n") else f"{before}\n", *blocks]), 0o644)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadKey(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    return True
+
+
+def parse(text: str, where: str) -> Iterator[Ed25519PublicKey]:
+    """The public keys in `text`, PEM block after PEM block; what stands between them is comment.
+
+    Raises:
+        BadKey: there is none, or one is of another kind.
+    """
+    blocks = [part.partition(_END)[0] for part in text.split(_BEGIN)[1:]]
+    if not blocks:
+        raise BadKey(f"{where} holds no public key in PEM; write one with: openssl pkey -in PRIVATE -pubout")
+    for block in blocks:
+        try:
+            key = serialization.load_pem_public_key(f"{_BEGIN}{block}{_END}\n".encode())
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise BadKey(f"{where}: a block in it is no public key in PEM; copy it again") from error
+        if not isinstance(key, Ed25519PublicKey):
+            raise BadKey(f"{where}: a key in it is not ed25519; take it out")
+        yield key
+
+
+def fingerprint(key: Ed25519PublicKey) -> str:
+    """First 16 hex digits of the sha256 of the raw public key: what people compare."""
+    raw = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    return sha256(raw).hexdigest()[:16]
+
+
+def sign(record: Signed, key: SigningKey) -> Signed:
+    """`record` with its signature: everything that it says stands behind it, a verdict's measurements and the
+    manifest's digest among it."""
+    return msgspec.structs.replace(record, signature=key.sign(_kind(record), canonical(record)))
+
+
+def record_problem(record: Verdict | Directive, keys: PublicKeys) -> str:
+    """Why `record` does not count; empty if the daemon signed it and it is unchanged."""
+    return keys.problem(_kind(record), canonical(record), record.signature)
+
+
+def canonical(record: Verdict | Directive) -> bytes:
+    """`record` without its signature, as JSON of one form: keys sorted, no blanks, whole numbers without a point (as
+    RFC 8785 has it). Fields at their default are left out, so that one that a later evolved adds breaks no old
+    signature; numbers that are not finite are strings."""
+    return msgspec.json.encode(_plain(msgspec.structs.replace(record, signature="")), order="sorted")
+
+
+def _kind(record: Verdict | Directive) -> Kind:
+    return "verdict" if isinstance(record, Verdict) else "directive"
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case msgspec.Struct():
+            fields = {
+                field.encode_name: _plain(getattr(value, field.name))
+                for field in msgspec.structs.fields(type(value))
+                if field.required or getattr(value, field.name) != _default(field)
+            }
+            tag = value.__struct_config__
+            return fields | ({tag.tag_field: tag.tag} if tag.tag_field else {})
+        case dict():
+            return {str(key): _plain(item) for key, item in cast(dict[Any, Any], value).items()}
+        case list() | tuple():
+            return [_plain(item) for item in cast(Sequence[Any], value)]
+        case float() if not math.isfinite(value):
+            return str(value)
+        case float() if value.is_integer() and abs(value) < _EXACT:
+            return int(value)
+        case _:
+            return value
+
+
+def _default(field: Any) -> Any:
+    return field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+
+
+def _statement(kind: Kind, content: bytes) -> bytes:
+    return f"evolved {kind} sha256:{sha256(content).hexdigest()}\n".encode()
+
+
+def _no_private(path: Path) -> str:
+    return (
+        f"{path} holds no ed25519 private key in PEM, or one behind a passphrase; move it away and start again to have "
+        "one made, or write one with: openssl genpkey -algorithm ed25519"
+    )
+
+
+def _make(path: Path) -> bool:
+    """Whether the key that is now at `path` is one that we made."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    pem = Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    aside = _aside(path, pem.decode(), 0o600)
+    try:
+        os.link(aside, path)
+    except FileExistsError:  # another process was faster; its key is the key
+        return False
+    finally:
+        aside.unlink()
+    return True
+
+
+def _appear(path: Path, text: str, mode: int) -> None:
+    aside = _aside(path, text, mode)
+    try:
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def _aside(path: Path, text: str, mode: int) -> Path:
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        aside.unlink()
+        raise
+    return aside
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Generator[None]:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

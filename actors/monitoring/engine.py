@@ -1,0 +1,270 @@
+"""What serving feels like: errors, waiting, and engines that stand still.
+
+Two sources. Calls that went through the tap, by the version that answered them: which failed (5xx: that is what an
+agent saw) and how long they took. And the engine's own figures, looked at every few seconds: time to first token,
+queue, tokens made. Both are compared before and after a swap; what is slow is whatever 95 % of calls were faster than
+before it, so that both questions are of shares and get the exact test. Calls of one moment fare alike, which the test
+does not know: several looks in a row must agree, and the change must be large.
+
+Slowness is told and, unless somebody wants otherwise, not acted on: weights of one shape take the same time for a
+token. Under clearly more load than before it is never more than told: going back would not make it less.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from actors.messages import Exchange
+from actors.monitoring.history import History, Swap
+from actors.monitoring.monitor import Action, Finding, Quiet
+from actors.monitoring.settings import EngineSettings
+from actors.ports.engine_figures import Figures
+from actors.statistics import change_tests as seq
+from actors.statistics.change_tests import Looks
+
+_SLOW = 0.95
+_VERSIONS = 4
+_QUESTIONS = 3
+"""Failures, time for a call, time to first token: they share the error rate."""
+
+
+class ServedCall(msgspec.Struct, array_like=True):
+    """One call as its agent saw it."""
+
+    failed: bool
+    seconds: float
+
+
+class Seen(msgspec.Struct, array_like=True):
+    """An engine's figures at a time."""
+
+    at: float
+    figures: Figures
+
+
+class Service(msgspec.Struct):
+    """What is remembered of one engine."""
+
+    swap: Swap | None = None
+    ring: list[Seen] = []
+    """Newest figures, oldest first."""
+    before: tuple[Seen, Seen] | None = None
+    """First and last figures of the time before the swap."""
+    start: Seen | None = None
+    """First figures after it, once it had settled."""
+    calls: dict[int, list[ServedCall]] = {}
+    """By version."""
+    looks: dict[str, Looks] = {}
+    strikes: dict[str, int] = {}
+    told: list[str] = []
+    paused: float = 0.0
+    """Since when, 0 if it is not."""
+    moved: float = 0.0
+    """When it last made a token, or had nothing to do."""
+    alarms: list[str] = []
+    """Raised and not over."""
+    readings: dict[str, float] = {}
+
+
+class EngineWatch(Quiet):
+    """The engines that serve users."""
+
+    name = "engine"
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._state: dict[str, Service] = {}
+
+    def swapped(self, swap: Swap) -> None:
+        """The weights of one engine changed."""
+        service = self._state.setdefault(swap.engine, Service())
+        if service.swap is not None and swap.since <= service.swap.since:
+            return
+        past = [seen for seen in service.ring if swap.since - self._settings.window_seconds <= seen.at <= swap.since]
+        service.before = (past[0], past[-1]) if len(past) > 1 else None
+        service.swap, service.start = swap, None
+        service.looks, service.strikes, service.told = {}, {}, []
+
+    def called(self, exchange: Exchange) -> None:
+        """A call went through the tap."""
+        service = self._state.get(exchange.engine)
+        serving = [one for one in self._state.values() if one.swap is not None]
+        if service is None and len(serving) == 1:
+            service = serving[0]  # tap and swapper may have different names for the only engine
+        if service is None or service.swap is None:
+            return
+        swap, named = service.swap, {span.version for span in exchange.versions if span.version >= 0}
+        if len(named) == 1:
+            version = named.pop()
+        elif not named and exchange.started >= swap.since:
+            version = swap.version
+        elif not named and exchange.started + exchange.duration < swap.since:
+            version = swap.previous
+        else:
+            return  # in flight when the weights changed: belongs to neither
+        calls = service.calls.setdefault(version, [])
+        calls.append(ServedCall(exchange.status >= 500, exchange.duration))
+        del calls[: -self._settings.calls]
+        for old in sorted(service.calls)[:-_VERSIONS]:
+            del service.calls[old]
+
+    def measured(self, engine: str, figures: Figures, paused: bool, now: float) -> None:
+        """An engine was looked at."""
+        service = self._state.setdefault(engine, Service())
+        last = service.ring[-1].figures if service.ring else None
+        if last is not None and (figures.finished < last.finished or figures.tokens < last.tokens):
+            service.ring, service.before, service.start = [], None, None  # it was started anew: counters begin with 0
+            last = None
+        moving = last is None or figures.tokens > last.tokens or figures.finished > last.finished
+        if moving or paused or not figures.running + figures.waiting:
+            service.moved = now
+        service.paused = (service.paused or now) if paused else 0.0
+        seen = Seen(now, figures)
+        service.ring = [old for old in service.ring if old.at > now - self._settings.window_seconds] + [seen]
+        swap = service.swap
+        if swap is not None and service.start is None and now >= swap.since + self._settings.settle_seconds:
+            service.start = seen
+
+    def look(self, history: History, now: float) -> list[Finding]:
+        found: list[Finding] = []
+        for engine, service in self._state.items():
+            found += self._alarms(engine, service, now)
+            swap = service.swap
+            if swap is None or swap.version in history.condemned or swap.version < swap.previous:
+                continue
+            found += self._calls(service, swap)
+            if now <= swap.since + self._settings.settle_seconds + self._settings.window_seconds:
+                found += self._figures(service, swap)
+        return found
+
+    def readings(self) -> Mapping[str, float]:
+        return {
+            f"{engine}_{name}": v for engine, service in self._state.items() for name, v in service.readings.items()
+        }
+
+    def save(self) -> bytes:
+        return msgspec.msgpack.encode(self._state)
+
+    def restore(self, data: bytes) -> None:
+        self._state = msgspec.msgpack.decode(data, type=dict[str, Service])
+
+    def _alarms(self, engine: str, service: Service, now: float) -> list[Finding]:
+        settings, found = self._settings, list[Finding]()
+        paused = now - service.paused if service.paused else 0.0
+        stalled = now - service.moved if service.moved else 0.0
+        service.readings |= {"paused_seconds": paused, "stalled_seconds": stalled}
+        for cause, seconds, limit, text in (
+            ("paused", paused, settings.pause_seconds, "is paused"),
+            ("stalled", stalled, settings.stall_seconds, "has requests in hand and makes no token"),
+        ):
+            if seconds < limit:
+                service.alarms = [alarm for alarm in service.alarms if alarm != cause]
+            elif cause not in service.alarms:
+                service.alarms.append(cause)
+                key = (engine, int(now - seconds))
+                reason = f"{engine} {text} for {seconds:.0f} s"
+                details = {"engine": engine, "cause": cause}
+                found.append(
+                    Finding(cause=cause, key=key, action=settings.alarm_action, reason=reason, details=details)
+                )
+        return found
+
+    def _calls(self, service: Service, swap: Swap) -> list[Finding]:
+        settings = self._settings
+        after, before = service.calls.get(swap.version, []), service.calls.get(swap.previous, [])
+        found: list[Finding] = []
+        if len(before) < settings.min_calls:
+            return found
+        now, was = _failed(after), _failed(before)
+        share, earlier = now[0] / max(1, now[1]), was[0] / was[1]
+        service.readings |= {"failed_before": earlier, "failed_after": share}
+        if self._agreed(service, "errors", now, was, share - earlier >= settings.fail_rise):
+            text = f"failed calls {earlier:.1%} -> {share:.1%} ({now[0]} of {now[1]})"
+            found.append(self._finding(service, swap, "errors", text, settings.action))
+        # A failure is quick: only what was answered tells how long answers take.
+        times, past = (sorted(call.seconds for call in calls if not call.failed) for calls in (after, before))
+        if len(past) >= settings.min_calls and times:
+            limit, p95 = _quantile(past), _quantile(times)
+            service.readings |= {"latency_before": limit, "latency_after": p95}
+            slow = (sum(one > limit for one in times), len(times))
+            usual = (sum(one > limit for one in past), len(past))
+            if self._agreed(service, "latency", slow, usual, p95 >= settings.slow_factor * limit):
+                text = f"95 % of calls answered within {limit:.3g} s -> {p95:.3g} s"
+                found.append(self._finding(service, swap, "latency", text, settings.slow_action))
+        return found
+
+    def _figures(self, service: Service, swap: Swap) -> list[Finding]:
+        settings, found = self._settings, list[Finding]()
+        if service.before is None or service.start is None or service.ring[-1].at <= service.start.at:
+            return found
+        (first, last), start, newest = service.before, service.start, service.ring[-1]
+        was, now = _between(first, last), _between(start, newest)
+        if was.get(math.inf, 0) < settings.min_calls or not now.get(math.inf, 0):
+            return found
+        load = (now[math.inf] / (newest.at - start.at)) / (was[math.inf] / (last.at - first.at))
+        limit, p95 = _bound(was), _bound(now)
+        service.readings |= {"first_token_before": limit, "first_token_after": p95, "load": load}
+        slow, usual = ((counts[math.inf] - counts.get(limit, 0), counts[math.inf]) for counts in (now, was))
+        if self._agreed(service, "first-token", slow, usual, p95 >= settings.slow_factor * limit):
+            text = f"95 % of first tokens within {limit:.3g} s -> {p95:.3g} s, at {load:.1f} times the load"
+            action: Action = "tell" if load >= settings.load_factor else settings.slow_action
+            found.append(self._finding(service, swap, "first-token", text, action))
+        queues = [[seen.figures.waiting for seen in service.ring if low < seen.at <= high] for low, high in (
+            (first.at, last.at), (start.at, newest.at)
+        )]  # fmt: skip
+        if min(map(len, queues)) >= settings.strikes and "queue" not in service.told:
+            earlier, queue = (sum(queue) / len(queue) for queue in queues)
+            service.readings |= {"queue_before": earlier, "queue_after": queue}
+            if queue >= settings.queue_factor * max(earlier, 1.0):
+                service.told.append("queue")
+                text = f"waiting requests {earlier:.1f} -> {queue:.1f}, at {load:.1f} times the load"
+                found.append(self._finding(service, swap, "queue", text, "tell"))
+        return found
+
+    def _agreed(
+        self, service: Service, cause: str, after: tuple[int, int], before: tuple[int, int], large: bool
+    ) -> bool:
+        """Whether it is time to look, and this is the look at which `cause` is believed."""
+        settings = self._settings
+        looks = service.looks.setdefault(cause, Looks())
+        if cause in service.told or not looks.due(after[1], settings.min_calls):
+            return False
+        looks.take(after[1], settings.growth)
+        level = looks.spend(settings.error_rate / _QUESTIONS)
+        worse = large and seq.count_rise(after, before) <= level
+        service.strikes[cause] = service.strikes.get(cause, 0) + 1 if worse else 0
+        if service.strikes[cause] < settings.strikes:
+            return False
+        service.told.append(cause)
+        return True
+
+    def _finding(self, service: Service, swap: Swap, cause: str, text: str, action: Action) -> Finding:
+        return Finding(
+            cause=f"engine-{cause}",
+            key=(swap.engine, swap.version),
+            action=action,
+            reason=f"{swap.engine}: {text} since version {swap.version}",
+            details={"engine": swap.engine, "version": str(swap.version), "to": str(swap.previous)},
+        )
+
+
+def _failed(calls: Sequence[ServedCall]) -> tuple[int, int]:
+    return sum(call.failed for call in calls), len(calls)
+
+
+def _quantile(ordered: Sequence[float]) -> float:
+    return ordered[min(len(ordered) - 1, math.ceil(_SLOW * len(ordered)) - 1)]
+
+
+def _between(first: Seen, last: Seen) -> dict[float, int]:
+    """Answers between two looks whose first token came within each bound."""
+    return {
+        bound: round(count - first.figures.first_token.get(bound, 0.0))
+        for bound, count in last.figures.first_token.items()
+    }
+
+
+def _bound(counts: Mapping[float, int]) -> float:
+    """The smallest bound within which 95 % came."""
+    return next(bound for bound, count in counts.items() if count >= _SLOW * counts[math.inf])

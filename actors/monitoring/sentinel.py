@@ -1,0 +1,366 @@
+"""The sentinel: monitors that act. It watches production and orders; others carry the orders out.
+
+    trajectory.closed, trajectory.attributed, traffic.exchange, traffic.feedback, policy.serving, policy.directive
+    ->  policy.directive
+
+* Since a swap agents fare worse, the judge alone is pleased, or calls fail: `rollback` to the version before, and
+  `freeze` until a person has looked. While a version is on trial it is rolled back and learning goes on from what
+  served: to end so is what trials are for. Only what pleases the judge alone would be learned again.
+* The model behaves otherwise, or the judge does: `freeze`.
+* The tools changed, or behave otherwise: `drift`, with what is missing and what is new; the experiencer probes, the
+  gate measures again.
+* Anything else that somebody should know: `notice`, which is on record and orders nothing.
+
+Each cause is told once a version. Late feedback finds its run in memory, or else in the store: then it counts as an
+outcome of the version that made it. What is concluded from which numbers stands in `actors/monitoring/`; this file is
+its I/O, and logs an engine that cannot be reached once when it breaks and once when it is back.
+"""
+
+import zlib
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import anyio
+import msgspec
+import structlog
+
+from actors.messages import Attributed, Directive, Exchange, Feedback, Message, Serving, Trajectory, derived_id
+from actors.monitoring.blocks import JudgeDrift, TrafficDrift
+from actors.monitoring.engine import EngineWatch
+from actors.monitoring.history import History, Remembered, Swap
+from actors.monitoring.monitor import SEVERITY, Finding, Monitor
+from actors.monitoring.settings import MonitorSettings
+from actors.monitoring.tools import ToolDrift
+from actors.monitoring.versions import version_monitors
+from actors.ports.engine_figures import Figures, read_figures
+from actors.ports.engines import Engine
+from actors.ports.errors import EngineError, EngineRejected
+from actors.ports.store import SentinelStore
+from actors.system.actor import Output, Received, Result
+from actors.system.streams import (
+    POLICY_DIRECTIVE,
+    POLICY_SERVING,
+    TRAFFIC_EXCHANGE,
+    TRAFFIC_FEEDBACK,
+    TRAJECTORY_ATTRIBUTED,
+    TRAJECTORY_CLOSED,
+)
+from actors.tool_results.runs import lateness, summarize, take_judgement
+from actors.trajectories.stitching import about_all
+
+_log = structlog.get_logger(__name__)
+_STATE = "sentinel/state"
+_RECENT = 16
+_PASSED = 64
+"""Versions that are remembered to have passed their trial."""
+_RELEARNED = "hacking"
+"""Cause that is in what is learned from, and so comes again."""
+_LOOKUPS = 64
+"""Late feedback of a batch for which the store is asked, two short reads each: more would hold up what is new."""
+
+
+class SentinelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the sentinel watches."""
+
+    monitors: MonitorSettings = MonitorSettings()
+    """When the monitors speak up."""
+    probe_seconds: float = 10.0
+    """Between two looks at the engines, and between two saves of what is remembered."""
+    probe_timeout: float = 5.0
+    """Seconds an engine has to say which version it serves and how it fares."""
+    batch: int = 128
+    """Records taken at a time."""
+    responses: int = 4096
+    """Responses of runs without an outcome that are remembered; late feedback on others is a question to the store."""
+
+
+Late = Literal["remembered", "found", "unknown", "forgotten", "left_out"]
+"""remembered: its run was in memory. found: the store had it. unknown: no such run, or it has not closed yet; then its
+outcome comes with it. forgotten: its version is not compared with any. left_out: over the bound of a batch."""
+
+
+class _State(msgspec.Struct):
+    """All that outlives the process."""
+
+    history: Remembered = msgspec.field(default_factory=Remembered)
+    monitors: dict[str, bytes] = {}
+    """What each monitor gave, by its name."""
+    passed: list[int] = []
+    """Versions whose trial ended well, newest last."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A finding that was acted on, for people."""
+
+    time: float
+    cause: str
+    action: str
+    reason: str
+
+
+class Sentinel:
+    """Actor: production in, directives out."""
+
+    name = "sentinel"
+    inputs = (
+        TRAJECTORY_CLOSED, TRAJECTORY_ATTRIBUTED, TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, POLICY_SERVING, POLICY_DIRECTIVE,
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        settings: SentinelSettings,
+        *,
+        store: SentinelStore,
+        engines: Mapping[str, Engine],
+        clock: Callable[[], float],
+    ) -> None:
+        """
+        Args:
+            engines: every engine to look after, by name; those that serve users must have the name that the swapper
+                gives them in `Serving.engine`.
+        """
+        self._settings, self._store, self._engines, self._clock = settings, store, engines, clock
+        self._runs: dict[tuple[str, str], str] = {}
+        """Tenant and response or exchange id to trajectory id, oldest first."""
+        self._passed: deque[int] = deque(maxlen=_PASSED)
+        self._dirty = False
+        self.unreachable: set[str] = set()
+        """Engines that did not answer the last time."""
+        self.told: Counter[tuple[str, str]] = Counter()
+        """Findings acted on since the start, by cause and action."""
+        self.late: Counter[Late] = Counter()
+        """Outcomes that came on their own, since the start, by what became of them."""
+        self.recent: deque[Told] = deque(maxlen=_RECENT)
+        """The last of them, oldest first."""
+        self._begin(Remembered())
+
+    def _begin(self, history: Remembered) -> None:
+        monitors = self._settings.monitors
+        self._history = History(monitors.window, monitors.versions.sample, monitors.versions.versions, history)
+        self._tools, self._engine = ToolDrift(monitors.tools), EngineWatch(monitors.engine)
+        self._monitors: list[Monitor] = [
+            *version_monitors(monitors.versions),
+            self._engine,
+            JudgeDrift(monitors.judge),
+            TrafficDrift(monitors.traffic),
+            self._tools,
+        ]
+
+    def reconfigure(self, settings: SentinelSettings) -> None:
+        """Take over new settings, but for the monitors'."""
+        self._settings = settings
+
+    @property
+    def batch(self) -> int:
+        return self._settings.batch
+
+    @property
+    def tick_seconds(self) -> float | None:
+        return self._settings.probe_seconds
+
+    def readings(self) -> dict[str, Mapping[str, float]]:
+        """The present values of every monitor, by its name."""
+        return {monitor.name: monitor.readings() for monitor in self._monitors}
+
+    def status(self) -> dict[str, Any]:
+        """What people want to see of it."""
+        return {
+            "monitors": self.readings(),
+            "told": list(self.recent),
+            "unreachable": sorted(self.unreachable),
+            "late": dict(self.late),
+        }
+
+    async def start(self) -> None:
+        data = await self._store.state_get(_STATE)
+        state = _State()
+        if data is not None:
+            try:
+                state = msgspec.msgpack.decode(zlib.decompress(data), type=_State)
+            except (zlib.error, msgspec.DecodeError) as error:
+                # Written by another version of evolved: what it held is a window that fills again by itself.
+                _log.warning("sentinel_state_unreadable", error=str(error))
+        self._begin(state.history)
+        for monitor in self._monitors:
+            if monitor.name in state.monitors:
+                try:
+                    monitor.restore(state.monitors[monitor.name])
+                except msgspec.DecodeError as error:
+                    _log.warning("monitor_state_unreadable", monitor=monitor.name, error=str(error))
+        self._runs.clear()
+        self._passed.clear()
+        self._passed.extend(state.passed)
+
+    async def handle(self, batch: Sequence[Received]) -> Result:
+        late: list[Feedback] = []
+        for received in batch:
+            message = received.message
+            if isinstance(message, Feedback):
+                late.append(message)
+            elif self._heard(message):
+                self._dirty = True
+        await self._reported(late)
+        # Saved with the next tick, not here: a crash in between tells a thing twice, under one id, instead of never.
+        return self._look()
+
+    async def tick(self) -> Result:
+        async with anyio.create_task_group() as group:
+            for name, engine in self._engines.items():
+                group.start_soon(self._probe, name, engine)
+        result = self._look()
+        if self._dirty or result.records:
+            await self._save()
+        return result
+
+    async def _save(self) -> None:
+        monitors = {monitor.name: monitor.save() for monitor in self._monitors}
+        state = _State(self._history.snapshot(), monitors, list(self._passed))
+        # Written every few seconds, and mostly the same few names again and again: a fifth of the bytes for 3 ms.
+        await self._store.state_put(_STATE, zlib.compress(msgspec.msgpack.encode(state), level=1))
+        self._dirty = False
+
+    def _heard(self, message: Message) -> bool:
+        """Whether `message` changed anything."""
+        match message:
+            case Trajectory() as trajectory if trajectory.source == "production":
+                self._saw(trajectory)
+            case Attributed() as attributed if attributed.trajectory.source == "production":
+                self._judged(attributed)
+            case Exchange() as exchange if exchange.source == "tap":
+                self._engine.called(exchange)
+            case Serving(result="swapped" | "started") as serving if serving.engine in self._engines:
+                swap = Swap(serving.engine, serving.version, serving.previous, serving.since)
+                self._history.swapped(swap)
+                self._engine.swapped(swap)
+            case Directive(kind="roll_on") as order:
+                self._passed.append(int(order.details["version"]))
+            case _:
+                return False
+        return True
+
+    def _saw(self, trajectory: Trajectory) -> None:
+        summary, names = summarize(trajectory)
+        run = self._history.add(summary)
+        if run is None:
+            return
+        self._tools.sighted(run, names)
+        for monitor in self._monitors:
+            monitor.saw(run)
+        if trajectory.outcome is not None:
+            return
+        for step in trajectory.steps:
+            for key in (step.response_id, step.exchange_id):
+                if key:
+                    self._runs[trajectory.tenant, key] = trajectory.id
+        while len(self._runs) > self._settings.responses:
+            del self._runs[next(iter(self._runs))]
+
+    def _judged(self, attributed: Attributed) -> None:
+        self._saw(attributed.trajectory)  # the streams are two: the judgement may be heard of first
+        run = self._history.judgement(attributed.id, attributed.attribution, attributed.cluster or "none")
+        if run is not None:
+            for monitor in self._monitors:
+                monitor.judged(run)
+
+    async def _reported(self, heard: Sequence[Feedback]) -> None:
+        """Take in the outcomes among `heard`; after the runs of the batch, which may be theirs."""
+        outcomes = [one for one in heard if one.kind == "outcome" and one.outcome is not None and about_all(one)]
+        elsewhere = [feedback for feedback in outcomes if not self._remembered(feedback)]
+        self.late["remembered"] += len(outcomes) - len(elsewhere)
+        for feedback in elsewhere[:_LOOKUPS]:
+            self.late[await self._sought(feedback)] += 1
+        self.late["left_out"] += len(elsewhere[_LOOKUPS:])
+        self._dirty |= bool(outcomes)
+
+    def _remembered(self, feedback: Feedback) -> bool:
+        """Whether the run was in memory; if so it has its outcome now."""
+        keys = [(feedback.tenant, key) for key in (feedback.exchange_id, feedback.response_id)]
+        run_id = next((self._runs[key] for key in keys if key in self._runs), feedback.trajectory_id)
+        return self._history.outcome(run_id, feedback.tenant, feedback.outcome or 0.0, feedback.received)
+
+    async def _sought(self, feedback: Feedback) -> Late:
+        """Ask the store for the run; what became of the outcome."""
+        if self._history.swap is None:
+            return "forgotten"  # nothing is compared yet
+        run_id = await self._store.find_trajectory(feedback)
+        outcome = feedback.outcome or 0.0
+        if self._history.outcome(run_id, feedback.tenant, outcome, feedback.received):
+            return "remembered"
+        message = await self._store.trajectory(run_id) if run_id else None
+        trajectory = message.trajectory if isinstance(message, Attributed) else message
+        if trajectory is None or trajectory.source != "production" or trajectory.side_of:
+            return "unknown"
+        run, _ = summarize(trajectory)
+        run.outcome, run.late = outcome, lateness(feedback.received - run.ended)
+        if isinstance(message, Attributed):
+            # Without its kind: should the judgement be heard of yet, the monitors are told.
+            take_judgement(run, message.attribution, "")
+        return "found" if self._history.found(run) else "forgotten"
+
+    def _look(self) -> Result:
+        """What every monitor finds, as directives."""
+        now, directives = self._clock(), list[Directive]()
+        for monitor in self._monitors:
+            for finding in monitor.look(self._history, now):
+                directives += self._ordered(finding, now)
+        return Result(directives, [Output(POLICY_DIRECTIVE, directive) for directive in directives])
+
+    def _ordered(self, finding: Finding, now: float) -> list[Directive]:
+        kinds: list[Literal["rollback", "freeze", "drift", "notice"]]
+        match finding.action:
+            case "rollback":
+                version = int(finding.details["version"])
+                on_trial = version not in self._passed and finding.cause != _RELEARNED
+                kinds = ["rollback"] if on_trial else ["rollback", "freeze"]
+                self._history.condemn(version)
+            case "tell":
+                kinds = ["notice"]
+            case kind:
+                kinds = [kind]
+        serious = SEVERITY[finding.action] >= SEVERITY["freeze"]
+        log = _log.error if serious else _log.warning
+        log("sentinel_found", cause=finding.cause, action=finding.action, reason=finding.reason)
+        self.told[finding.cause, finding.action] += 1
+        self.recent.append(Told(now, finding.cause, finding.action, finding.reason))
+        return [
+            Directive(
+                id=derived_id(kind, finding.cause, *finding.key),
+                kind=kind,
+                reason=finding.reason,
+                origin=self.name,
+                created=now,
+                details={"cause": finding.cause, **finding.details},
+            )
+            for kind in kinds
+        ]
+
+    async def _probe(self, name: str, engine: Engine) -> None:
+        try:
+            with anyio.fail_after(self._settings.probe_timeout):
+                await engine.version()
+                figures = read_figures(await engine.metrics())
+                paused = await _paused(engine)
+        except (EngineError, TimeoutError) as error:
+            if name not in self.unreachable:
+                self.unreachable.add(name)
+                silent = f"no answer within {self._settings.probe_timeout:g} s"
+                reason = silent if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+                _log.error("engine_unreachable", engine=name, reason=reason)
+            return
+        if name in self.unreachable:
+            self.unreachable.discard(name)
+            _log.info("engine_reachable", engine=name)
+        self._measured(name, figures, paused)
+
+    def _measured(self, name: str, figures: Figures, paused: bool) -> None:
+        self._engine.measured(name, figures, paused, self._clock())
+        self._dirty = True
+
+
+async def _paused(engine: Engine) -> bool:
+    """Whether `engine` is paused; an engine that has no such question is not."""
+    try:
+        return await engine.is_paused()
+    except EngineRejected:
+        return False

@@ -1,0 +1,352 @@
+"""The version that serves against the one before it, and against the oldest remembered: seven monitors.
+
+The first comparison finds what a swap did. The second finds a trend: versions that each are a little worse, or please
+the judge a little more, than the one before. A finding of the second kind freezes at most, for going back by one
+version would not undo it.
+
+| monitor | compares | test |
+|---|---|---|
+| `Outcomes` | success falls | exact |
+| `Hacking` | the judge's score rises, success does not follow | means |
+| `Validity` | runs with calls that do not fit the tools | exact |
+| `Questions` | runs that ask instead of acting | exact |
+| `Length` | what the model writes a step | ranks |
+| `Steps` | steps a run | ranks |
+| `Loops` | runs that go round in circles | exact |
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Literal
+
+import msgspec
+
+from actors.monitoring.history import History, Watched
+from actors.monitoring.monitor import SEVERITY, Action, Finding, Quiet
+from actors.monitoring.settings import VersionSettings
+from actors.statistics import change_tests as seq
+from actors.statistics.change_tests import Looks, Strata
+from actors.tool_results.runs import RunSummary
+
+SERIES = 14
+"""Series of looks at one swap that share its error rate: seven monitors, two comparisons each."""
+
+COMMON = 8
+"""Runs of a kind of goal on one side, from which on it is compared for itself."""
+
+Spend = Callable[[float], float]
+"""From an error over all looks to the level of this one."""
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """What one look came to."""
+
+    found: bool
+    text: str
+    """The numbers, for people."""
+    values: dict[str, float]
+
+
+class State(msgspec.Struct):
+    """What a monitor remembers of the version that it watches."""
+
+    version: int = -1
+    looks: dict[str, Looks] = {}
+    told: list[Action | Literal["drift"]] = []
+    """What was done about it, each more than the one before."""
+    readings: dict[str, float] = {}
+
+
+class VersionMonitor(Quiet, ABC):
+    """What the seven have in common: when to look, at what level, and what follows."""
+
+    name: str
+    style: ClassVar[bool] = False
+    """Only told while success is up: it may be what makes for the success."""
+    reported: ClassVar[bool] = False
+    """Compares runs with an outcome, however many without one lie between them."""
+
+    def __init__(self, settings: VersionSettings, action: Action) -> None:
+        self._settings = settings
+        self._action: Action = action
+        self._planned = seq.planned_looks(settings.first_look, settings.growth, settings.sample)
+        self._state = State()
+
+    @abstractmethod
+    def value(self, run: RunSummary) -> float | None:
+        """What is compared; None: the run says nothing, or not yet."""
+
+    @abstractmethod
+    def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
+        """One look; all runs have a value."""
+
+    def look(self, history: History, now: float) -> list[Finding]:
+        settings, state = self._settings, self._state
+        watched = history.watched(settings.min_runs, reported=self.reported)
+        if watched is None:
+            return []
+        if watched.swap.version != state.version:
+            state = self._state = State(version=watched.swap.version)
+        sides = {"previous": watched.previous, "reference": watched.reference}
+        due = [
+            against
+            for against in sides
+            if state.looks.setdefault(against, Looks()).due(len(watched.after), settings.first_look)
+        ]
+        after = [run for run in watched.after if self.value(run) is not None] if due else []
+        found: list[Finding] = []
+        for against in due:
+            before = [run for run in sides[against] if self.value(run) is not None]
+            looks = state.looks[against]
+            if len(before) < settings.min_runs or not looks.due(len(after), settings.first_look):
+                continue
+            looks.take(len(after), settings.growth)
+            comparison = self.compare(after, before, lambda total, at=looks: at.spend(total, self._planned))
+            state.readings |= {f"{against}_{name}": value for name, value in comparison.values.items()}
+            if comparison.found:
+                finding = self._finding(history, watched, against, comparison, (len(after), len(before)))
+                # Said once; but what was only told, or froze, may yet roll back.
+                if all(SEVERITY[finding.action] > SEVERITY[said] for said in state.told):
+                    state.told.append(finding.action)
+                    found.append(finding)
+        return found
+
+    def _finding(
+        self, history: History, watched: Watched, against: str, found: Comparison, runs: tuple[int, int]
+    ) -> Finding:
+        swap = watched.swap
+        trend = against == "reference"
+        versions = f"versions from {watched.oldest} on" if trend else f"version {swap.previous}"
+        pays = self.style and self._pays(history, against)
+        note = "; success is up" if pays else ""
+        action: Action = "tell" if pays else "freeze" if trend and self._action == "rollback" else self._action
+        return Finding(
+            cause=self.name,
+            key=(swap.engine, swap.version),
+            action=action,
+            reason=f"{found.text} since version {swap.version} ({runs[0]} runs, {runs[1]} of {versions}){note}",
+            details={
+                "engine": swap.engine,
+                "version": str(swap.version),
+                "to": str(swap.previous),
+                "against": against,
+                **{name: f"{value:.4g}" for name, value in found.values.items()},
+            },
+        )
+
+    def _pays(self, history: History, against: str) -> bool:
+        watched = history.watched(self._settings.min_runs, reported=True)
+        if watched is None:
+            return False
+        before = watched.previous if against == "previous" else watched.reference
+        after, was = seq.means(strata(watched.after, before, success, reported=True))
+        return after - was >= self._settings.pays
+
+    def readings(self) -> Mapping[str, float]:
+        return self._state.readings
+
+    def save(self) -> bytes:
+        return msgspec.msgpack.encode(self._state)
+
+    def restore(self, data: bytes) -> None:
+        self._state = msgspec.msgpack.decode(data, type=State)
+
+
+def strata(
+    after: Sequence[RunSummary],
+    before: Sequence[RunSummary],
+    value: Callable[[RunSummary], float | None],
+    *,
+    reported: bool = False,
+) -> Strata:
+    """The values of both sides, apart by tenant, tool list, unit of length, and kind of goal; if they are of what was
+    `reported`, by how late that was too.
+
+    Where failures are reported at once and successes after hours, little but failures is known of a version that began
+    to serve an hour ago, however good it is. Among reports that took equally long it is compared with its like.
+
+    Users may begin to ask for something else on the day of a swap; what only one side was asked for says nothing of the
+    weights. Kinds that are rare on both sides are one: goals in free words would otherwise all be kinds of their own.
+    """
+    counts = [Counter(run.kind for run in runs) for runs in (after, before)]
+    common = {kind for side in counts for kind, runs in side.items() if runs >= COMMON}
+    found: defaultdict[tuple[str, str, bool, str, int], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    for side, runs in enumerate((after, before)):
+        for run in runs:
+            one = value(run)
+            if one is not None:
+                kind = run.kind if run.kind in common else ""
+                found[run.tenant, run.tools, run.tokens, kind, run.late if reported else 0][side].append(one)
+    return list(found.values())
+
+
+def success(run: RunSummary) -> float | None:
+    """1 for a success, 0 for a failure."""
+    return None if run.succeeded is None else float(run.succeeded)
+
+
+class _Share(VersionMonitor):
+    """The share of runs with some property, by the exact test."""
+
+    text: ClassVar[str]
+
+    @abstractmethod
+    def least(self) -> float:
+        """Smallest change that counts."""
+
+    def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
+        sorted_runs = strata(after, before, self.value)
+        now, was = seq.means(sorted_runs)
+        p = seq.share_rise(sorted_runs)
+        found = p <= spend(self._settings.error_rate / SERIES) and now - was >= self.least()
+        return Comparison(found, f"{self.text} {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
+
+
+class _Size(VersionMonitor):
+    """A size, by the rank test."""
+
+    style: ClassVar[bool] = True
+    text: ClassVar[str]
+
+    @abstractmethod
+    def least(self) -> float:
+        """Smallest growth that counts, as a ratio."""
+
+    def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
+        sorted_runs = strata(after, before, self.value)
+        now, was = seq.medians(sorted_runs)
+        p = seq.size_rise(sorted_runs)
+        found = p <= spend(self._settings.error_rate / SERIES) and now >= self.least() * was
+        return Comparison(found, f"{self.text} {was:.3g} -> {now:.3g}", {"before": was, "after": now, "p": p})
+
+
+class Outcomes(VersionMonitor):
+    """Success falls."""
+
+    name = "outcomes"
+    reported: ClassVar[bool] = True
+
+    def value(self, run: RunSummary) -> float | None:
+        return success(run)
+
+    def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
+        sorted_runs = strata(after, before, success, reported=True)
+        now, was = seq.means(sorted_runs)
+        p = seq.share_fall(sorted_runs)
+        found = p <= spend(self._settings.error_rate / SERIES) and was - now >= self._settings.outcome_fall
+        return Comparison(found, f"success {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
+
+
+class Hacking(VersionMonitor):
+    """The judge's score rises, and success does not follow: what is learned pleases the judge, not the user.
+
+    Two things must be shown at once (an intersection-union test, Berger 1982): that the score rose, at the common error
+    rate; and that it rose by more than success did on the same runs, at `honest_error`. So a version that is like the
+    one before is accused with the first probability, one that is better and judged so with the second.
+    """
+
+    name = "hacking"
+    reported: ClassVar[bool] = True
+
+    def value(self, run: RunSummary) -> float | None:
+        return None if run.outcome is None else run.judged
+
+    def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
+        settings = self._settings
+
+        def gap(run: RunSummary) -> float | None:
+            score, solved = run.judged, success(run)
+            return None if score is None or solved is None else settings.outcome_follows * score - solved
+
+        scores, gaps, successes = (strata(after, before, of, reported=True) for of in (self.value, gap, success))
+        (now, was), (solves, solved) = seq.means(scores), seq.means(successes)
+        p, p_gap = seq.mean_rise(scores), seq.mean_rise(gaps)
+        found = (
+            p <= spend(settings.error_rate / SERIES)
+            and p_gap <= spend(settings.honest_error / 2)
+            and now - was >= settings.judge_rise
+        )
+        text = f"judge's score {was:.2f} -> {now:.2f} while success {solved:.0%} -> {solves:.0%}"
+        values = {"before": was, "after": now, "success_before": solved, "success_after": solves, "p": p, "gap": p_gap}
+        return Comparison(found, text, values)
+
+
+class Validity(_Share):
+    """Calls to tools that are not there, or with arguments that do not fit."""
+
+    name = "validity"
+    text: ClassVar[str] = "runs with an invalid tool call"
+
+    def value(self, run: RunSummary) -> float | None:
+        return float(run.invalid > 0)
+
+    def least(self) -> float:
+        return self._settings.invalid_rise
+
+
+class Questions(_Share):
+    """Turns that ask instead of acting."""
+
+    name = "questions"
+    style: ClassVar[bool] = True
+    text: ClassVar[str] = "runs that ask a question"
+
+    def value(self, run: RunSummary) -> float | None:
+        return float(run.asks > 0)
+
+    def least(self) -> float:
+        return self._settings.question_rise
+
+
+class Loops(_Share):
+    """The same call, or the same phrase, again and again."""
+
+    name = "loops"
+    style: ClassVar[bool] = True
+    text: ClassVar[str] = "runs that go round in circles"
+
+    def value(self, run: RunSummary) -> float | None:
+        return float(run.loops)
+
+    def least(self) -> float:
+        return self._settings.loop_rise
+
+
+class Length(_Size):
+    """What the model writes a step."""
+
+    name = "length"
+    text: ClassVar[str] = "length of a step"
+
+    def value(self, run: RunSummary) -> float | None:
+        return run.length
+
+    def least(self) -> float:
+        return self._settings.length_ratio
+
+
+class Steps(_Size):
+    """Steps a run takes."""
+
+    name = "steps"
+    text: ClassVar[str] = "steps a run"
+
+    def value(self, run: RunSummary) -> float | None:
+        return float(run.steps)
+
+    def least(self) -> float:
+        return self._settings.steps_ratio
+
+
+def version_monitors(settings: VersionSettings) -> list[VersionMonitor]:
+    """All of them, those that roll back first."""
+    return [
+        Outcomes(settings, settings.outcome_action),
+        Hacking(settings, settings.hacking_action),
+        Validity(settings, settings.validity_action),
+        Questions(settings, settings.question_action),
+        Length(settings, settings.length_action),
+        Steps(settings, settings.steps_action),
+        Loops(settings, settings.loop_action),
+    ]

@@ -1,5 +1,0 @@
-"""What an episode in a sandbox is played with: `session` (requests and steps, recorded), `rows` (turns to token rows),
-`reading` (an engine's answer in our terms), `agents` and `endpoint` (a user's own loop in place of ours), `errors`.
-
-`actors.episodes.play` brings them together.
-"""

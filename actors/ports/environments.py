@@ -1,0 +1,131 @@
+"""Environments: places where tasks can be attempted and their outcome verified.
+
+The rollout actor plays tasks in one of them with the shadow engine, the gatekeeper measures candidates on its held-out
+tasks, the questioner looks at its profile and tools. Agents in production have environments of their own that nobody
+here knows. What an environment says through these Protocols is what any agent may know: never its answer key.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import msgspec
+
+from actors.messages import Task, ToolCall
+
+Split = Literal["train", "heldout"]
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What an environment is about, for those who invent tasks or look around in it."""
+
+    name: str
+    description: str
+    entities: dict[str, tuple[str, ...]] = {}
+    """Kinds of things that exist, with values an agent may meet; keyed by the argument name that takes them."""
+    notes: tuple[str, ...] = ()
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """What an action led to."""
+
+    text: str
+    """What the agent is told; an agent's mistake is answered in here, it is no exception."""
+    done: bool
+    """The episode is over: no further step, time to evaluate."""
+    messages: tuple[dict[str, Any], ...] = ()
+    """How it is told, as chat messages in OpenAI's form: one `tool` message for each call, or the user's next turn.
+    Empty for one `tool` message with `text`."""
+
+
+class Episode(Protocol):
+    """One attempt at a task."""
+
+    messages: list[dict[str, Any]]
+    """Opening chat messages, in OpenAI's form."""
+    tools: list[dict[str, Any]]
+    """The function tools of this attempt; read again before each turn, a step may bring or take some."""
+
+    async def step(self, calls: Sequence[ToolCall], text: str) -> Observation:
+        """Take the model's turn: its parsed tool `calls`, and its raw `text` if none could be parsed. After the end it
+        is answered with `done` and changes nothing.
+
+        Raises:
+            EnvironmentFailed: the environment broke down, which says nothing about the agent.
+        """
+        ...
+
+    async def evaluate(self) -> float:
+        """The verified outcome, 0.0 to 1.0, side effects included; 0.0 while the episode is not over.
+
+        Raises:
+            EnvironmentFailed: the environment broke down.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of what the attempt holds, once, whatever became of it; bounded, and not undone by a cancellation."""
+        ...
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """An episode whose world can be looked at: what makes a reached state the verifier of a task."""
+
+    async def state(self) -> dict[str, Any]:
+        """All that a task could ask to be changed, JSON-able; two worlds are equal if their states are.
+
+        Raises:
+            EnvironmentFailed: the environment broke down.
+        """
+        ...
+
+
+@runtime_checkable
+class Cloneable(Protocol):
+    """An episode that can be copied in the middle."""
+
+    async def clone(self) -> Episode:
+        """An independent attempt that has come as far as this one.
+
+        Raises:
+            EnvironmentFailed: the environment broke down.
+        """
+        ...
+
+
+class Environment(Protocol):
+    """A source of verifiable tasks."""
+
+    name: str
+
+    def profile(self) -> Profile:
+        """What this environment is about."""
+        ...
+
+    def tools(self) -> list[dict[str, Any]]:
+        """The function tools as they are now, in OpenAI's form."""
+        ...
+
+    def sample(self, seed: int, split: Split, families: str | None) -> Task:
+        """The task number `seed` of a split: the same arguments always give the same task.
+
+        Args:
+            seed: any integer, 0 or more.
+            split: held-out tasks are only ever used to measure.
+            families: which kinds of task, one letter each; None for the environment's usual mix.
+
+        Raises:
+            ValueError: a family that does not exist.
+        """
+        ...
+
+    async def reset(self, task: Task) -> Episode:
+        """Begin an attempt at `task`; attempts of one task are independent and start alike.
+
+        Raises:
+            EnvironmentFailed: not a task of this environment, or the environment broke down.
+        """
+        ...
+
+
+__all__ = ["Cloneable", "Environment", "Episode", "Observation", "Profile", "Split", "Stateful", "Task", "ToolCall"]

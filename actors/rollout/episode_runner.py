@@ -1,0 +1,186 @@
+"""Plays one sandbox episode against an engine, with exact token ids: the shared hand of rollout, gate and demo.
+
+Each turn is one request: `chat` with `return_token_ids`, `logprobs` and `return_weight_versions` brings back the ids of
+the prompt as the engine itself rendered it, the sampled ids, their log-probs and the versions that sampled them, and
+the tool calls as the engine's own parser reads them. Rendering, generating and parsing by ourselves would be as exact,
+cost two or three requests a turn, and need a second tool parser that agrees with the one that production goes through.
+
+What stands in the prompt after the first turn is up to a context template (`actors.rollout.context`); a user's own loop
+may take the place of ours (`actors.rollout.harness.agents`). Both play through a `Session`, which records.
+
+Turns are joined to rows as production's are: a turn extends the row if its prompt begins with exactly the ids of the
+row; if the engine renders a past turn otherwise than the model wrote it, a new row begins. Nothing is ever
+re-tokenized.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from actors.messages import Step, Task, TokenRow
+from actors.ports.engines import Engine
+from actors.ports.environments import Environment, Episode
+from actors.rollout.context import CAUSAL, ContextTemplate, Message, Past, with_system
+from actors.rollout.context.budget import fit
+from actors.rollout.harness.agents import Agent, run_agent
+from actors.rollout.harness.completion import answered, said
+from actors.rollout.harness.errors import Ending, EpisodeLost, RequestRefused
+from actors.rollout.harness.rows import hint_span
+from actors.rollout.harness.session import Sampling, Session, within
+
+__all__ = ["EpisodeLost", "Played", "begin", "hint_span", "opening_ids", "play"]
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """An episode that was played to its end or to its limit."""
+
+    steps: tuple[Step, ...]
+    rows: tuple[TokenRow, ...]
+    outcome: float
+    """As the environment verified it, 0.0 to 1.0."""
+    ending: Ending
+    """Why there was no further turn."""
+    tools: list[dict[str, Any]]
+    """Of the last request."""
+    min_version: int
+    """Oldest weight version that sampled a token, -1 if unknown."""
+    max_version: int
+    why_not: str = ""
+    """Why the rows must not be trained on; empty if they may."""
+
+    @property
+    def finished(self) -> bool:
+        """The environment ended it; else it ran into a limit."""
+        return self.ending == "finished"
+
+
+async def begin(environment: Environment, task: Task, timeout: float) -> Episode:
+    """A fresh attempt at `task`, within `timeout` seconds.
+
+    Raises:
+        EpisodeLost: the environment broke down.
+    """
+    return await within(timeout, environment.reset(task))
+
+
+async def opening_ids(
+    engine: Engine, episode: Episode, *, timeout: float, context: ContextTemplate = CAUSAL, system: str = ""
+) -> list[int]:
+    """Prompt ids of the episode's first turn without any lesson, `context` and `system` as for `play`.
+
+    Raises:
+        EpisodeLost: the engine broke down.
+    """
+    return await within(timeout, engine.render(_opening(episode, context, system), context.tools(episode.tools)))
+
+
+async def play(
+    engine: Engine,
+    episode: Episode,
+    *,
+    context: ContextTemplate = CAUSAL,
+    agent: Agent | None = None,
+    lessons_text: str = "",
+    system: str = "",
+    plain_opening: Sequence[int] = (),
+    max_steps: int = 24,
+    max_tokens: int = 512,
+    temperature: float = 1.0,
+    seed: int = 0,
+    timeout: float = 60.0,
+    version: Callable[[], int] = lambda: -1,
+) -> Played:
+    """Play `episode`, fresh from `reset`, with whatever weights `engine` has.
+
+    Args:
+        context: what of the history stands in each request. A loop of one's own sees to that by itself; of `context`
+            it gets the budget only.
+        agent: plays in place of our own loop.
+        lessons_text: `lessons.render` of what to show; appended to the system text of the opening, on lines of its
+            own. Its span in the rows is recorded.
+        system: the system text that the chat template supplies where the episode's messages have none; only used
+            together with `lessons_text` or with instructions of `context`.
+        plain_opening: `opening_ids` of this task if the caller has them, to save a request; only used with lessons.
+        max_tokens: per turn.
+        seed: of the sampling; each turn derives its own.
+        timeout: seconds for each call of the engine or the environment.
+        version: asked in the end, where the engine gives no spans: what it had all the while, -1 if that is not known.
+
+    Raises:
+        EpisodeLost: engine, environment or agent broke down, the lesson cannot be told apart in the prompt, or the
+            opening alone exceeds the budget.
+    """
+    session = Session(
+        engine,
+        episode,
+        Sampling(
+            max_steps=max_steps, max_tokens=max_tokens, temperature=temperature, seed=seed, timeout=timeout,
+            budget=context.budget,
+        ),
+        opening=_opening(episode, context, system) if agent is None else list(episode.messages),
+        lessons=lessons_text,
+        system=system,
+        plain=plain_opening,
+    )  # fmt: skip
+    if agent is not None:
+        await run_agent(agent, session)
+    else:
+        await _converse(session, context)
+    outcome = await within(timeout, episode.evaluate())
+    rows = session.rows
+    if rows.unversioned and (known := version()) >= 0:
+        rows.assume(known)
+    packed, why_not = rows.pack(session.why_not)
+    return Played(
+        steps=session.steps,
+        rows=packed,
+        outcome=outcome,
+        ending=session.ending or "left",
+        tools=session.last_tools,
+        min_version=rows.min_version,
+        max_version=rows.max_version,
+        why_not=why_not,
+    )
+
+
+async def _converse(session: Session, context: ContextTemplate) -> None:
+    """Our own loop: a request, its calls to the environment, and what comes back into the history."""
+    history = session.history()
+    while session.ending is None:
+        if session.spent:
+            session.end("steps")
+            return
+        tools = context.tools(session.tools)
+        try:
+            messages = context.messages(history)
+            if context.budget:
+                messages = await fit(context, history, tools, session.counts, session.sent)
+            if messages is None:
+                if not history.past:
+                    raise EpisodeLost("opening_over_budget", f"a budget of {context.budget} tokens; raise it")
+                session.end("budget")
+                return
+            turn, _ = await session.ask(messages, tools)
+        except RequestRefused:
+            if not history.past:
+                raise
+            session.end("context")
+            return
+        history.used = len(turn.prompt)
+        own = context.take(history, turn.calls)
+        rest = tuple(call for at, call in enumerate(turn.calls) if at not in own)
+        back: tuple[Message, ...] = tuple(
+            {"role": "tool", "content": text, "tool_call_id": turn.calls[at].id} for at, text in own.items()
+        )
+        for text in own.values():
+            session.note(text)
+        if rest or not own:
+            back += answered(rest, await session.step(rest, turn.text))
+        past = Past(history.next_number(), said(turn), back)
+        history.add(context.record(history, past))
+
+
+def _opening(episode: Episode, context: ContextTemplate, system: str) -> list[Message]:
+    messages, text = list(episode.messages), context.instructions
+    return with_system(messages, system, text) if text else messages

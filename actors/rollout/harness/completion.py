@@ -1,0 +1,122 @@
+"""An engine's answer to `chat`, read into one `Completion`: text, calls, exact token ids with log-probs, versions."""
+
+from typing import Any
+
+import msgspec
+
+from actors.messages import ToolCall, VersionSpan
+from actors.ports.environments import Observation
+from actors.rollout.harness.errors import EpisodeLost
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """One response, in our terms."""
+
+    id: str
+    text: str
+    calls: tuple[ToolCall, ...]
+    prompt: list[int]
+    ids: list[int]
+    logprobs: list[float]
+    versions: list[int]
+    """One a sampled id, -1 where the engine does not say."""
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: str
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+    id: str = ""
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _LogProb(msgspec.Struct):
+    logprob: float
+
+
+class _LogProbs(msgspec.Struct):
+    content: list[_LogProb] | None = None
+
+
+class _Span(msgspec.Struct):
+    version: str | int
+    start: int
+    end: int
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    finish_reason: str | None = None
+    token_ids: list[int] | None = None
+    logprobs: _LogProbs | None = None
+    weight_versions: list[_Span] | None = None
+
+
+class _Response(msgspec.Struct):
+    choices: list[_Choice]
+    id: str = ""
+    prompt_token_ids: list[int] | None = None
+
+
+def read(body: dict[str, Any]) -> Completion:
+    """The turn that `body`, a chat completion, holds.
+
+    Raises:
+        EpisodeLost: it is malformed, or does not say the exact ids and log-probs.
+    """
+    try:
+        response = msgspec.convert(body, _Response, strict=False)
+        choice = response.choices[0]
+    except (msgspec.ValidationError, IndexError) as error:
+        raise EpisodeLost("malformed_response", error) from error
+    ids = choice.token_ids or []
+    content = choice.logprobs.content if choice.logprobs is not None else None
+    logprobs = [item.logprob for item in content or []]
+    if response.prompt_token_ids is None or len(logprobs) != len(ids) or not ids:
+        raise EpisodeLost("no_token_ids", f"{len(ids)} ids, {len(logprobs)} log-probs")
+    versions = [-1] * len(ids)
+    for span in (VersionSpan(_number(item.version), item.start, item.end) for item in choice.weight_versions or []):
+        for at in range(max(0, span.start), min(span.end, len(ids))):
+            versions[at] = span.version
+    return Completion(
+        id=response.id,
+        text=choice.message.content or "",
+        calls=tuple(
+            ToolCall(call.function.name, call.function.arguments, call.id) for call in choice.message.tool_calls or []
+        ),
+        prompt=response.prompt_token_ids,
+        ids=ids,
+        logprobs=logprobs,
+        versions=versions,
+    )
+
+
+def said(turn: Completion) -> dict[str, Any]:
+    """The turn as a message of later requests."""
+    message: dict[str, Any] = {"role": "assistant", "content": turn.text or None}
+    if turn.calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in turn.calls
+        ]
+    elif not turn.text:
+        message["content"] = ""
+    return message
+
+
+def answered(calls: tuple[ToolCall, ...], seen: Observation) -> tuple[dict[str, Any], ...]:
+    """What came back for `calls`, as messages of later requests."""
+    tool = {"role": "tool", "content": seen.text, "tool_call_id": calls[0].id if calls else "none"}
+    return seen.messages or (tool,)
+
+
+def _number(version: str | int) -> int:
+    text = str(version)
+    return int(text) if text.isdecimal() else -1

@@ -1,0 +1,40 @@
+"""First things first: while the head of the flow has more than it can take, the actors behind it go slowly.
+
+What waits at the head (the assembler's inbox, and the spool behind it) can be lost to a quota; what is in the store can
+wait. After an outage all actors would otherwise share one processor evenly, and the spool would empty at a fraction of
+its speed. Nobody stops: a follower works on after `patience` seconds in any case.
+"""
+
+import anyio
+
+
+class Backpressure:
+    """Shared by the actors of one daemon."""
+
+    def __init__(self, patience: float = 1.0) -> None:
+        """
+        Args:
+            patience: seconds that a follower waits before each of its batches while the head is full.
+        """
+        self._patience = patience
+        self._calm: anyio.Event | None = None
+        """Somebody waits for it; none: the head is not full."""
+
+    @property
+    def high(self) -> bool:
+        """Whether the head's last batch was full."""
+        return self._calm is not None
+
+    def note(self, *, full: bool) -> None:
+        """The head has fetched a batch: `full` if there may be more where it came from."""
+        if full and self._calm is None:
+            self._calm = anyio.Event()
+        elif not full and self._calm is not None:
+            calm, self._calm = self._calm, None
+            calm.set()
+
+    async def calm(self) -> None:
+        """Wait until the head has caught up, or for `patience` seconds."""
+        if self._calm is not None:
+            with anyio.move_on_after(self._patience):
+                await self._calm.wait()

@@ -1,0 +1,128 @@
+"""`Questioner`: keeps a pool of self-made tasks topped up while the daemon runs, a world at a time.
+
+    environment -> rounds of the generator -> TaskSink
+
+It stops while learning is frozen, and pauses while enough tasks wait in the pool to be played. What it knows survives
+in the store, so that a restart does not begin at the first world. An environment that cannot be probed is said once,
+and asked again later.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from actors.system.actor import Context
+from actors.tasks.questioner.errors import NotProbeable, TaskFileMalformed
+from actors.tasks.questioner.generating import Generator
+from actors.tasks.questioner.ports import TaskSink
+from actors.tasks.questioner.settings import QuestionerSettings
+from actors.tasks.questioner.state import QuestionerState
+
+_log = structlog.get_logger(__name__)
+_STATE = "questioner/state"
+_NEVER_PLAYED = ("questioner", "offered")
+_KEPT = 512
+"""Tasks that the filters compare new ones with."""
+
+
+class QuestionerStore(Protocol):
+    """What it needs of the store."""
+
+    async def state_get(self, key: str) -> bytes | None:
+        """The value under `key`, None if there is none."""
+        ...
+
+    async def state_put(self, key: str, value: bytes) -> None:
+        """Replace the value under `key`."""
+        ...
+
+    async def frozen(self) -> bool:
+        """Whether learning is stopped."""
+        ...
+
+
+class Questioner:
+    """Producer: self-made tasks.
+
+    Args:
+        make: a generator that goes on from a state, or begins with None.
+    """
+
+    name = "questioner"
+
+    def __init__(
+        self,
+        settings: QuestionerSettings,
+        *,
+        store: QuestionerStore,
+        sink: TaskSink,
+        make: Callable[[QuestionerState | None], Generator],
+    ) -> None:
+        self._settings, self._store, self._sink, self._make = settings, store, sink, make
+        self._generator = make(None)
+        self._failing = False
+        self.offered = 0
+        """Tasks that were new to the pool, since the start."""
+
+    @property
+    def state(self) -> QuestionerState:
+        """What is known, and what was counted; for metrics."""
+        return self._generator.state
+
+    async def start(self) -> None:
+        data = await self._store.state_get(_STATE)
+        state = None
+        if data is not None:
+            try:
+                state = msgspec.json.decode(data, type=QuestionerState)
+                self._generator = self._make(state)
+                return
+            except (msgspec.MsgspecError, TaskFileMalformed) as error:
+                # Other settings ask for other tasks; what was handed over is in the pool.
+                _log.info("questioner_begins_anew", reason=str(error))
+        self._generator = self._make(None)
+
+    async def run(self, context: Context) -> None:
+        while not context.draining.is_set():
+            context.beat()
+            await context.pause(await self._turn())
+
+    async def _turn(self) -> float:
+        """A round, if it is time for one; seconds until the next turn."""
+        settings, state = self._settings, self._generator.state
+        if await self._store.frozen():
+            return settings.pause_seconds
+        wanted = settings.pool - (await self._sink.task_counts()).get(_NEVER_PLAYED, 0)
+        if wanted <= 0:
+            return settings.full_seconds
+        self._generator.laboratory.renew()
+        try:
+            tasks = await self._generator.round(wanted)
+            self._said(None)
+        except NotProbeable as error:
+            self._said(error)
+            return settings.full_seconds
+        self.offered += await self._sink.offer(tasks) if tasks else 0
+        # They are the pool's from now on; the filters go on remembering them. A crash before the next line makes the
+        # same tasks again, which the pool then knows by their ids.
+        state.tasks.clear()
+        self._trim()
+        await self._store.state_put(_STATE, msgspec.json.encode(state))
+        return settings.pause_seconds
+
+    def _trim(self) -> None:
+        """A daemon runs for months: the oldest tasks are compared with no more."""
+        state = self._generator.state
+        for entry in state.entries[:-_KEPT]:
+            self._generator.forget(entry.task)
+        state.entries = state.entries[-_KEPT:]
+
+    def _said(self, error: NotProbeable | None) -> None:
+        """Say once that it breaks, and once that it works again."""
+        if error is not None and not self._failing:
+            _log.warning("questioner_cannot_probe", reason=str(error))
+        if error is None and self._failing:
+            _log.info("questioner_probes_again")
+        self._failing = error is not None

@@ -1,0 +1,177 @@
+"""Tool calls of a trajectory with their results, and where each argument came from.
+
+What `lessons` (contrast between trajectories) and `probing` (experiments in the sandbox) both read. Pure.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from actors.messages import ToolCall, Trajectory
+from actors.tool_results.runs import is_error
+
+GOAL = ""
+"""Origin of a value that the goal already names."""
+_WORD = re.compile(r"\w+")
+_FIRST_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|\w")
+_EMPTY = frozenset({"ok", "yes", "no", "none", "null", "true", "false", "done", "success"})
+"""Values that say how it went, not what was found."""
+
+
+class ToolCallResult(msgspec.Struct, frozen=True):
+    """A call that was answered."""
+
+    tool: str
+    arguments: dict[str, Any]
+    error: bool
+    origins: dict[str, str | None]
+    """By argument: the tool whose result first held its value, `GOAL`, or None for a value from nowhere. Arguments
+    that could coincide by chance (flags, small numbers) are left out."""
+
+    @property
+    def grounded(self) -> bool:
+        """No argument is a guess, and at least one was found by an earlier call."""
+        return None not in self.origins.values() and any(self.origins.values())
+
+    def shares(self, other: "ToolCallResult") -> bool:
+        """Whether both speak of the same thing."""
+        return bool(values(self.arguments) & values(other.arguments))
+
+
+class Reader:
+    """Reads the calls of one attempt in order.
+
+    Args:
+        goal: the attempt's goal.
+    """
+
+    def __init__(self, goal: str) -> None:
+        self._goal = set(_WORD.findall(goal))
+        self._goal_text = goal
+        self._found: dict[str, str] = {}
+        self.results: dict[str, Any] = {}
+        """The latest value under each name in the results so far."""
+
+    def origins(self, arguments: Mapping[str, Any]) -> dict[str, str | None]:
+        """Where the values of `arguments` come from, as `ToolCallResult.origins` says."""
+        return {key: self._origin(value) for key, value in arguments.items() if values(value)}
+
+    def add(self, tool: str, arguments: dict[str, Any], observation: str) -> ToolCallResult:
+        """The call `tool(arguments)` was answered with `observation`."""
+        call = ToolCallResult(tool, arguments, is_error(observation), self.origins(arguments))
+        if not call.error:
+            result = read_json(observation)
+            for value in values(result if result is not None else observation.split()):
+                self._found.setdefault(value, tool)
+            if isinstance(result, dict):
+                self.results.update(result)
+        return call
+
+    def _origin(self, value: Any) -> str | None:
+        text = str(value)
+        if text in self._goal or (" " in text and text in self._goal_text):
+            return GOAL
+        return next((self._found[found] for found in values(value) if found in self._found), None)
+
+
+def calls_of(trajectory: Trajectory) -> list[ToolCallResult]:
+    """The calls of `trajectory` whose result can be told apart: steps with one readable call and an answer."""
+    reader = Reader(trajectory.goal)
+    calls: list[ToolCallResult] = []
+    for step in trajectory.steps:
+        if len(step.tool_calls) != 1 or not step.observation:
+            continue
+        arguments = arguments_of(step.tool_calls[0])
+        if arguments is not None:
+            calls.append(reader.add(step.tool_calls[0].name, arguments, step.observation))
+    return calls
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any] | None:
+    """The arguments of `call`, None if they are no JSON object."""
+    found = read_json(call.arguments)
+    return found if isinstance(found, dict) else None
+
+
+def read_json(text: str) -> Any:
+    """The JSON value in `text`, None if there is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def values(value: Any) -> set[str]:
+    """The telling leaves of a JSON value: names, ids, dates; neither flags nor small numbers."""
+    return set(_leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            for member in value.values():
+                yield from _leaves(member)
+        case list():
+            for member in value:
+                yield from _leaves(member)
+        case bool() | None:
+            return
+        case int() | float():
+            if not isinstance(value, int) or abs(value) >= 10:
+                yield str(value)
+        case str():
+            if len(value) >= 2 and value.lower() not in _EMPTY:
+                yield value
+        case _:
+            return
+
+
+def first_word(tool: str) -> str:
+    """The first word of a tool's name in lower case: `order_seat`, `orderSeat` and `order.seat` give "order"."""
+    found = _FIRST_WORD.search(tool)
+    return found.group().lower() if found else tool.lower()
+
+
+def mentions(goal: str, word: str) -> bool:
+    """Whether `goal` speaks of `word`, in this form or with an ending ("book", "books", "booking")."""
+    return position(goal, word) is not None
+
+
+def position(goal: str, word: str) -> int | None:
+    """Where in `goal` it first speaks of `word`; None if it does not."""
+    wanted = word.lower()
+    for found in _WORD.finditer(goal.lower()):
+        if found.group().startswith(wanted) and len(found.group()) - len(wanted) <= 3:
+            return found.start()
+    return None
+
+
+class ToolSpec(msgspec.Struct, frozen=True):
+    """A tool as its list describes it."""
+
+    name: str
+    parameters: frozenset[str]
+    required: frozenset[str]
+
+    def takes(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call with `arguments` has everything that is required and nothing that is unknown."""
+        return self.required <= arguments.keys() <= self.parameters
+
+
+def tool_specs(tools: Sequence[Mapping[str, Any]]) -> dict[str, ToolSpec]:
+    """Tools in OpenAI's form by name, in the order of the list; what cannot be read is left out."""
+    specs: dict[str, ToolSpec] = {}
+    for tool in tools:
+        function = tool.get("function", tool)
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            continue
+        described = function.get("parameters")
+        schema: Mapping[str, Any] = described if isinstance(described, Mapping) else {}
+        properties = frozenset(map(str, schema.get("properties") or ()))
+        specs[function["name"]] = ToolSpec(
+            function["name"], properties, frozenset(map(str, schema.get("required") or ()))
+        )
+    return specs

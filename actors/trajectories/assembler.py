@@ -1,0 +1,220 @@
+"""The assembler: calls that were seen become trajectories.
+
+    traffic.exchange, traffic.feedback -> [stitching] -> trajectory.closed
+
+Every exchange is kept, the failed and the strange ones too; a call of a conversation that succeeded becomes a step of
+exactly one trajectory. A trajectory closes on final feedback, after a time without calls, or at a limit. Calls beside
+its main line (titles, summaries, retries) become trajectories of their own, stored as `side_of` it and published to
+nobody.
+
+A closed trajectory has been judged, maybe trained on: it never changes and is never published again. A call that comes
+for it afterwards opens a new trajectory that says which one it `continues`, with an outcome of its own if one is told;
+feedback that comes afterwards lands in the row of the closed one, without a gradient.
+
+What is open lives in memory, bounded, and is rebuilt from the store at every start.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import msgspec
+import structlog
+
+from actors.messages import Exchange, Feedback, Message
+from actors.store import Joined, Late, Store, stitchable
+from actors.system.actor import Output, Received, Result
+from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
+from actors.trajectories.builder import build_all
+from actors.trajectories.link_keys import Key, Signal
+from actors.trajectories.parsed_exchange import ParsedExchange, read_turn
+from actors.trajectories.stitching import Closing, Limits, Stitcher, about_all
+
+_log = structlog.get_logger(__name__)
+_REMEMBERED_TRAJECTORIES = 2000
+
+
+class AssemblerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When trajectories close, and how much may be open."""
+
+    batch: int = 256
+    """Records taken at a time."""
+    tick_seconds: float = 0.5
+    """How often it looks what is due."""
+    idle_seconds: float = 900.0
+    """Without a call for so long, a trajectory is over."""
+    grace_seconds: float = 1.0
+    """From final feedback to closing, for calls that are still on their way."""
+    missing_seconds: float = 60.0
+    """The same where a call of the conversation is missing: after a crash, what was in work comes again within the
+    broker's ack wait, 30 s, behind what is new. A conversation whose beginning was never seen waits as long."""
+    max_steps: int = 256
+    """A trajectory with so many steps closes."""
+    max_open_calls: int = 20_000
+    """Beyond that the oldest trajectories close."""
+    max_open_mib: int = 512
+    """Memory for open trajectories; beyond that the oldest close."""
+    max_waiting_feedback: int = 10_000
+    """Feedback held in memory until its call comes."""
+    feedback_wait_seconds: float = 86_400.0
+    """How long it is held."""
+    processed_logprobs: tuple[str, ...] = ()
+    """Engines, by the names of the tap's upstreams, that give log-probs of what they sampled from (vLLM:
+    `--logprobs-mode processed_logprobs`): there, temperature, top_p, top_k and min_p do not hinder training."""
+
+
+class Assembler:
+    """Actor: traffic in, closed trajectories out."""
+
+    name = "assembler"
+    inputs = (TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK)
+
+    def __init__(
+        self,
+        settings: AssemblerSettings,
+        *,
+        store: Store,
+        clock: Callable[[], float],
+        serving: Callable[[str, float, float], int] = lambda engine, started, ended: -1,
+        ticks: Callable[[], float] | None = None,
+    ) -> None:
+        """
+        Args:
+            store: what is open and what waits is rebuilt from it.
+            clock: unix seconds.
+            serving: which weights an engine served from then to then, -1 if unknown (`ServingTimes.version`); asked
+                where the engine's own answer does not say.
+            ticks: seconds that no setting of the clock moves, for how long a trajectory has been idle: an hour that is
+                skipped must not close all of them, nor one that comes twice keep them open. None: `clock`.
+        """
+        self._settings, self._store, self._clock, self._serving = settings, store, clock, serving
+        self._ticks = ticks or clock
+        self._stitcher = Stitcher(self._limits())
+        self.counts: Counter[str] = Counter()
+        """Since this object was made: closed_<why>, untrainable_<why>, side_calls, failed, other_endpoint, duplicate,
+        opted_out, late, late_feedback, feedback_evicted."""
+        self.links: Counter[tuple[Signal, float]] = Counter()
+        """Links of closed trajectories by what told of them and how sure it is; ("none", 0.5): a missing beginning."""
+
+    def reconfigure(self, settings: AssemblerSettings) -> None:
+        """Take over new settings; they hold for what is open, too."""
+        self._settings = settings
+        self._stitcher.limit(self._limits())
+
+    @property
+    def batch(self) -> int:
+        return self._settings.batch
+
+    @property
+    def tick_seconds(self) -> float | None:
+        return self._settings.tick_seconds
+
+    @property
+    def open_calls(self) -> int:
+        """Calls in trajectories that are not over."""
+        return len(self._stitcher)
+
+    async def start(self) -> None:
+        """Take up what is open in the store."""
+        now = self._ticks()
+        self._stitcher = Stitcher(self._limits())
+        for run in reversed(await self._store.recent_closed(_REMEMBERED_TRAJECTORIES)):
+            keys: list[Key] = [("x", run.tenant, step.exchange_id) for step in run.steps]
+            keys += [("r", run.tenant, step.response_id) for step in run.steps if step.response_id]
+            keys += [("c", run.tenant, call.id) for step in run.steps for call in step.tool_calls if call.id]
+            self._stitcher.remember_keys(keys, run.id, run.ended)
+        for exchange in await self._store.open_exchanges(self._settings.max_open_calls):
+            self._stitcher.add(self._read(exchange), now)
+        since = self._clock() - self._settings.feedback_wait_seconds
+        for feedback in reversed(await self._store.unjoined_feedback(since, self._settings.max_waiting_feedback)):
+            self._stitcher.hear(feedback, now)
+        _log.info("assembler_started", open_calls=len(self._stitcher), waiting_feedback=self._stitcher.waiting)
+
+    async def handle(self, batch: Sequence[Received]) -> Result:
+        """Exchanges first, then what was said of them: within a batch their order means nothing."""
+        messages = [received.message for received in batch]
+        records: list[Message] = []
+        closings: list[Closing] = []
+        for message in messages:
+            if isinstance(message, Exchange):
+                closings += self._take(message, records)
+        for message in messages:
+            if isinstance(message, Feedback):
+                records.append(message)
+                await self._hear(message, records)
+        return self._result(records, [*closings, *self._stitcher.close_due(self._ticks())])
+
+    async def tick(self) -> Result:
+        """Close what is due."""
+        return self._result([], self._stitcher.close_due(self._ticks()))
+
+    def _take(self, exchange: Exchange, records: list[Message]) -> list[Closing]:
+        if exchange.hints.opt_out:
+            self.counts["opted_out"] += 1
+            return []
+        records.append(exchange)
+        if not stitchable(exchange):
+            answered = 0 < exchange.status < 400
+            self.counts["other_endpoint" if answered else "failed"] += 1
+            return []
+        turn = self._read(exchange)
+        late = self._stitcher.late_for(turn)
+        if not self._stitcher.add(turn, self._ticks()):
+            self.counts["duplicate"] += 1
+            return []
+        if late:
+            records.append(Late(id=exchange.id))
+            self.counts["late"] += 1
+            _log.info("exchange_late", exchange=exchange.id, trajectory=late)
+        long = self._stitcher.close_long(turn)
+        return [long] if long is not None else []
+
+    def _read(self, exchange: Exchange) -> ParsedExchange:
+        version = -1
+        if exchange.response_ids and not exchange.versions:
+            version = self._serving(exchange.engine, exchange.started, exchange.started + exchange.duration)
+        return read_turn(exchange, self._settings.processed_logprobs, version)
+
+    async def _hear(self, feedback: Feedback, records: list[Message]) -> None:
+        if self._stitcher.hear(feedback, self._ticks()):
+            return
+        trajectory_id = self._stitcher.closed_for(feedback) or await self._store.find_trajectory(feedback)
+        if trajectory_id:
+            self._stitcher.forget(feedback.id)
+            outcome = feedback.outcome if about_all(feedback) else None
+            records.append(Joined(id=feedback.id, trajectory_id=trajectory_id, outcome=outcome))
+            self.counts["late_feedback"] += 1
+
+    def _result(self, records: list[Message], closings: Sequence[Closing]) -> Result:
+        outputs: list[Output] = []
+        for closing in closings:
+            self.links.update((link.signal, link.confidence) for link in closing.links.values())
+            # The main line last: who names the trajectory afterwards means it, not a call beside it.
+            for built in reversed(build_all(closing)):
+                run = built.run
+                self._stitcher.remember(built.turns, run.id)
+                records.append(run)
+                records += [Joined(id=f.id, trajectory_id=run.id, outcome=run.outcome) for f in built.feedback]
+                if run.side_of:
+                    self.counts["side_calls"] += len(run.steps)
+                    continue
+                outputs.append(Output(TRAJECTORY_CLOSED, run))
+                self.counts[f"closed_{run.closed_by}"] += 1
+                if run.why_not:
+                    self.counts[f"untrainable_{run.why_not.replace(' ', '_')}"] += 1
+                _log.debug("trajectory_closed", trajectory=run.id, steps=len(run.steps), by=run.closed_by)
+        self.counts["feedback_evicted"] = self._stitcher.feedback_evicted
+        return Result(records, outputs)
+
+    def _limits(self) -> Limits:
+        own = self._settings
+        return Limits(
+            idle_seconds=own.idle_seconds,
+            grace_seconds=own.grace_seconds,
+            missing_seconds=own.missing_seconds,
+            max_steps=own.max_steps,
+            max_turns=own.max_open_calls,
+            max_bytes=own.max_open_mib << 20,
+            max_feedback=own.max_waiting_feedback,
+            feedback_seconds=own.feedback_wait_seconds,
+            remembered=100_000,
+        )

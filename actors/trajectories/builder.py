@@ -1,0 +1,203 @@
+"""Trajectories from a closing: steps with what came back, and token rows for the trainer.
+
+Pure: the same closing gives the same trajectories in every process, their ids included; that makes closing idempotent.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, cast
+
+import msgspec
+import numpy as np
+
+from actors.messages import Feedback, Step, TokenRow, Trajectory, derived_id, ids_array, pack_array
+from actors.trajectories.parsed_exchange import Answer, ParsedExchange
+from actors.trajectories.roles import handoffs, roles_of
+from actors.trajectories.side_calls import sort_out
+from actors.trajectories.stitching import Closing, about_all
+
+SIDE_CALL = "side call"
+
+
+class Built(msgspec.Struct, frozen=True):
+    """A trajectory, the turns in it, and what was said of it."""
+
+    run: Trajectory
+    turns: tuple[ParsedExchange, ...]
+    feedback: tuple[Feedback, ...]
+
+
+def trajectory_id(turns: Sequence[ParsedExchange]) -> str:
+    """The id that follows from the tenant, the explicit id if there is one, and the first exchange."""
+    first = turns[0]
+    return derived_id("trajectory", first.tenant, first.explicit, first.id)
+
+
+def build_all(closing: Closing) -> list[Built]:
+    """The main line of `closing`, then the calls beside it, each branch as a trajectory that is not trained on."""
+    lines = sort_out(closing.turns)
+    beside = {name: number for number, side in enumerate(lines.sides) for turn in side for name in _names(turn)}
+    own = {name for turn in lines.main for name in _names(turn)}
+    said: list[list[Feedback]] = [[] for _ in lines.sides]
+    mine: list[Feedback] = []
+    for heard in closing.feedback:
+        meant = {heard.exchange_id, heard.response_id, heard.custom_id} - {""}
+        number = next((beside[name] for name in sorted(meant) if name in beside and name not in own), None)
+        # Who rates a title does not rate the work; who names the trajectory means its main line.
+        (mine if number is None or heard.trajectory_id or meant & own else said[number]).append(heard)
+    main = _build(closing, lines.main, mine)
+    built = [Built(main, lines.main, tuple(mine))]
+    for side, heard in zip(lines.sides, said, strict=True):
+        run = _build(closing, side, heard)
+        run = msgspec.structs.replace(run, trainable=False, why_not=SIDE_CALL, side_of=main.id, continues="")
+        built.append(Built(run, side, tuple(heard)))
+    return built
+
+
+def build(closing: Closing) -> Trajectory:
+    """The main line of `closing`."""
+    return build_all(closing)[0].run
+
+
+def _build(closing: Closing, turns: Sequence[ParsedExchange], feedback: Sequence[Feedback]) -> Trajectory:
+    roles = roles_of(turns)
+    rows, where = _rows(turns, roles)
+    answers = [_answer(turns, number) for number in range(len(turns))]
+    steps = tuple(
+        Step(
+            exchange_id=turn.id,
+            response_id=turn.response_id,
+            text=answers[number].text,
+            tool_calls=answers[number].tool_calls,
+            observation=_observation(turns, roles, number, answers[number]),
+            row=where[number],
+            role=roles[number],
+        )
+        for number, turn in enumerate(turns)
+    )
+    versions = np.concatenate([ids_array(turn.versions) for turn in turns])
+    why_not = next((turn.why_not for turn in turns if turn.why_not), "")
+    links = [closing.links[turn.id].confidence for turn in turns if turn.id in closing.links]
+    return Trajectory(
+        id=trajectory_id(turns),
+        source="production",
+        tenant=turns[0].tenant,
+        caller=turns[0].caller,
+        goal=turns[0].goal,
+        tools=turns[-1].tools,
+        steps=steps,
+        rows=rows,
+        outcome=outcome_of(feedback),
+        closed_by=cast(Literal["feedback", "idle", "limit"], closing.closed_by),
+        started=turns[0].started,
+        ended=max(turn.ended for turn in turns),
+        trainable=not why_not,
+        why_not=why_not,
+        confidence=min(links, default=1.0),
+        min_version=int(versions.min()) if versions.size else -1,
+        max_version=int(versions.max()) if versions.size else -1,
+        continues=closing.continues,
+        handoffs=handoffs(turns, roles),
+    )
+
+
+def outcome_of(feedback: Sequence[Feedback]) -> float | None:
+    """What feedback says of the whole: the last final outcome, else the last rating; None if nobody said.
+
+    What is about one step alone says nothing of the whole.
+    """
+    told = [f for f in feedback if f.outcome is not None and about_all(f)]
+    for wanted in ([f for f in told if f.final and f.kind == "outcome"], [f for f in told if f.final], told):
+        if wanted:
+            return max(wanted, key=lambda f: (f.received, f.id)).outcome
+    return None
+
+
+def _names(turn: ParsedExchange) -> set[str]:
+    return {turn.id, turn.response_id, turn.custom_id} - {""}
+
+
+def _answer(turns: Sequence[ParsedExchange], number: int) -> Answer:
+    """What the model said: of several choices the one that the agent went on with, of a mirrored call its echo."""
+    turn = turns[number]
+    later = turns[number + 1] if number + 1 < len(turns) else None
+    if turn.mirrored and not turn.answers:
+        follows = later is not None and later.depth == turn.depth + 1
+        return later.echo if follows and later is not None and later.echo is not None else Answer()
+    if later is not None and len(turn.answers) > 1:
+        known = set(later.answered)
+        for answer in turn.answers:
+            if answer.future == later.history or any(call.id in known for call in answer.tool_calls if call.id):
+                return answer
+    return turn.answers[0] if turn.answers else Answer()
+
+
+def _observation(turns: Sequence[ParsedExchange], roles: Sequence[str], number: int, answer: Answer) -> str:
+    calls = {call.id for call in answer.tool_calls if call.id}
+    for later in turns[number + 1 :]:
+        if calls.intersection(later.answered):
+            return later.observation
+    if number + 1 == len(turns):
+        return ""
+    following = turns[number + 1]
+    if roles[number] == roles[number + 1] or _follows(following, answer):
+        return following.observation
+    # Another agent's conversation: what it is told is no answer to this one.
+    return next((later.observation for later in turns[number + 2 :] if _follows(later, answer)), "")
+
+
+def _follows(turn: ParsedExchange, answer: Answer) -> bool:
+    """Whether `turn` goes on after `answer`, under whatever system prompt."""
+    return bool(answer.future) and (turn.history == answer.future or turn.outline == answer.outline)
+
+
+class _Row:
+    """A row that grows."""
+
+    def __init__(self, temperature: float) -> None:
+        self.temperature = temperature
+        self.ids = b""
+        self.step: list[bytes] = []
+        self.logprobs: list[bytes] = []
+        self.versions: list[bytes] = []
+
+    def extend(self, turn: ParsedExchange, number: int) -> None:
+        context = len(turn.prompt_ids) // 4 - len(self.ids) // 4
+        self.ids = turn.prompt_ids + turn.response_ids
+        sampled = len(turn.response_ids) // 4
+        # Repeated as bytes: a list of numbers would take longer than all else here.
+        self.step += (b"\xff\xff" * context, pack_array(number, "<i2") * sampled)
+        self.logprobs += (bytes(4 * context), turn.logprobs)
+        self.versions += (b"\xff" * 4 * context, turn.versions)
+
+    def pack(self) -> TokenRow:
+        return TokenRow(
+            ids=self.ids,
+            step=b"".join(self.step),
+            logprobs=b"".join(self.logprobs),
+            versions=b"".join(self.versions),
+            temperature=self.temperature,
+        )
+
+
+def _rows(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[tuple[TokenRow, ...], list[int]]:
+    """The rows, and the row of each turn (-1 without tokens).
+
+    A turn continues the row if its prompt begins with exactly the row's ids. Where the client or the template rewrote
+    the past, it does not, and a row of its own keeps every log-prob with the context that it was sampled in. Each role
+    has rows of its own: a planner's row goes on where a worker has come back to it.
+    """
+    rows: list[_Row] = []
+    where: list[int] = []
+    newest: dict[str, int] = {}
+    for number, turn in enumerate(turns):
+        if not turn.response_ids:
+            where.append(-1)
+            continue
+        # All arrays are whole int32 tokens, so a prefix in bytes is a prefix in tokens.
+        at = newest.get(roles[number], -1)
+        if at < 0 or rows[at].temperature != turn.temperature or not turn.prompt_ids.startswith(rows[at].ids):
+            rows.append(_Row(turn.temperature))
+            at = newest[roles[number]] = len(rows) - 1
+        rows[at].extend(turn, number)
+        where.append(at)
+    return tuple(row.pack() for row in rows), where

@@ -1,0 +1,160 @@
+"""Keys under which turns find each other: what a turn makes, what it takes up, and how feedback may name it."""
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from actors.messages import Feedback
+from actors.trajectories.parsed_exchange import Answer, ParsedExchange
+
+Key = tuple[str, str, str]
+"""(kind, scope, value). Kinds: x exchange, r response, u custom id, t explicit id, c tool call or part of an answer,
+e such an id seen by a mirror, h conversation, q request, l outline of an answer"""
+Signal = Literal["explicit", "response", "tool_call", "prefix", "none"]
+
+CERTAIN, LIKELY, GUESSED, BROKEN = 1.0, 0.8, 0.6, 0.5
+"""Linked by ids; by the conversation, or by ids that engines repeat; by the outline of an answer; not at all, although
+something came before."""
+
+_ECHOES = 8
+"""Newest ids that a turn is linked by: enough to bridge calls that were lost, few enough for long runs."""
+_GUESSABLE = re.compile(r"(?:call|tool|functions?|fc)?[-_.:]?(?:\w+[:.])?\d{1,4}")
+
+
+class Index:
+    """Turn ids by key. Nearly all keys have one turn: a set for each would be most of the memory of an open turn."""
+
+    def __init__(self) -> None:
+        self._found: dict[Key, str | set[str]] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._found
+
+    def get(self, key: Key) -> tuple[str, ...]:
+        """All turns under `key`, in order."""
+        found = self._found.get(key, ())
+        return (found,) if isinstance(found, str) else tuple(sorted(found))
+
+    def count(self, key: Key) -> int:
+        """How many there are."""
+        found = self._found.get(key)
+        return 0 if found is None else 1 if isinstance(found, str) else len(found)
+
+    def sole(self, key: Key) -> str:
+        """The only turn under `key`; empty if there is none, or another one."""
+        found = self._found.get(key, "")
+        return found if isinstance(found, str) else next(iter(found)) if len(found) == 1 else ""
+
+    def add(self, key: Key, value: str) -> None:
+        found = self._found.get(key)
+        if found is None:
+            self._found[key] = value
+        elif isinstance(found, set):
+            found.add(value)
+        elif found != value:
+            self._found[key] = {found, value}
+
+    def discard(self, key: Key, value: str) -> None:
+        found = self._found.get(key)
+        if isinstance(found, set):
+            found.discard(value)
+            if not found:
+                del self._found[key]
+        elif found == value:
+            del self._found[key]
+
+
+def guessable(call_id: str) -> bool:
+    """Whether the id looks like one that an engine gives again and again, such as `call_0`."""
+    return len(call_id) < 24 and _GUESSABLE.fullmatch(call_id) is not None
+
+
+def named(turn: ParsedExchange) -> list[Key]:
+    """How feedback may name it."""
+    keys: list[Key] = [("x", turn.tenant, turn.id)]
+    if turn.response_id:
+        keys.append(("r", turn.tenant, turn.response_id))
+    if turn.custom_id:
+        keys.append(("u", turn.tenant, turn.custom_id))
+    if turn.explicit:
+        keys.append(("t", turn.tenant, turn.explicit))
+    return keys
+
+
+def meant(feedback: Feedback) -> list[Key]:
+    """The turns that `feedback` is about."""
+    told = (
+        ("x", feedback.exchange_id), ("r", feedback.response_id), ("u", feedback.custom_id),
+        ("t", feedback.trajectory_id),
+    )  # fmt: skip
+    return [(kind, feedback.tenant, value) for kind, value in told if value]
+
+
+def made(turn: ParsedExchange) -> list[Key]:
+    """All keys under which it is found."""
+    keys = named(turn)
+    scope = _scope(turn)
+    for answer in turn.answers:
+        keys += _ids(turn, answer)
+        keys.append(("h", scope, answer.future))
+        keys.append(("l", scope, answer.outline))
+    if turn.mirrored:
+        keys.append(("q", scope, turn.asked))
+        keys += [("e", turn.tenant, call) for call in turn.answered[-_ECHOES:] if not guessable(call)]
+    return keys
+
+
+def strong(turn: ParsedExchange) -> list[Key]:
+    """Ids that it takes up, the newest first."""
+    keys: list[Key] = [("r", turn.tenant, turn.previous)] if turn.previous else []
+    return keys + [("c", turn.tenant, call) for call in reversed(turn.answered[-_ECHOES:])]
+
+
+def weak(turn: ParsedExchange) -> list[Key]:
+    """What else tells whom it follows, the best first. Calls of two callers never follow each other by this."""
+    if not turn.history:
+        return []
+    scope = _scope(turn)
+    keys: list[Key] = [("h", scope, turn.history)]
+    if turn.mirrored:
+        keys.append(("q", scope, turn.before))
+    else:
+        keys.append(("l", scope, turn.outline))
+    return keys
+
+
+def taken(turn: ParsedExchange) -> list[Key]:
+    """All keys that it may follow another turn by."""
+    return [] if turn.explicit else [*strong(turn), *weak(turn)]
+
+
+def shared(turn: ParsedExchange) -> Iterator[Key]:
+    """Keys that make one trajectory of all turns that have them."""
+    if turn.explicit:
+        yield ("t", turn.tenant, turn.explicit)
+    elif turn.mirrored:
+        for key in made(turn):
+            if key[0] == "e":
+                yield key
+
+
+def confidence_of(key: Key) -> float:
+    """How sure a link by `key` is."""
+    if key[0] == "c":
+        return LIKELY if guessable(key[2]) else CERTAIN
+    return {"r": CERTAIN, "t": CERTAIN, "h": LIKELY, "e": LIKELY}.get(key[0], GUESSED)
+
+
+def signal_of(key: Key) -> Signal:
+    """Which signal `key` is."""
+    signals: dict[str, Signal] = {"t": "explicit", "r": "response", "c": "tool_call", "e": "tool_call"}
+    return signals.get(key[0], "prefix")
+
+
+def _ids(turn: ParsedExchange, answer: Answer) -> list[Key]:
+    calls: list[Key] = [("c", turn.tenant, call.id) for call in answer.tool_calls if call.id]
+    return calls + [("c", turn.tenant, ref) for ref in answer.refs]
+
+
+def _scope(turn: ParsedExchange) -> str:
+    return f"{turn.tenant}\x1f{turn.caller}" if turn.caller else turn.tenant

@@ -1,0 +1,234 @@
+"""A turn: what stitching needs of an exchange, read once from its JSON so that open trajectories stay small in memory.
+
+A request carries the whole conversation so far; kept whole, an open trajectory would cost the square of its length.
+What remains of the past are digests: of the conversation before the last answer in it, up to that answer, and of all.
+"""
+
+import hashlib
+import sys
+from collections.abc import Collection, Sequence
+from itertools import takewhile
+
+import msgspec
+import numpy as np
+
+from actors.messages import Exchange, ToolCall, pack_array
+from actors.trajectories.dialects import Item, canonical, digest, read_conversation
+
+MAX_TEXT = 100_000
+"""Characters kept of a goal or an observation: a trajectory is no archive, the exchange is."""
+_MAX_SYSTEM = 2000
+"""Characters kept of the system's words."""
+_CUTS = ("top_k", "min_p")
+"""What processed log-probs account for, beside temperature and nucleus: they only cut or scale the distribution."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the model said, in one choice or in a client's echo."""
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    refs: tuple[str, ...] = ()
+    """Ids of its parts, other than of its calls."""
+    future: str = ""
+    """Digest of the conversation with this answer: the `history` of the turn that follows."""
+    outline: str = ""
+    """Digest of the goal, the depth and this answer: what is left when all else is rewritten between two calls."""
+
+
+class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
+    """One successful call of a conversation."""
+
+    id: str
+    """Of the exchange."""
+    tenant: str
+    caller: str = ""
+    mirrored: bool = False
+    """Only its request is known: its answer stands in the request of the turn that follows."""
+    started: float
+    ended: float
+    response_id: str
+    custom_id: str = ""
+    explicit: str
+    """Trajectory, or conversation, that the call named itself."""
+    previous: str
+    """Response that it says it follows."""
+    answered: tuple[str, ...]
+    """Ids of earlier tool calls and parts of answers in its conversation, the newest last."""
+    opening: str = ""
+    """Digest of the system's words and the tools: calls beside the main line have another one."""
+    system: str = ""
+    """What the system said first, its beginning: it tells agents of one session apart."""
+    before: str = ""
+    """Digest of the conversation up to, and without, the last answer of the model; empty if there was none yet."""
+    history: str
+    """Digest of the conversation up to the last answer of the model; empty if there was none yet."""
+    asked: str = ""
+    """Digest of the whole request."""
+    outline: str = ""
+    """As in `Answer`, of the last answer in the request."""
+    depth: int
+    """Answers of the model in the conversation before this one."""
+    goal: str
+    tools: bytes
+    """JSON of the request's tool list."""
+    observation: str
+    """What came back since the last answer of the model: tool results, or what the user said next."""
+    results: bool = False
+    """The observation has results of tools in it."""
+    echo: Answer | None = None
+    """The last answer in the request, kept of mirrored calls."""
+    answers: tuple[Answer, ...] = ()
+    """One a choice."""
+    prompt_ids: bytes = b""
+    response_ids: bytes = b""
+    logprobs: bytes = b""
+    versions: bytes = b""
+    """int32, one a response token, -1 where the engine did not say."""
+    temperature: float = 1.0
+    why_not: str = ""
+    """Why its tokens must not be trained on; empty if they may."""
+
+    @property
+    def size(self) -> int:
+        """Bytes, roughly."""
+        numbers = len(self.prompt_ids) + 4 * len(self.response_ids)
+        said = sum(len(answer.text) + 200 for answer in self.answers)
+        return 1500 + numbers + len(self.system) + len(self.goal) + len(self.tools) + len(self.observation) + said
+
+
+def read_turn(exchange: Exchange, processed: Collection[str] = (), version: int = -1) -> ParsedExchange:
+    """The turn in `exchange`; one that cannot be read keeps its place, without text and not to be trained on.
+
+    Args:
+        processed: engines whose log-probs are those of the distribution that was sampled from.
+        version: weights that sampled it, where the engine does not say; -1 if that is not known.
+    """
+    said = read_conversation(exchange)
+    items = said.items
+    last = max((i for i, item in enumerate(items) if item.role == "assistant"), default=-1)
+    forms = [canonical(item) for item in items]
+    state, before, history = hashlib.blake2b(digest_size=16), "", ""
+    for position, form in enumerate(forms):
+        if position == last:
+            before = state.hexdigest()
+        state.update(form)
+        if position == last:
+            history = state.hexdigest()
+    goal = next((item.text for item in items if item.role == "user"), "")
+    about = " ".join(goal.split()).encode("utf-8", "replace")
+    since = items[last + 1 :] if last >= 0 or exchange.hints.previous_response_id else ()
+    depth = sum(item.role == "assistant" for item in items)
+    tokens = _tokens(exchange)
+    mirrored = exchange.source == "mirror"
+    hints = exchange.hints
+    return ParsedExchange(
+        id=exchange.id,
+        tenant=exchange.tenant,
+        caller=exchange.caller,
+        mirrored=mirrored,
+        started=exchange.started,
+        ended=exchange.started + exchange.duration,
+        response_id=exchange.response_id,
+        custom_id=hints.custom_id,
+        explicit=hints.trajectory_id or hints.conversation,
+        previous=hints.previous_response_id,
+        answered=_answered(items, hints.tool_call_ids),
+        opening=digest(said.tools, *(form for item, form in zip(items, forms, strict=True) if item.role == "system")),
+        # Calls of one agent have the same words: kept once.
+        system=sys.intern("\n".join(item.text for item in takewhile(_is_system, items))[:_MAX_SYSTEM]),
+        before=before,
+        history=history,
+        asked=state.hexdigest(),
+        outline=_outline(about, depth, items[last], forms[last]) if last >= 0 else "",
+        depth=depth,
+        goal=goal[:MAX_TEXT],
+        tools=said.tools,
+        observation="\n".join(item.text for item in since if item.role in ("tool", "user"))[:MAX_TEXT],
+        results=any(item.role == "tool" for item in since),
+        echo=_answer(items[last], "", "") if mirrored and last >= 0 else None,
+        answers=tuple(_future(answer, state, about, depth) for answer in said.answers),
+        prompt_ids=exchange.prompt_ids if tokens else b"",
+        response_ids=exchange.response_ids if tokens else b"",
+        logprobs=exchange.logprobs if tokens else b"",
+        versions=_versions(exchange, version) if tokens else b"",
+        temperature=exchange.sampling.temperature,
+        why_not=_why_not(exchange, len(said.answers) if items else 0, tokens, exchange.engine in processed),
+    )
+
+
+def _why_not(exchange: Exchange, answers: int, tokens: bool, processed: bool) -> str:
+    if exchange.source == "mirror":
+        return "mirrored"
+    if not exchange.complete:
+        return "incomplete"
+    if exchange.error or not answers:
+        return "unreadable"
+    if exchange.redacted:
+        return f"redacted {exchange.redacted[0]}"
+    if answers > 1:
+        # Which one the agent went on with, if any, is known too late to be a step of one sequence.
+        return "several choices"
+    if not tokens:
+        return exchange.why_no_tokens or "no token ids"
+    sampling = exchange.sampling
+    if sampling.temperature <= 0.0:
+        return "temperature 0"
+    if sampling.forced and not (processed and sampling.bent_by in _CUTS):
+        return sampling.bent_by or "forced tool choice"
+    if processed:
+        return ""
+    # Log-probs of the server are those before temperature and nucleus: they describe the policy at T=1, top_p=1 alone.
+    if sampling.temperature != 1.0:
+        return "temperature"
+    return "top_p" if sampling.top_p < 1.0 else ""
+
+
+def _is_system(item: Item) -> bool:
+    return item.role == "system"
+
+
+def _tokens(exchange: Exchange) -> bool:
+    same = len(exchange.logprobs) == len(exchange.response_ids)
+    return bool(exchange.prompt_ids and exchange.response_ids) and same
+
+
+def _versions(exchange: Exchange, assumed: int) -> bytes:
+    number = len(exchange.response_ids) // 4
+    if not exchange.versions:
+        return pack_array(np.full(number, assumed, dtype=np.int32), "<i4")
+    versions = np.full(number, -1, dtype=np.int32)
+    for span in exchange.versions:
+        versions[max(0, span.start) : max(0, span.end)] = span.version
+    return pack_array(versions, "<i4")
+
+
+def _future(item: Item, state: "hashlib.blake2b", about: bytes, depth: int) -> Answer:
+    after, form = state.copy(), canonical(item)
+    after.update(form)
+    return _answer(item, after.hexdigest(), _outline(about, depth + 1, item, form))
+
+
+def _answer(item: Item, future: str, outline: str) -> Answer:
+    return Answer(text=item.text[:MAX_TEXT], tool_calls=item.calls, refs=item.refs, future=future, outline=outline)
+
+
+def _outline(about: bytes, depth: int, answer: Item, form: bytes) -> str:
+    """Text alone where there is text: clients write calls of their own making beside it.
+
+    Args:
+        form: of `answer`, all of it.
+    """
+    if answer.calls:
+        form = canonical(Item("assistant", answer.text) if answer.text.strip() else Item("assistant", "", answer.calls))
+    return digest(about, b"%d" % depth, form)
+
+
+def _answered(items: Sequence[Item], told: Sequence[str]) -> tuple[str, ...]:
+    ids = dict.fromkeys(told)
+    for item in items:
+        ids.update(dict.fromkeys(call.id for call in item.calls if call.id))
+        ids.update(dict.fromkeys(item.refs))
+        if item.call_id:
+            ids[item.call_id] = None
+    return tuple(ids)

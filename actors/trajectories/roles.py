@@ -1,0 +1,138 @@
+"""Who speaks in a session of several agents: roles told apart by system prompt and tool set, and the handoffs.
+
+    turns of a trajectory -> `roles_of` -> one name a turn -> `handoffs` -> (from, to, at step, by which tool)
+
+A role's name is a label for people and a digest of what the role was told: the same agent has the same name in every
+session. Prompts and tool sets also change while an agent works (the time of day, a lesson, tools that are brought on
+request), and that must not make another agent of it: numbers do not count, the name goes by the prompt's beginning,
+and tools are compared only where prompts do not decide. Pure.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from actors.messages import Handoff
+from actors.trajectories.dialects import digest
+from actors.trajectories.parsed_exchange import ParsedExchange
+
+_HEAD = 400
+"""Characters of a prompt that name its role: what changes from call to call stands behind what does not."""
+_ALIKE = 0.8
+"""Share of words that two prompts with the same tools have in common if they are one, filled in differently."""
+_NUMBER = re.compile(r"\d+")
+_WORD = re.compile(r"\w+")
+_PREFACE = re.compile(r"# System context\nYou are part of a multi-agent system called the Agents SDK.*?(?:\n|\Z)")
+"""What the OpenAI Agents SDK recommends to write before the instructions of every agent that can hand off."""
+_CALLED = re.compile(
+    r"\b(?:you are|you're|your role is|act as|role:|name:)\s+(?:now\s+)?(?:an?\s+|the\s+|our\s+)?"
+    r"([A-Za-z][\w-]*(?:[ \t][A-Za-z][\w-]*){0,3})",
+    re.IGNORECASE,
+)
+_END = re.compile(r"an?|and|at|by|called|for|from|in|named|of|on|or|responsible|that|the|to|which|who|whose|with")
+
+
+def roles_of(turns: Sequence[ParsedExchange]) -> list[str]:
+    """The role of each turn, such as `planner#1f0c2a9b`; empty for one without system prompt and tools.
+
+    Args:
+        turns: of one trajectory, by start.
+    """
+    tools = [tool_names(turn.tools) for turn in turns]
+    texts = [_plain(turn.system) for turn in turns]
+    firsts: list[int] = []
+    """Of each role, the number of its first turn."""
+    lasts: list[int] = []
+    found: list[int] = []
+    for number, turn in enumerate(turns):
+        role = next(
+            (
+                known
+                for known in sorted(range(len(firsts)), key=lambda known: -lasts[known])
+                if _same(texts[number], texts[lasts[known]], tools[number], tools[lasts[known]], turn.depth > 0)
+            ),
+            len(firsts),
+        )
+        if role == len(firsts):
+            firsts.append(number)
+            lasts.append(number)
+        # A last request without tools tells nothing about those that the role has.
+        lasts[role] = number if tools[number] or not tools[lasts[role]] else lasts[role]
+        found.append(role)
+    heads = [texts[first][:_HEAD] for first in firsts]
+    names: list[str] = []
+    for head, first in zip(heads, firsts, strict=True):
+        text, own = head, ""
+        if heads.count(head) > 1:
+            text = texts[first]
+        if not text or heads.count(head) > 1:
+            own = "\n".join(sorted(tools[first]))
+        names.append(_name(turns[first].system, text, own))
+    return [names[role] for role in found]
+
+
+def handoffs(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[Handoff, ...]:
+    """Where another role takes over; each by the tool whose call led there, if one did."""
+    found: list[Handoff] = []
+    for number in range(1, len(turns)):
+        before, after = roles[number - 1], roles[number]
+        if before != after:
+            found.append(Handoff(source=before, target=after, step=number, via=_via(turns, number)))
+    return tuple(found)
+
+
+def tool_names(tools: bytes) -> frozenset[str]:
+    """Names of the tools in a request's tool list, whatever the dialect."""
+    if not tools:
+        return frozenset()
+    try:
+        listed = msgspec.json.decode(tools)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return frozenset()
+    names: set[str] = set()
+    for tool in listed if isinstance(listed, list) else ():
+        if isinstance(tool, Mapping):
+            inner = tool.get("function", tool)
+            name = inner.get("name") if isinstance(inner, Mapping) else None
+            names.add(name if isinstance(name, str) else str(tool.get("type", "")))
+    return frozenset(names)
+
+
+def _plain(system: str) -> str:
+    """The prompt without what is no part of the role."""
+    return " ".join(_NUMBER.sub("0", _PREFACE.sub("", system)).split())
+
+
+def _same(text: str, other: str, tools: frozenset[str], others: frozenset[str], goes_on: bool) -> bool:
+    if text == other:
+        # Within a conversation tools come and go; a conversation of its own with other tools is another agent's.
+        near = tools <= others or others <= tools
+        return tools == others or (goes_on and near) or (bool(tools & others) and near)
+    if not text or not other or tools != others or not tools:
+        return False
+    mine, theirs = set(_WORD.findall(text)), set(_WORD.findall(other))
+    return len(mine & theirs) >= _ALIKE * len(mine | theirs)
+
+
+def _name(system: str, text: str, tools: str) -> str:
+    if not text and not tools:
+        return ""
+    return f"{label(system) or 'role'}#{digest(text.encode('utf-8', 'replace'), tools.encode('utf-8', 'replace'))[:8]}"
+
+
+def label(system: str) -> str:
+    """What a system prompt calls its reader, in at most four words and 32 characters; empty if it does not."""
+    called = _CALLED.search(_PREFACE.sub("", system))
+    words: list[str] = []
+    for word in called.group(1).split() if called else ():
+        if _END.fullmatch(word.lower()):
+            break
+        words.append(word.lower())
+    return "-".join(words)[:32]
+
+
+def _via(turns: Sequence[ParsedExchange], number: int) -> str:
+    """The tool that the turn before `number` called, if it called one alone."""
+    calls = [call for answer in turns[number - 1].answers for call in answer.tool_calls]
+    return calls[0].name if len(calls) == 1 else ""

@@ -1,0 +1,155 @@
+"""The main line of a trajectory, and the calls beside it: titles, summaries, routing, retried requests.
+
+Turns form trees: each follows the turn whose answer is the last one in its conversation. The main line is the longest
+way through a tree. What branches off it is a side call; so is a call without tools that looks back on a conversation
+that was over, and, under an explicit id, a lone call that has another opening than the main line. Unless it is another
+agent's work: what was told what to do by the main line, or gave it something, belongs to it. Pure, and independent of
+the order in which turns came.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from actors.trajectories.delegation import works_with
+from actors.trajectories.parsed_exchange import ParsedExchange
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """The turns of one trajectory, sorted out; each by start."""
+
+    main: tuple[ParsedExchange, ...]
+    sides: tuple[tuple[ParsedExchange, ...], ...] = ()
+    """Each branch on its own."""
+
+
+def sort_out(turns: Sequence[ParsedExchange]) -> Lines:
+    """The lines in `turns`, which are linked and sorted by start."""
+    if len(turns) == 1:
+        return Lines(tuple(turns))
+    parents = _parents(turns)
+    children: dict[str, list[ParsedExchange]] = {}
+    for turn in turns:
+        children.setdefault(parents.get(turn.id, ""), []).append(turn)
+    roots = children.get("", [])
+    length: dict[str, tuple[int, bool, bool, float, str]] = {}
+    best: dict[str, ParsedExchange] = {}
+    # Children start after their parents, so the way back meets them first.
+    for turn in reversed(turns):
+        below = children.get(turn.id, [])
+        if below:
+            best[turn.id] = max(below, key=lambda child: length[child.id])
+        longest = length[best[turn.id].id][0] if below else 0
+        # Of two ways of the same length: the one with tools, then the one that came to its end, then the last: a client
+        # that asked twice went on with what it got in the end.
+        length[turn.id] = (longest + 1, bool(turn.tools), turn.why_not != "incomplete", turn.started, turn.id)
+    paths = {root.id: _path(root, best) for root in roots}
+    trunk = paths[max(roots, key=lambda root: length[root.id]).id]
+    main: list[ParsedExchange] = []
+    heads: list[ParsedExchange] = []
+
+    def take(path: Sequence[ParsedExchange]) -> None:
+        main.extend(path)
+        on_path = {turn.id for turn in path}
+        heads.extend(child for turn in path for child in children.get(turn.id, []) if child.id not in on_path)
+
+    for root in roots:
+        path = paths[root.id]
+        if path is not trunk and _beside(path, trunk):
+            heads.append(root)
+        else:
+            take(_without_looking_back(path))
+    while (agent := next((head for head in heads if _is_agent(head, best, parents, main)), None)) is not None:
+        heads.remove(agent)
+        take(_path(agent, best))
+    sides = [_all_below(head, children) for head in heads]
+    return Lines(tuple(_sorted(main)), tuple(sorted((tuple(_sorted(side)) for side in sides), key=lambda s: s[0].id)))
+
+
+def _parents(turns: Sequence[ParsedExchange]) -> dict[str, str]:
+    """Which turn each one follows, where one of `turns` is that."""
+    by_response: dict[str, str] = {}
+    by_id: dict[str, list[str]] = {}
+    by_future: dict[str, list[str]] = {}
+    by_outline: dict[str, list[str]] = {}
+    by_request: dict[str, list[str]] = {}
+    parents: dict[str, str] = {}
+    for turn in turns:  # by start: a parent stands before its children
+        found = (
+            _one([by_response[turn.previous]] if turn.previous in by_response else [])
+            or (turn.history and _one(by_future.get(turn.history, [])))
+            or next((by_id[call][-1] for call in reversed(turn.answered) if call in by_id), "")
+            or (turn.history and _last(by_future.get(turn.history, [])))
+            or (turn.mirrored and turn.before and _last(by_request.get(turn.before, [])))
+            or (turn.history and _last(by_outline.get(turn.outline, [])))
+        )
+        if found:
+            parents[turn.id] = found
+        if turn.response_id:
+            by_response[turn.response_id] = turn.id
+        for answer in turn.answers:
+            for call_id in (*(call.id for call in answer.tool_calls if call.id), *answer.refs):
+                by_id.setdefault(call_id, []).append(turn.id)
+            by_future.setdefault(answer.future, []).append(turn.id)
+            by_outline.setdefault(answer.outline, []).append(turn.id)
+        if turn.mirrored:
+            by_request.setdefault(turn.asked, []).append(turn.id)
+    return parents
+
+
+def _one(found: Sequence[str]) -> str:
+    return found[0] if len(found) == 1 else ""
+
+
+def _last(found: Sequence[str]) -> str:
+    return found[-1] if found else ""
+
+
+def _path(root: ParsedExchange, best: dict[str, ParsedExchange]) -> list[ParsedExchange]:
+    path = [root]
+    while path[-1].id in best:
+        path.append(best[path[-1].id])
+    return path
+
+
+def _beside(path: Sequence[ParsedExchange], trunk: Sequence[ParsedExchange]) -> bool:
+    """Whether a conversation of its own under the same explicit id is no part of what was done."""
+    tools = any(turn.tools for turn in trunk)
+    if tools and not any(turn.tools for turn in path):
+        return True
+    return len(path) == 1 and len(trunk) > 1 and path[0].opening != trunk[0].opening and not path[0].tools
+
+
+def _is_agent(
+    head: ParsedExchange, best: dict[str, ParsedExchange], parents: dict[str, str], main: Sequence[ParsedExchange]
+) -> bool:
+    """Whether what begins with `head` is another agent's part of the work on the main line."""
+    parent = next((turn for turn in main if turn.id == parents.get(head.id)), None)
+    if parent is not None and parent.system == head.system:
+        return False  # the same agent tried twice, or was asked something beside its work
+    return works_with(_path(head, best), main)
+
+
+def _without_looking_back(path: Sequence[ParsedExchange]) -> list[ParsedExchange]:
+    """The path without a last call that has no tools and follows an answer after which nothing was left to do."""
+    kept = list(path)
+    while len(kept) > 1:
+        last, before = kept[-1], kept[-2]
+        spoke = bool(before.answers) and not any(answer.tool_calls for answer in before.answers)
+        if last.tools or last.results or not spoke or not all(turn.tools for turn in kept[:-1]):
+            break
+        kept.pop()
+    return kept
+
+
+def _all_below(head: ParsedExchange, children: dict[str, list[ParsedExchange]]) -> list[ParsedExchange]:
+    found, open_ends = [head], [head]
+    while open_ends:
+        below = children.get(open_ends.pop().id, [])
+        found += below
+        open_ends += below
+    return found
+
+
+def _sorted(turns: Sequence[ParsedExchange]) -> list[ParsedExchange]:
+    return sorted(turns, key=lambda turn: (turn.started, turn.id))

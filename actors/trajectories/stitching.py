@@ -1,0 +1,366 @@
+"""Which turns belong together: explicit trajectory ids, echoes of tool-call ids, and the conversation itself.
+
+Nothing here depends on the order of arrival: links are looked up in the set of open turns when a trajectory is about to
+close, so that any permutation of the same exchanges and feedback, with duplicates, closes as the same trajectories.
+
+    1. an explicit trajectory id: all turns of the tenant that name it;
+    2. a tool call, or a response, that exactly one open turn made and others answer;
+    3. else the conversation so far, if exactly one open turn led to it: for answers without tool calls, and for engines
+       whose tool-call ids repeat (`call_0`);
+    4. else the goal and the last answer, if exactly one open turn gave it: for clients whose system prompt changes.
+
+3 and 4 link to nothing that began later: after a crash an opening may come behind the next one with the same words.
+
+A link that could be to either of two turns is no link: a trajectory in two parts costs some credit, one made of two
+users' calls is wrong. What comes for a trajectory that has closed opens one that continues it: the closed one has been
+judged and maybe trained on, and is never changed.
+"""
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from actors.messages import Feedback
+from actors.trajectories.link_keys import (
+    BROKEN,
+    CERTAIN,
+    Index,
+    Key,
+    Signal,
+    confidence_of,
+    made,
+    meant,
+    named,
+    shared,
+    signal_of,
+    strong,
+    taken,
+    weak,
+)
+from actors.trajectories.parsed_exchange import ParsedExchange
+
+_LOOK_EVERY = 64
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """When trajectories close, and what may be open."""
+
+    idle_seconds: float
+    grace_seconds: float
+    """From final feedback to closing, for exchanges that are still on their way."""
+    missing_seconds: float
+    """The same where a turn follows one that is not here."""
+    max_steps: int
+    max_turns: int
+    max_bytes: int
+    max_feedback: int
+    feedback_seconds: float
+    """How long feedback waits in memory for its exchange."""
+    remembered: int
+    """Keys of closed trajectories that are kept to recognise late exchanges."""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """How a turn came to its place."""
+
+    signal: Signal
+    confidence: float
+
+
+class Closing(msgspec.Struct, frozen=True, kw_only=True):
+    """A trajectory that is over."""
+
+    turns: tuple[ParsedExchange, ...]
+    """By start."""
+    links: dict[str, Link]
+    """By turn; a turn that begins a conversation has none."""
+    feedback: tuple[Feedback, ...]
+    """By time of receipt."""
+    closed_by: str
+    continues: str = ""
+    """Id of the closed trajectory that the first turn follows."""
+
+
+class Stitcher:
+    """The open turns, their links, and the feedback that waits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._turns: dict[str, ParsedExchange] = {}
+        self._arrived: dict[str, float] = {}
+        self._makers, self._takers, self._said = Index(), Index(), Index()
+        self._feedback: OrderedDict[str, tuple[Feedback, float]] = OrderedDict()
+        self._alarms: list[tuple[float, str]] = []
+        self._closed: OrderedDict[Key, str] = OrderedDict()
+        self._ended: dict[Key, float] = {}
+        self._repeated: OrderedDict[Key, None] = OrderedDict()
+        self._looks = 0
+        self.bytes = 0
+        self.feedback_evicted = 0
+        """Feedback that no exchange claimed in time, or that had to make room; it stays in the store."""
+
+    def limit(self, limits: Limits) -> None:
+        """Other limits, from now on; what was due by the old ones stays due."""
+        self._limits = limits
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    @property
+    def waiting(self) -> int:
+        """Feedback without its exchange, or whose trajectory is in its grace time."""
+        return len(self._feedback)
+
+    def knows(self, turn: ParsedExchange) -> bool:
+        """Whether the turn, or another one with its response, is here or was."""
+        if turn.id in self._turns or ("x", turn.tenant, turn.id) in self._closed:
+            return True
+        key = ("r", turn.tenant, turn.response_id)
+        return bool(turn.response_id) and (key in self._makers or key in self._closed)
+
+    def late_for(self, turn: ParsedExchange) -> str:
+        """Id of the closed trajectory that `turn` should have been in; empty if it is in time."""
+        if turn.explicit and ("t", turn.tenant, turn.explicit) in self._makers:
+            return ""
+        if not turn.explicit and self._origins(turn):
+            return ""
+        return self._continued(turn)[0]
+
+    def add(self, turn: ParsedExchange, now: float) -> bool:
+        """Take in a turn; False if it is known."""
+        if self.knows(turn):
+            return False
+        self._turns[turn.id], self._arrived[turn.id] = turn, now
+        self.bytes += turn.size
+        for key in made(turn):
+            self._makers.add(key, turn.id)
+            # An id that a closed trajectory made too is one that the engine repeats.
+            twice = self._makers.count(key) > 1 or (key[0] == "c" and key in self._closed)
+            if twice and key[0] in "crhlq":
+                self._repeat(key)
+        for key in taken(turn):
+            self._takers.add(key, turn.id)
+        self._alarm(now + self._limits.idle_seconds, turn.id)
+        waited_for = any(self._takers.count(key) for key in made(turn))
+        if waited_for or any(ends(feedback) for feedback in self._heard([turn])):
+            self._alarm(now + self._limits.grace_seconds, turn.id)
+        return True
+
+    def hear(self, feedback: Feedback, now: float) -> bool:
+        """Take in feedback; True if one of its turns is open, else it waits."""
+        if feedback.id not in self._feedback:
+            self._feedback[feedback.id] = (feedback, now)
+            for key in meant(feedback):
+                self._said.add(key, feedback.id)
+        while len(self._feedback) > self._limits.max_feedback:
+            self.forget(next(iter(self._feedback)))
+            self.feedback_evicted += 1
+        turns = self._meant_turns(feedback)
+        if turns and ends(feedback):
+            self._alarm(now + self._limits.grace_seconds, turns[0])
+        return bool(turns)
+
+    def closed_for(self, feedback: Feedback) -> str:
+        """Id of the closed trajectory that `feedback` means, if it is remembered."""
+        return next((self._closed[key] for key in meant(feedback) if key in self._closed), "")
+
+    def forget(self, feedback_id: str) -> None:
+        """The feedback found its place elsewhere."""
+        found = self._feedback.pop(feedback_id, None)
+        for key in meant(found[0]) if found else ():
+            self._said.discard(key, feedback_id)
+
+    def close_due(self, now: float) -> list[Closing]:
+        """Close what is due: final feedback, idleness, too many steps, too much open."""
+        closings: list[Closing] = []
+        while self._alarms and self._alarms[0][0] <= now:
+            _, turn_id = heapq.heappop(self._alarms)
+            if turn_id not in self._turns:
+                continue
+            members = self._component(turn_id)
+            due, reason = self._due(members)
+            if due <= now:
+                closings.append(self._close(members, reason))
+            else:
+                self._alarm(due, turn_id)
+        while len(self._turns) > self._limits.max_turns or self.bytes > self._limits.max_bytes:
+            closings.append(self._close(self._component(next(iter(self._turns))), "limit"))
+        self._expire(now)
+        return closings
+
+    def close_long(self, turn: ParsedExchange) -> Closing | None:
+        """Close the trajectory of `turn` if it has as many steps as it may have.
+
+        To look is to walk the trajectory, so it is done where the conversation is that long; every so often anyway, for
+        clients that forget their past.
+        """
+        self._looks += 1
+        named_so = self._makers.count(("t", turn.tenant, turn.explicit)) if turn.explicit else 0
+        long = max(named_so, turn.depth + 1) >= self._limits.max_steps or self._looks % _LOOK_EVERY == 0
+        if not long or turn.id not in self._turns:
+            return None
+        members = self._component(turn.id)
+        return self._close(members, "limit") if len(members) >= self._limits.max_steps else None
+
+    def remember(self, turns: Sequence[ParsedExchange], trajectory_id: str) -> None:
+        """`turns` are in a closed trajectory: what still comes for it continues it."""
+        ended = max((turn.ended for turn in turns), default=0.0)
+        for turn in turns:
+            self.remember_keys([key for key in made(turn) if key[0] != "e"], trajectory_id, ended)
+
+    def remember_keys(self, keys: Sequence[Key], trajectory_id: str, ended: float) -> None:
+        """As `remember`, for the rebuild."""
+        for key in keys:
+            if key[0] in "chlq" and self._closed.get(key, trajectory_id) != trajectory_id:
+                self._repeat(key)
+            self._closed[key], self._ended[key] = trajectory_id, ended
+            self._closed.move_to_end(key)
+        while len(self._closed) > self._limits.remembered:
+            key, _ = self._closed.popitem(last=False)
+            self._ended.pop(key, None)
+
+    def _alarm(self, at: float, turn_id: str) -> None:
+        heapq.heappush(self._alarms, (at, turn_id))
+        if len(self._alarms) > 4 * len(self._turns) + 1024:
+            self._alarms = [alarm for alarm in self._alarms if alarm[1] in self._turns]
+            heapq.heapify(self._alarms)
+
+    def _due(self, members: Sequence[ParsedExchange]) -> tuple[float, str]:
+        arrivals = [self._arrived[turn.id] for turn in members]
+        final = [self._feedback[f.id][1] for f in self._heard(members) if ends(f)]
+        if final:
+            # After a crash the broker delivers again what was in work, but later than what is new: a turn that follows
+            # one that nobody has seen says that there is more to come.
+            missing = any(self._orphaned(turn) for turn in members)
+            grace = self._limits.missing_seconds if missing else self._limits.grace_seconds
+            return max(min(final), min(arrivals)) + grace, "feedback"
+        return max(arrivals) + self._limits.idle_seconds, "idle"
+
+    def _close(self, members: Sequence[ParsedExchange], reason: str) -> Closing:
+        feedback = self._heard(members)
+        continued, by = self._continued(members[0])
+        links: dict[str, Link] = {}
+        for turn in members:
+            link = self._link(turn, by if turn is members[0] else None)
+            if link is not None:
+                links[turn.id] = link
+        for turn in members:
+            del self._turns[turn.id], self._arrived[turn.id]
+            self.bytes -= turn.size
+            for key in made(turn):
+                self._makers.discard(key, turn.id)
+            for key in taken(turn):
+                self._takers.discard(key, turn.id)
+        for heard in feedback:
+            self.forget(heard.id)
+        return Closing(
+            turns=tuple(members), links=links, feedback=tuple(feedback), closed_by=reason, continues=continued
+        )
+
+    def _link(self, turn: ParsedExchange, continued_by: Key | None) -> Link | None:
+        if turn.explicit:
+            return Link("explicit", CERTAIN)
+        origins = self._origins(turn)
+        grouped = next((key for key in shared(turn) if self._makers.count(key) > 1), None)
+        key = origins[0][1] if origins else grouped or continued_by
+        if key is not None:
+            return Link(signal_of(key), confidence_of(key))
+        return Link("none", BROKEN) if turn.history or turn.previous else None
+
+    def _orphaned(self, turn: ParsedExchange) -> bool:
+        """Whether a turn that it follows is not here and never was."""
+        if turn.explicit or not (turn.history or turn.previous) or self._continued(turn)[0]:
+            return False
+        ids, past = strong(turn), weak(turn)
+        if past and not self._unseen(past[0], turn):
+            return False
+        return any(self._unseen(key, turn) for key in ids) if ids else all(self._unseen(key, turn) for key in past)
+
+    def _unseen(self, key: Key, turn: ParsedExchange) -> bool:
+        """Whether nothing that `turn` could follow has made `key`."""
+        if key in self._closed or key in self._repeated:
+            return False
+        return all(self._turns[maker].started > turn.started for maker in self._makers.get(key))
+
+    def _heard(self, turns: Sequence[ParsedExchange]) -> list[Feedback]:
+        ids = {found for turn in turns for key in named(turn) for found in self._said.get(key)}
+        return sorted((self._feedback[key][0] for key in ids), key=lambda f: (f.received, f.id))
+
+    def _meant_turns(self, feedback: Feedback) -> list[str]:
+        return [turn_id for key in meant(feedback) for turn_id in self._makers.get(key)]
+
+    def _component(self, turn_id: str) -> list[ParsedExchange]:
+        """The turn and all that are linked to it, by start."""
+        found, open_ends = {turn_id}, [turn_id]
+        while open_ends:
+            for other in self._linked(self._turns[open_ends.pop()]):
+                if other not in found:
+                    found.add(other)
+                    open_ends.append(other)
+        return sorted((self._turns[key] for key in found), key=lambda turn: (turn.started, turn.id))
+
+    def _linked(self, turn: ParsedExchange) -> Iterator[str]:
+        for key in shared(turn):
+            yield from self._makers.get(key)
+        for origin, _ in self._origins(turn):
+            yield origin
+        for key in made(turn):
+            if key[0] in "crhlq" and self._sole(key) == turn.id:
+                for other in self._takers.get(key):
+                    if any(origin == turn.id for origin, _ in self._origins(self._turns[other])):
+                        yield other
+
+    def _origins(self, turn: ParsedExchange) -> list[tuple[str, Key]]:
+        """The turns that `turn` follows, and what tells so: all that its ids name, else the one by the best key."""
+        if turn.explicit:
+            return []
+        found = [(self._sole(key), key) for key in strong(turn)]
+        found = [(origin, key) for origin, key in found if origin and origin != turn.id]
+        if found:
+            return found
+        for key in weak(turn):
+            origin = self._sole(key)
+            if origin and origin != turn.id and self._turns[origin].started <= turn.started:
+                return [(origin, key)]
+        return []
+
+    def _continued(self, turn: ParsedExchange) -> tuple[str, Key | None]:
+        """(id of the closed trajectory that `turn` belongs to, the key that tells so)"""
+        key: Key = ("t", turn.tenant, turn.explicit)
+        # The same id after the end is a new conversation of a long session.
+        if turn.explicit and key in self._closed and turn.started <= self._ended[key]:
+            return self._closed[key], key
+        for key in (*strong(turn), *weak(turn)):
+            if key in self._closed and key not in self._repeated:
+                return self._closed[key], key
+        return "", None
+
+    def _sole(self, key: Key) -> str:
+        return "" if key in self._repeated else self._makers.sole(key)
+
+    def _repeat(self, key: Key) -> None:
+        # A key stays ambiguous when one of its makers has closed: else the order of closings would decide.
+        self._repeated[key] = None
+        self._repeated.move_to_end(key)
+        if len(self._repeated) > self._limits.remembered:
+            self._repeated.popitem(last=False)
+
+    def _expire(self, now: float) -> None:
+        while self._feedback:
+            feedback, heard = next(iter(self._feedback.values()))
+            if heard + self._limits.feedback_seconds > now or self._meant_turns(feedback):
+                return
+            self.forget(feedback.id)
+            self.feedback_evicted += 1
+
+
+def ends(feedback: Feedback) -> bool:
+    """Whether it says that the trajectory is over: what is about one step never does."""
+    return feedback.final and about_all(feedback)
+
+
+def about_all(feedback: Feedback) -> bool:
+    """Whether it is about the whole trajectory and not about one step."""
+    return feedback.kind != "step" and feedback.step is None

@@ -1,0 +1,279 @@
+"""What should serve, on all engines together: derived from the books alone, every time anew.
+
+    verdicts, directives, servings  ->  `plan`  ->  what is stable, what is on trial, what waits
+
+Pure. A promoted version is on trial first, at one engine: the canary. Of several engines it serves a share of the
+trajectories; the only engine serves them all. A `roll_on` directive makes the version stable, a `rollback` ends the
+trial. One trial at a time; what is promoted meanwhile waits, the newest only, and is dropped if the trial is rolled
+back: it came of that version, or was compared with it. The order of the arguments does not matter, the times in them
+do.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from actors.messages import Directive, Serving, Verdict
+
+FORWARD = ("promote", "roll_on", "thaw")
+"""Directives that bring weights in: they count only with a signature. The others stop or go back."""
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """What an engine should serve, and why."""
+
+    version: int
+    path: str
+    manifest: str
+    """sha256 that manifest.json must have; empty for weights that were there before any verdict."""
+    why: Literal["verdict", "order", "rollback", "restore"]
+
+
+class ServingTrial(msgspec.Struct, frozen=True):
+    """A promoted version that is not yet stable."""
+
+    goal: Goal
+    engine: str = ""
+    """The canary; empty until one has taken it."""
+    since: float = 0.0
+    """When the canary took it, unix seconds."""
+    swaps: int = 0
+    """How often the canary had to be brought to it: more than once if it came up again with other weights."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What should serve."""
+
+    stable: Goal | None = None
+    """On every engine but the canary, and what a trial is compared with; None if nothing ever served, or nothing good
+    is left."""
+    trial: ServingTrial | None = None
+    waiting: Goal | None = None
+    """The trial after this one."""
+    served: Mapping[str, frozenset[int]] = {}
+    """By engine: versions that it has served."""
+    own: Mapping[str, Goal] = {}
+    """By engine: what it served last."""
+    gave_up: Mapping[str, frozenset[int]] = {}
+    """By engine: stable versions that it would not take and is not asked to take again."""
+    banned: frozenset[int] = frozenset()
+    """Versions that were rolled back or refused."""
+    good: tuple[int, ...] = ()
+    """Versions that were stable, each once, the latest last: those that one can go back to."""
+
+    def goal(self, engine: str, *, frozen: bool = False, canary: str = "") -> Goal | None:
+        """What `engine` should serve; None if it is to be left alone.
+
+        While `frozen` no engine gets weights that are newer than its own and that it never served.
+
+        Args:
+            canary: engine that takes a trial which has none yet.
+        """
+        trial = self.trial
+        on_trial = trial is not None and engine == (trial.engine or canary)
+        want = trial.goal if trial is not None and on_trial else self.stable
+        if want is None or want.version in self.gave_up.get(engine, ()):
+            return None
+        own = self.own.get(engine)
+        if frozen and own is not None and self.forward(engine, want):
+            return own if own.version not in self.banned else None
+        return want
+
+    def forward(self, engine: str, want: Goal) -> bool:
+        """Whether `want` brings `engine` something new, rather than back to where it or the others were."""
+        own = self.own.get(engine)
+        return want.version not in self.served.get(engine, ()) and (own is None or want.version > own.version)
+
+
+def plan(
+    engines: Collection[str],
+    verdicts: Iterable[Verdict],
+    directives: Iterable[Directive],
+    servings: Iterable[Serving],
+    *,
+    frozen: bool,
+    attempts: int,
+) -> Plan:
+    """What should serve on `engines` after all that was decided.
+
+    Verdicts, and directives of the kinds `FORWARD`, must have been verified. A version that was rolled back, or that
+    the canary (or the only engine) failed to take `attempts` times, is not wanted again until an operator promotes it
+    anew; what the canary passed and another engine fails to take leaves that engine behind. While `frozen` a promotion
+    counts only if it was carried out before.
+    """
+    mine = [serving for serving in servings if serving.engine in engines]
+    events: list[tuple[float, Verdict | Directive | Serving]] = []
+    events += [(verdict.created, verdict) for verdict in verdicts]
+    events += [(directive.created, directive) for directive in directives]
+    events += [(serving.since, serving) for serving in mine]
+    served: dict[str, set[int]] = {}
+    for serving in mine:
+        if serving.result in ("started", "swapped"):
+            served.setdefault(serving.engine, set()).add(serving.version)
+    walk = _Walk(len(engines) > 1, set[int]().union(*served.values()), served, frozen, attempts)
+    for _, event in sorted(events, key=lambda item: item[0]):
+        walk.take(event)
+    return walk.result()
+
+
+class _Walk:
+    """Goes through the events in the order of their times."""
+
+    def __init__(
+        self, several: bool, carried_out: set[int], served: dict[str, set[int]], frozen: bool, attempts: int
+    ) -> None:
+        self._several, self._carried_out, self._served = several, carried_out, served
+        self._frozen, self._attempts = frozen, attempts
+        self._stable: Goal | None = None
+        self._trial: ServingTrial | None = None
+        self._waiting: Goal | None = None
+        self._good: list[Goal] = []
+        self._own: dict[str, Goal] = {}
+        self._manifests: dict[int, str] = {}
+        self._failures: dict[tuple[str, int], int] = {}
+        self._gave_up: dict[str, set[int]] = {}
+        self._banned: set[int] = set()
+        self._rolled_back: set[int] = set()
+
+    def take(self, event: Verdict | Directive | Serving) -> None:
+        match event:
+            case Verdict(decision="promote"):
+                self._manifests[event.version] = event.manifest
+                # Better than what was rolled back says nothing: the gate was at it when the rollback came.
+                if event.version not in self._banned and event.incumbent not in self._rolled_back:
+                    self._promote(Goal(event.version, event.path, event.manifest, "verdict"))
+            case Directive(kind="promote"):
+                self._order(event)
+            case Directive(kind="roll_on"):
+                if self._trial is not None and self._trial.goal.version == number(event, "version"):
+                    self._roll_on(self._trial)
+            case Directive(kind="rollback"):
+                self._go_back(number(event, "version"), number(event, "to"))
+            case Serving(result="started" | "swapped"):
+                self._serves(event)
+            case Serving(result="refused" | "rolled_back"):
+                self._failed(event.engine, event.version)
+            case _:
+                pass
+
+    def result(self) -> Plan:
+        stable = self._stable
+        return Plan(
+            stable if stable is None or stable.version not in self._banned else None,
+            self._trial,
+            self._waiting,
+            {engine: frozenset(versions) for engine, versions in self._served.items()},
+            self._own,
+            {engine: frozenset(versions) for engine, versions in self._gave_up.items()},
+            frozenset(self._banned),
+            tuple(reversed(dict.fromkeys(goal.version for goal in reversed(self._good)))),
+        )
+
+    def _promote(self, goal: Goal, *, at_once: bool = False) -> None:
+        if self._frozen and goal.version not in self._carried_out:
+            return
+        trial = self._trial
+        if trial is not None and trial.goal.version == goal.version:
+            return
+        if self._stable is not None and self._stable.version == goal.version:
+            self._waiting = None
+        elif trial is not None and trial.engine and not at_once:
+            self._waiting = goal  # what is on trial is judged first, else a busy gate would end every trial
+        else:
+            self._trial = ServingTrial(goal)
+
+    def _order(self, order: Directive) -> None:
+        version = number(order, "version")
+        if version is None:
+            return
+        trial = self._trial
+        if trial is not None and trial.engine and trial.goal.version == version:
+            self._roll_on(trial)  # promoted by hand while it was on trial: the operator has seen enough
+            return
+        self._banned.discard(version)
+        self._rolled_back.discard(version)
+        for key in [key for key in self._failures if key[1] == version]:
+            del self._failures[key]
+        for versions in self._gave_up.values():
+            versions.discard(version)
+        manifest = order.details.get("manifest", "")
+        self._manifests[version] = manifest
+        self._promote(Goal(version, order.details.get("path", ""), manifest, "order"), at_once=True)
+
+    def _roll_on(self, trial: ServingTrial) -> None:
+        self._stable = trial.goal
+        self._good.append(msgspec.structs.replace(trial.goal, why="restore"))
+        self._next()
+
+    def _next(self) -> None:
+        waiting, self._trial, self._waiting = self._waiting, None, None
+        if waiting is not None and waiting.version not in self._banned:
+            self._trial = ServingTrial(waiting)
+
+    def _go_back(self, bad: int | None, to: int | None) -> None:
+        trial = self._trial
+        if bad is None:
+            bad = trial.goal.version if trial is not None else self._good[-1].version if self._good else None
+        on_trial = None if trial is None else trial.goal.version
+        again = bad in self._rolled_back and bad not in (on_trial, self._version())
+        if again and to in (None, self._version()):
+            return  # two watched it, and both said so
+        if bad is not None:
+            self._banned.add(bad)
+            self._rolled_back.add(bad)
+        # What waits came of what goes, or was compared with it; a trial, too, unless it is what goes.
+        self._trial = self._waiting = None
+        if on_trial is not None and on_trial == bad and to in (None, self._version()):
+            return
+        self._stable = self._fall_back("rollback", to) or self._stable
+
+    def _version(self) -> int | None:
+        return None if self._stable is None else self._stable.version
+
+    def _fall_back(self, why: Literal["rollback", "restore"], to: int | None = None) -> Goal | None:
+        choices = [choice for choice in reversed(self._good) if choice.version not in self._banned]
+        named = [choice for choice in choices if choice.version == to]
+        return next((msgspec.structs.replace(choice, why=why) for choice in named or choices), None)
+
+    def _serves(self, event: Serving) -> None:
+        goal = Goal(event.version, event.path, self._manifests.get(event.version, ""), "restore")
+        self._own[event.engine] = goal
+        if self._trial is not None and self._waiting is not None and self._waiting.version == event.version:
+            # Written by an evolved that put no version on trial where there is one engine: what served before passed.
+            self._roll_on(self._trial)
+        trial = self._trial
+        if trial is not None and trial.goal.version == event.version:
+            if self._stable is None or self._stable.version in self._banned:
+                self._roll_on(trial)  # there is nothing to compare it with, and nothing to go back to
+                return
+            if trial.engine in ("", event.engine):
+                since = trial.since if trial.engine else event.since
+                self._trial = ServingTrial(trial.goal, event.engine, since, trial.swaps + 1)
+            return
+        self._good.append(goal)
+        if self._stable is None or self._stable.version == event.version:
+            self._stable = goal
+
+    def _failed(self, engine: str, version: int) -> None:
+        key = (engine, version)
+        self._failures[key] = self._failures.get(key, 0) + 1
+        if self._failures[key] < self._attempts:
+            return
+        passed = any(goal.version == version for goal in self._good)
+        if self._several and passed:
+            self._gave_up.setdefault(engine, set()).add(version)
+            return
+        self._banned.add(version)
+        if self._waiting is not None and self._waiting.version == version:
+            self._waiting = None
+        if self._trial is not None and self._trial.goal.version == version:
+            self._next()
+        elif self._version() == version:
+            self._stable = self._fall_back("restore") or self._stable
+
+
+def number(directive: Directive, key: str) -> int | None:
+    """The version in the directive's details under `key`, None if there is none."""
+    text = directive.details.get(key, "")
+    return int(text) if text.isdecimal() else None

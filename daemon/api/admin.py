@@ -1,0 +1,184 @@
+"""Who may use the control API and the dashboard: whoever shows a key of a scope that opens it, once there is one.
+
+A script shows it in `x-evolved-key` or as a bearer's token; a browser asks for it as the password of a login (any user
+name will do), so that the dashboard needs no page, cookie or session of its own. Without an operator's key the API is
+open, and then it must not be open to more than this machine. What opens what, `daemon.api.scopes` says.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from daemon.api.auth_throttle import AuthThrottle
+from daemon.api.scopes import allowed, how_to, needed
+from daemon.errors import ConfigError
+from daemon.tap.errors import KeysUnusable
+from daemon.tap.keys import OPERATORS, PREFIX, Key, KeyRing, is_loopback, presented
+
+_SAFE = frozenset({"GET", "HEAD"})
+REASONS = ("no_key", "wrong_key", "too_many_tries", "scope", "other_site")
+WHO = "operator_key"
+"""In a request's state: the key that it came with; None while none is needed."""
+
+
+class AdminOnly:
+    """ASGI middleware: lets requests with an operator's key pass to what its scope opens; all, while there is none."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        keys: KeyRing | None,
+        routes: Sequence[BaseRoute],
+        tries: AuthThrottle | None = None,
+        refused: Counter[str] | None = None,
+    ) -> None:
+        """
+        Args:
+            keys: looked into anew at every request, so that a revoked key is one at once; none: nobody has keys.
+            routes: of `app`.
+            tries: wrong keys by address.
+            refused: counts refusals, by `REASONS`.
+        """
+        self._app, self._keys, self._routes = app, keys, routes
+        self._tries = AuthThrottle(clock=time.monotonic) if tries is None else tries
+        self._refused: Counter[str] = Counter() if refused is None else refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = self._refusal(scope)
+        await (answer or self._app)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        """What is said instead of what was asked for; None: let it pass, with its key in the request's state."""
+        headers, state = Headers(scope=scope), scope.setdefault("state", {})
+        state[WHO] = None
+        if scope["method"] not in _SAFE and _from_elsewhere(headers):
+            return self._refuse("other_site", 403, "a page of another site must not give orders here")
+        if self._keys is None:
+            return None
+        self._keys.refresh()
+        if not self._keys.guarded:
+            return None
+        wanted = needed(self._routes, scope)
+        own, authorization = headers.get("x-evolved-key", ""), headers.get("authorization", "")
+        shown = presented(own.encode("latin-1"), authorization.encode("latin-1"))
+        key = self._keys.find(shown) if shown else None
+        if key is None or key.scope not in OPERATORS:
+            return self._unknown(scope, bool(shown), f"make one with `{how_to(wanted[0])}`")
+        if not allowed(key.scope, wanted):
+            return self._refuse(
+                "scope", 403,
+                f"this takes a key of scope {wanted[0]}, and {key.id} has {key.scope}; make one with "
+                f"`{how_to(wanted[0])}`",
+            )  # fmt: skip
+        state[WHO] = key
+        return None
+
+    def _unknown(self, scope: Scope, shown: bool, remedy: str) -> JSONResponse:
+        if shown:
+            client = scope.get("client")
+            wait = self._tries.failed(client[0] if client else "")
+            if wait:
+                answer = self._refuse("too_many_tries", 429, "too many wrong keys from this address; try again later")
+                answer.headers["retry-after"] = str(math.ceil(wait))
+                return answer
+        answer = self._refuse(
+            "wrong_key" if shown else "no_key", 401,
+            "an operator's key is needed, in x-evolved-key, as a bearer's token, or as the password of a browser's "
+            f"login; {remedy}",
+        )  # fmt: skip
+        answer.headers["www-authenticate"] = 'Basic realm="evolved", charset="UTF-8"'
+        return answer
+
+    def _refuse(self, why: str, status: int, message: str) -> JSONResponse:
+        self._refused[why] += 1
+        return JSONResponse({"error": {"message": message}}, status_code=status)
+
+
+class RefusalCollector(Collector):
+    """Reads the refusals at each scrape."""
+
+    def __init__(self, refused: Counter[str]) -> None:
+        self._refused = refused
+
+    def collect(self) -> Iterator[Metric]:
+        found = CounterMetricFamily(
+            "evolved_control_refused", "Requests that the control API's door refused.", labels=("reason",)
+        )
+        for reason in REASONS:
+            found.add_metric((reason,), self._refused[reason])
+        yield found
+
+
+def holder(state: object) -> Key | None:
+    """The key that a request with `state` came with; None while none is needed."""
+    found = getattr(state, WHO, None)
+    return found if isinstance(found, Key) else None
+
+
+def admin_keys(
+    path: Path | None, host: str, *, protected: bool = True, clock: Callable[[], float] = time.time
+) -> KeyRing | None:
+    """The keys that guard the control API on `host`; none if nobody has keys.
+
+    Args:
+        protected: the way to it is encrypted.
+
+    Raises:
+        ConfigError: a key file that cannot be used, or a host that others can reach without a key being there, or
+            over a way that others can read.
+    """
+    try:
+        keys = None if path is None else KeyRing(path, clock=clock)
+    except KeysUnusable as error:
+        raise ConfigError(f"tap.door.keys_file: {error}") from error
+    if is_loopback(host):
+        return keys
+    if keys is None or not keys.guarded:
+        raise ConfigError(
+            f"control.host {host!r}: others can reach it and it has no admin key; make one with `evolved keys add "
+            "--scope admin --tenant NAME` and set tap.door.keys_file, or listen on 127.0.0.1"
+        )
+    if not protected:
+        raise ConfigError(
+            f"control.host {host!r}: keys would cross the network in plain text; set control.tls_cert and "
+            "control.tls_key, or control.behind_tls_proxy = true if something in front of it speaks TLS, or listen on "
+            "127.0.0.1"
+        )
+    return keys
+
+
+def key_headers(file: str) -> dict[str, str]:
+    """What shows the key in `file` to the control API; nothing if no file is named.
+
+    Raises:
+        ConfigError: the file cannot be read, or has no key in it.
+    """
+    if not file:
+        return {}
+    try:
+        key = Path(file).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"control.admin_key_file {file}: {error}; give a file that holds an admin key") from error
+    if not key.startswith(PREFIX.decode()) or len(key.split()) != 1:
+        raise ConfigError(f"control.admin_key_file {file}: no key in it; give a file that holds an admin key alone")
+    return {"x-evolved-key": key}
+
+
+def _from_elsewhere(headers: Headers) -> bool:
+    """Whether a browser sent it from a page that is not ours: it would send the login along."""
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("host")

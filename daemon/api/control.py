@@ -1,0 +1,303 @@
+"""The daemon's own HTTP surface: JSON for people and scripts, `/metrics`, and the dashboard. Loopback by default; who
+may use it, `daemon.api.admin` says.
+
+GET  /                      the dashboard
+GET  /api/status            what runs, what serves, what was counted
+GET  /api/success           success over time, swaps and gate measurements
+     /api/trajectories      what agents did, step by step (`daemon.api.trajectories`)
+     /api/versions          what became of the weights (`daemon.api.versions`)
+GET  /api/lessons           experience, with how it fared
+     /api/experience        more of it (`daemon.api.experience`)
+GET  /api/judge             what the judge did, cost, and is worth
+GET  /api/dead              parked messages with their errors
+POST /api/dead/ID/retry     put one back on its stream
+POST /api/freeze, /api/thaw stop learning (serving goes on), go on
+POST /api/promote           {"version": 12, "force": false, "reason": "..."}
+POST /api/rollback          {"to": 11, "reason": "..."}
+GET  /api/openapi.json      all of this as an OpenAPI document (`daemon.api.openapi`)
+GET  /metrics               Prometheus
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from actors.deployment.fleet import Fleet
+from actors.statistics.intervals import wilson
+from actors.store import Store
+from actors.system.lifecycle import ActorState
+from daemon.api.admin import AdminOnly, RefusalCollector, holder
+from daemon.api.headers import SecurityHeaders
+from daemon.api.health import Health
+from daemon.api.openapi import document
+from daemon.api.orders import Order, Orders
+from daemon.api.request_parsing import who
+from daemon.api.scopes import allowed, how_to
+from daemon.composition.cluster import StandbyRefuses
+from daemon.composition.reloading import Reload
+from daemon.dashboard import Dashboard
+from daemon.errors import OrderRefused
+from daemon.tap.keys import KeyRing
+
+_MOST = 100_000
+"""Outcomes that are read for one answer."""
+
+
+class ControlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the control API listens."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Other than loopback only with an admin key (`evolved keys add --scope admin`), and with
+    TLS: the key travels with every request."""
+    port: int = 8090
+    """Port; 0 takes a free one."""
+    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
+    """Host headers that are answered: a page elsewhere cannot reach the API through the reader's browser."""
+    tls_cert: str = ""
+    """PEM file with the certificate chain; empty: plain HTTP. Read again when it changes."""
+    tls_key: str = ""
+    """PEM file with its key, for its owner alone."""
+    tls_client_ca: str = ""
+    """PEM file of authorities: only clients with a certificate of one of them get in, with their key as well."""
+    behind_tls_proxy: bool = False
+    """Something in front of it speaks TLS, and nobody else reaches it: plain HTTP on an address other than loopback."""
+    url: str = ""
+    """Where `evolved status` and the other commands find it: "https://evolved.example"; empty: host and port."""
+    ca_file: str = ""
+    """PEM file of authorities that those commands check its certificate against; empty: the system's."""
+    client_cert: str = ""
+    """PEM file with the certificate that they show, where it asks for one."""
+    client_key: str = ""
+    """PEM file with its key."""
+    admin_key_file: str = ""
+    """File that holds an operator's key, for those commands to show."""
+
+
+class Control:
+    """Answers for the daemon: reads the store, asks the supervisor, passes on orders."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        registry: CollectorRegistry,
+        actors: Callable[[], Sequence[ActorState]],
+        orders: Orders,
+        retry: Callable[[str], Any],
+        describe: dict[str, Any],
+        curator: Callable[[], Mapping[str, int]] = dict,
+        learning: Callable[[], Mapping[str, Any]] = dict,
+        sentinel: Callable[[], Mapping[str, Any]] = dict,
+        fleet: Callable[[], Fleet] = Fleet,
+        halted: Callable[[], str] = lambda: "",
+        serving: Sequence[str] = ("serving",),
+        routes: Sequence[Route] = (),
+        judge: Callable[[], Mapping[str, Any]] = dict,
+        settings: Callable[[], Reload] = Reload,
+        leader: Callable[[], Mapping[str, Any]] = dict,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """
+        Args:
+            learning: whether it goes on, what it waits for, and from which agents; empty: that is not known here.
+            fleet: what serves and what should.
+            halted: the kill switch's reason, empty if it is off.
+            serving: names of the engines that serve users.
+            routes: of other parts, behind the same door.
+            judge: the attributor's report.
+            settings: how the last reading of the settings went.
+            leader: who leads, and whether that is here; empty: this daemon.
+        """
+        self._store, self._registry, self._actors = store, registry, actors
+        self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
+        self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
+        self._curator, self._sentinel, self._judge, self._routes = curator, sentinel, judge, tuple(routes)
+        self._settings, self._learning = settings, learning
+        self._leader, self._started = leader, clock()
+        self._refused = Counter[str]()
+        registry.register(RefusalCollector(self._refused))
+
+    def app(self, allowed_hosts: Sequence[str], keys: KeyRing | None = None) -> Starlette:
+        """The ASGI application; all of it takes an operator's key if there is one among `keys`."""
+        routes = [
+            Route("/api/openapi.json", self.openapi),
+            Route("/api/status", self.status),
+            Route("/api/success", self.success),
+            Route("/api/lessons", self.lessons),
+            Route("/api/judge", self.judge),
+            Route("/api/dead", self.dead),
+            Route("/api/dead/{id}/retry", self.dead_retry, methods=["POST"]),
+            Route("/api/freeze", self.order, methods=["POST"]),
+            Route("/api/thaw", self.order, methods=["POST"]),
+            Route("/api/promote", self.order, methods=["POST"]),
+            Route("/api/rollback", self.order, methods=["POST"]),
+            *self._routes,
+            Route("/metrics", self.metrics),
+        ]
+        app = Starlette(
+            routes=routes,
+            middleware=[
+                Middleware(SecurityHeaders),
+                Middleware(Health, actors=self._actors),
+                Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts)),
+                Middleware(AdminOnly, keys=keys, routes=routes, refused=self._refused),
+                Middleware(StandbyRefuses, leader=self._leader),
+            ],
+            exception_handlers={OrderRefused: _refused},
+        )
+        # No route of its own: it would match every path, and a wrong method of one above were a file that is not there.
+        app.router.default = Dashboard()
+        return app
+
+    async def openapi(self, request: Request) -> Response:
+        return _json(document(request.app.routes))
+
+    async def status(self, request: Request) -> Response:
+        servings = [await self._store.last_serving(name) for name in self._serving]
+        serving = max((item for item in servings if item is not None), key=lambda item: item.since, default=None)
+        candidates = await self._store.candidates(1)
+        batches = await self._store.batches(20)
+        outcomes = await self._store.recent_outcomes(source="production", since=0.0, limit=100)
+        known = [row.outcome for row in outcomes if row.outcome is not None]
+        directives = await self._store.directives(1)
+        solved = sum(outcome >= 0.5 for outcome in known)
+        low, high = wilson(solved, len(known))
+        members = sum(len(batch.trajectories) for batch in batches)
+        return _json(
+            {
+                **self._describe,
+                "uptime_seconds": round(self._clock() - self._started, 1),
+                "learning": dict(self._learning()),
+                "frozen": await self._store.frozen(),
+                "kill_switch": self._halted(),
+                "leader": dict(self._leader()),
+                "fleet": self._fleet(),
+                "serving": None if serving is None else {"version": serving.version, "since": serving.since},
+                "trained": candidates[0].version if candidates else 0,
+                "success": {"rate": solved / len(known) if known else None, "low": low, "high": high, "n": len(known)},
+                "counts": await self._store.counts(),
+                "shares": {
+                    "batches": len(batches),
+                    "production": sum(batch.production for batch in batches) / members if members else 0.0,
+                    "sandbox": 1 - sum(batch.production for batch in batches) / members if members else 0.0,
+                },
+                "curator": dict(self._curator()),
+                "sentinel": dict(self._sentinel()),
+                "settings": self._settings(),
+                "last_directive": directives[0] if directives else None,
+                "actors": [msgspec.to_builtins(state) for state in self._actors()],
+            }
+        )
+
+    async def success(self, request: Request) -> Response:
+        """Success of production trajectories in buckets of equal count, oldest first, and what happened meanwhile."""
+        rows = await self._store.recent_outcomes(
+            source="production", since=0.0, limit=min(_MOST, _limit(request, 2000))
+        )
+        known = [row for row in reversed(rows) if row.outcome is not None]
+        size = max(10, len(known) // 60)
+        points = []
+        for start in range(0, len(known), size):
+            bucket = known[start : start + size]
+            solved = sum((row.outcome or 0.0) >= 0.5 for row in bucket)
+            low, high = wilson(solved, len(bucket))
+            points.append(
+                {"time": bucket[-1].ended, "rate": solved / len(bucket), "low": low, "high": high, "n": len(bucket)}
+            )
+        found = await self._store.servings(limit=200)
+        servings = [serving for serving in found if serving.engine in self._serving]
+        verdicts = await self._store.verdicts(200)
+        directives = await self._store.directives(50)
+        return _json(
+            {
+                "points": points,
+                "swaps": [
+                    {"time": s.since, "version": s.version, "result": s.result, "paused": s.paused_seconds}
+                    for s in reversed(servings)
+                ],
+                "gate": [
+                    {
+                        "time": v.created,
+                        "version": v.version,
+                        "decision": v.decision,
+                        "reason": v.reason,
+                        "measurements": v.measurements,
+                    }
+                    for v in reversed(verdicts)
+                ],
+                "directives": [{"time": d.created, "kind": d.kind, "reason": d.reason} for d in reversed(directives)],
+            }
+        )
+
+    async def lessons(self, request: Request) -> Response:
+        return _json(await self._store.experiences())
+
+    async def judge(self, request: Request) -> Response:
+        return _json(self._judge())
+
+    async def dead(self, request: Request) -> Response:
+        return _json(await self._store.dead_letters(100))
+
+    async def dead_retry(self, request: Request) -> Response:
+        key = request.path_params["id"]
+        if not await self._retry(key):
+            return _error(404, f"no parked message {key}")
+        await self._orders.note("retry", {"message": key}, who(request))
+        return _json({"retried": key})
+
+    async def order(self, request: Request) -> Response:
+        """Give an order; asks for JSON so that no form on another page can send it."""
+        if request.headers.get("content-type", "").split(";")[0] != "application/json":
+            return _error(415, "send content-type: application/json")
+        try:
+            order = msgspec.json.decode(await request.body() or b"{}", type=Order)
+        except msgspec.DecodeError as error:
+            return _error(422, f'the body must be a JSON object such as {{"reason": "incident 4711"}}: {error}')
+        kind = request.url.path.rpartition("/")[2]
+        try:
+            key = holder(request.state)
+            if kind == "promote" and order.force and key is not None and not allowed(key.scope, ("admin",)):
+                raise OrderRefused(
+                    403, f"force takes a key of scope admin, and {key.id} has {key.scope}; make one with "
+                    f"`{how_to('admin')}`",
+                )  # fmt: skip
+            directive = await self._orders.give(kind, order, who(request))
+        except OrderRefused as error:
+            return _error(error.status, str(error))
+        return _json({"sent": kind, "reason": directive.reason, "details": directive.details, "id": directive.id})
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _limit(request: Request, default: int) -> int:
+    """
+    Raises:
+        OrderRefused: 422.
+    """
+    given = request.query_params.get("limit", str(default))
+    if not given.isascii() or not given.isdecimal() or len(given) > 18 or int(given) < 1:
+        raise OrderRefused(422, f"limit is {given[:40]!r}; give a number from 1 on")
+    return int(given)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return _error(error.status if isinstance(error, OrderRefused) else 500, str(error))
+
+
+def _json(value: Any) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
+
+
+def _error(status: int, message: str) -> Response:
+    return JSONResponse({"error": {"message": message}}, status_code=status)

@@ -1,0 +1,83 @@
+"""The task that serves the control API, and meanwhile looks at the actors and the bus for `/metrics`."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+
+import anyio
+import structlog
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from actors.system.errors import ActorSystemError
+from actors.system.lifecycle import Lifecycle
+from actors.system.supervisor import Supervisor
+from daemon.api.admin import admin_keys
+from daemon.api.control import Control
+from daemon.api.tls import ServerTls, server_tls
+from daemon.composition.resources import Resources
+from daemon.processes.asgi import serve
+from daemon.settings.config import Config
+
+log = structlog.get_logger(__name__)
+
+
+class _CertificateCollector(Collector):
+    """When the certificate in service expires, for an alert."""
+
+    def __init__(self, tls: ServerTls) -> None:
+        self._tls = tls
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "evolved_control_certificate_expiry_timestamp_seconds", "When the control API's certificate expires.",
+            self._tls.expires,
+        )  # fmt: skip
+
+
+def control_task(
+    config: Config, parts: Resources, supervisor: Supervisor, make: Callable[..., Control]
+) -> Callable[[Lifecycle], Awaitable[None]]:
+    """The control API's task; `make` lacks what depends on the bus."""
+    store, bus = parts.store, parts.bus
+    where = config.control
+    tls = server_tls(where.tls_cert, where.tls_key, where.tls_client_ca, section="control")
+    keys = admin_keys(config.keys, where.host, protected=tls is not None or where.behind_tls_proxy)
+    if tls is not None:
+        parts.registry.register(_CertificateCollector(tls))
+
+    async def retry(dead_id: str) -> bool:
+        item = await store.revive(dead_id)
+        if item is None:
+            return False
+        await bus.publish([item])
+        await store.bury(dead_id)
+        return True
+
+    control = make(
+        retry=retry,
+        describe={
+            "sandbox": config.sandbox.environment or None,
+            "engines": {name: engine.url for name, engine in parts.engines.items()},
+            "tap": f"http://{config.tap.host}:{config.tap.port}",
+        },
+    )
+
+    async def observe(life: Lifecycle) -> None:
+        while not life.draining.is_set():
+            parts.metrics.observe(supervisor.state())
+            try:
+                for durable, depth in (await bus.depth()).items():
+                    parts.metrics.observe_depth(durable, depth)
+            except ActorSystemError as error:
+                log.debug("depth.unknown", reason=str(error))
+            life.beat()
+            await life.pause(5.0)
+
+    async def run(life: Lifecycle) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(observe, life)
+            group.start_soon(partial(serve, control.app(where.allowed_hosts, keys), where, tls=tls, ready=life.ready))
+            await life.draining.wait()
+            group.cancel_scope.cancel()
+
+    return run

@@ -1,0 +1,64 @@
+"""How commands reach the daemon's control API: its address, its certificate, our key."""
+
+import ssl
+from typing import TYPE_CHECKING
+
+from daemon.api.admin import key_headers
+from daemon.errors import ConfigError, ControlUnreachable
+
+if TYPE_CHECKING:
+    import httpx
+
+    from daemon.api.control import ControlSettings
+
+
+def address(settings: "ControlSettings") -> str:
+    """The control API's URL, without a slash at its end."""
+    if settings.url:
+        return settings.url.rstrip("/")
+    scheme = "https" if settings.tls_cert or settings.ca_file else "http"
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)  # noqa: S104 - nothing listens here
+    return f"{scheme}://{host}:{settings.port}"
+
+
+def control_client(settings: "ControlSettings", timeout: float) -> "httpx.Client":
+    """A client of the control API, for paths below `address`; close it.
+
+    Raises:
+        ConfigError: a file of [control] that cannot be used.
+    """
+    import httpx
+
+    url = address(settings)
+    verify = _verifying(settings) if url.startswith("https:") else True
+    return httpx.Client(base_url=url, headers=key_headers(settings.admin_key_file), timeout=timeout, verify=verify)
+
+
+def unreachable(settings: "ControlSettings", error: Exception) -> ControlUnreachable:
+    """What to tell of an `error` in place of an answer."""
+    where, cause = address(settings), str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in cause or "certificate required" in cause or "bad certificate" in cause:
+        return ControlUnreachable(
+            f"{where}: {cause}; name its authority in control.ca_file, the name that is in its certificate in "
+            "control.url, and, if it asks for one, your certificate in control.client_cert and control.client_key"
+        )
+    return ControlUnreachable(
+        f"no daemon at {where} ({cause}); start it with `evolved run`, or name its address with --set "
+        "control.port=PORT or --set control.url=https://HOST:PORT"
+    )
+
+
+def _verifying(settings: "ControlSettings") -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"control.ca_file {settings.ca_file}: {error}; give a PEM file of authorities") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if settings.client_cert:
+        try:
+            context.load_cert_chain(settings.client_cert, settings.client_key or None)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"control.client_cert {settings.client_cert}: {error}; give PEM files that match"
+            ) from error
+    return context

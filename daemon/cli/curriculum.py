@@ -1,0 +1,86 @@
+"""`evolved curriculum`: what the sandbox plays and why, and how the tasks fare that were made here."""
+
+import argparse
+import json
+from collections import Counter
+from typing import Any
+
+CURRICULUM_HELP = """\
+What is known of each kind of goal (a cluster: goals that differ in names and numbers alone), and the pool of tasks that
+were made here.
+
+  success      expected of the next attempt, from outcomes of late
+  gain         what training on it is worth now: 0 is solved or hopeless, 1 learns
+  demand       how much of traffic asks for it; the most wanted is 1
+  sandbox      whether the sandbox has tasks of it
+  raised       why it weighs more: it fell since the weights changed, or traffic fails at it
+
+examples:
+  evolved curriculum
+  evolved curriculum --tasks            # each task of the pool, with its state and the reason
+  evolved curriculum --json | jq '.clusters[] | select(.fallen)'
+"""
+_SHOWN = 60
+"""Characters of a goal."""
+
+
+def add_curriculum(add: Any) -> None:
+    """Declare it, by the command line's `add`."""
+    command = add("curriculum", run_curriculum, "What the sandbox plays next and why, and the pool of tasks made here.")
+    command.description, command.formatter_class = CURRICULUM_HELP, argparse.RawDescriptionHelpFormatter
+    command.add_argument("--tasks", action="store_true", help="list the pool's tasks too")
+    command.add_argument("--json", action="store_true", help="everything, as JSON")
+
+
+def run_curriculum(arguments: argparse.Namespace) -> int:
+    """Exit status 0.
+
+    Raises:
+        ControlUnreachable: the daemon does not answer, or has no sandbox.
+    """
+    from daemon.cli.status import fetch
+    from daemon.settings.config import load
+
+    control = load(arguments.config, arguments.set).control
+    found = {**fetch(control, "/api/curriculum"), **fetch(control, "/api/tasks")}
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+    else:
+        show(found, tasks=arguments.tasks)
+    return 0
+
+
+def show(found: dict[str, Any], *, tasks: bool) -> None:
+    """Print it as tables."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    console.width = max(console.width, 120)  # no terminal: the table would be cut to 80
+    table = Table("cluster", "success", "gain", "demand", "sandbox", "raised", title="kinds of goal")
+    for one in found["clusters"]:
+        raised = [word for word, set_ in (("fell", one["fallen"]), ("traffic fails", one["urged"])) if set_]
+        table.add_row(
+            one["cluster"], f"{100 * one['success']:.0f} %", f"{one['gain']:.2f}", f"{one['demand']:.2f}",
+            "yes" if one["playable"] else "no", ", ".join(raised),
+        )  # fmt: skip
+    console.print(table)
+    pool = Counter[tuple[str, str]]((one["origin"], one["state"]) for one in found["tasks"])
+    states = ("offered", "active", "set_aside", "retired")
+    table = Table("made from", *(state.replace("_", " ") for state in states), title="tasks made here")
+    for origin in sorted({origin for origin, _ in pool}):
+        table.add_row(origin, *(str(pool[origin, state]) for state in states))
+    console.print(table)
+    if found["counts"]:
+        told = (f"{name.replace('_', ' ')} {number}" for name, number in sorted(found["counts"].items()) if number)
+        console.print(", ".join(told))
+    if not tasks:
+        return
+    table = Table("task", "goal", "state", "tried", "solved", "difficulty", "why")
+    for one in found["tasks"]:
+        table.add_row(
+            one["id"][:12], escape(one["goal"][:_SHOWN]), one["state"], str(one["tried"]), str(one["solved"]),
+            f"{one['difficulty']:.2f}", one["reason"],
+        )  # fmt: skip
+    console.print(table)

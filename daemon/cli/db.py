@@ -1,0 +1,257 @@
+"""`evolved db`: the store as a thing to look after: schema, copies, whether it is sound, the room it takes."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from daemon.settings.config import Config
+
+DB_HELP = """\
+The store: SQLite in state_dir, or PostgreSQL, whichever [store] names.
+
+examples:
+  evolved db status                               schema, size, what is kept since when
+  evolved db backup /backup/monday.tar            while the daemon runs; --with-keys, --with-weights for more
+  evolved db check                                pages, rows, what they say of each other, audit trail, signatures
+  evolved db restore /backup/monday.tar           into an empty state directory, or --force: what is there moves aside
+  evolved db migrate                              to this evolved's schema; `evolved run` does it by itself
+  evolved db vacuum                               give the room of what was removed back to the disk
+
+Exit status: 0; 1 check found something; 2 it cannot be done, and why.
+"""
+BACKUP_HELP = """\
+Copy the store, and from state_dir manifests of versions, registered adapters and snapshots of lessons, into a new
+directory, or one tar file if the name ends in .tar. The daemon may run and write: what was committed when it began is
+in it. Keys and weights only if asked for.
+
+examples:
+  evolved db backup /backup/monday.tar --config config.toml
+  evolved db backup /backup/all --with-keys --with-weights     keep it where keys may be kept
+
+PostgreSQL is copied by pg_dump, which must be on PATH. Traffic in the streams and in the spool is not in it.
+"""
+RESTORE_HELP = """\
+Check a backup (each file's SHA-256, the audit trail) and put it in the place of what state_dir holds. Refused while a
+daemon runs. --force: what is there moves to state_dir/before-restore-TIME; nothing is deleted.
+
+At its next start the daemon has the streams delivered again from their beginning: what was handled before the backup is
+marked and not done again, what came after it is handled anew with the ids that it had.
+
+examples:
+  evolved db restore /backup/monday.tar --config config.toml
+  evolved db restore /backup/monday.tar --force
+"""
+
+
+def add_db(add: Any) -> None:
+    """Declare it, by the command line's `add`."""
+    command = add("db", _run, "The store: schema, backup, restore, check, room.")
+    command.description, command.formatter_class = DB_HELP, argparse.RawDescriptionHelpFormatter
+    command.add_argument("--json", action="store_true", help="as JSON, before the action")
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    def action(name: str, text: str, description: str = "") -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = actions.add_parser(
+            name, help=text, description=description or text, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        # Suppressed: given before the action, they must not be overwritten by what is not given after it.
+        parser.add_argument(
+            "--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help="settings in TOML"
+        )  # fmt: skip
+        parser.add_argument(
+            "--set",
+            action="append",
+            metavar="SECTION.KEY=VALUE",
+            default=argparse.SUPPRESS,
+            help="override one setting",
+        )
+        parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="as JSON")
+        return parser
+
+    action("status", "schema, size, what is kept since when")
+    action("migrate", "bring the schema up to date; the daemon must not run")
+    backup = action("backup", "copy it while the daemon runs", BACKUP_HELP)
+    backup.add_argument("out", type=Path, metavar="OUT", help="a directory to make, or a file that ends in .tar")
+    backup.add_argument("--with-keys", action="store_true", help="key files and secrets of live APIs too")
+    backup.add_argument("--with-weights", action="store_true", help="weights of what serves and of the version before")
+    restore = action("restore", "put a backup in place; the daemon must not run", RESTORE_HELP)
+    restore.add_argument("source", type=Path, metavar="BACKUP", help="as `evolved db backup` wrote it")
+    restore.add_argument("--force", action="store_true", help="move what is there aside first")
+    action("check", "is it sound?")
+    action("vacuum", "give free room back to the disk; the daemon must not run (SQLite)")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from actors.store import StoreError
+    from daemon.errors import TransferFailed
+    from daemon.settings.config import load
+
+    config = load(arguments.config, arguments.set)
+    try:
+        return {
+            "status": _status, "migrate": _migrate, "backup": _backup, "restore": _restore, "check": _check,
+            "vacuum": _vacuum,
+        }[arguments.action](arguments, config)  # fmt: skip
+    except StoreError as error:
+        raise TransferFailed(str(error)) from error
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _print(arguments: argparse.Namespace, told: dict[str, Any]) -> None:
+    """`told` as JSON, or as a table of two columns."""
+    if arguments.json:
+        print(json.dumps(told, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for name, value in told.items():
+        table.add_row(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value))
+    Console(highlight=False).print(table)
+
+
+def _status(arguments: argparse.Namespace, config: "Config") -> int:
+    from actors.store import tables as t
+    from actors.store.audit import head
+    from actors.store.engine import located
+    from actors.store.migrations import check
+    from actors.store.retention import retained, used_bytes
+    from daemon.api.why import when
+
+    def look(connection: "Connection") -> dict[str, Any]:
+        schema = check(connection)
+        used, taken = used_bytes(connection)
+        told: dict[str, Any] = {
+            "store": located(connection.engine), "schema": schema, "newest_schema": t.SCHEMA_VERSION,
+            "bytes": taken, "free_bytes": taken - used,
+        }  # fmt: skip
+        if schema == t.SCHEMA_VERSION:
+            since = retained(connection)
+            told["audit_head"] = str(head(connection))
+            told["trajectories_since"] = when(since.trajectories) if since.trajectories else "the beginning"
+            told["loose_exchanges_since"] = when(since.exchanges) if since.exchanges else "the beginning"
+        return told
+
+    _print(arguments, _asked(config, look))
+    return 0
+
+
+def _asked(config: "Config", question: Any) -> Any:
+    from actors.store.archive import ask
+    from actors.store.integrity import quick
+
+    quick(config.store_url)
+    return ask(config.store_url, question, config.store, current=False)
+
+
+def _migrate(arguments: argparse.Namespace, config: "Config") -> int:
+    import time
+
+    import anyio
+
+    from actors.store import Store
+    from actors.store import tables as t
+    from actors.store.migrations import check
+    from daemon.processes.state_lock import state_lock
+
+    async def bring() -> None:
+        store = Store(config.store_url, clock=time.time, settings=config.store)
+        await store.open()
+        await store.aclose()
+
+    with state_lock(config.state, alone=True):
+        before = _asked(config, check)
+        if before < t.SCHEMA_VERSION:
+            _say(f"from schema {before} to {t.SCHEMA_VERSION}, in one transaction; a large store takes minutes")
+            anyio.run(bring)
+    _print(arguments, {"before": before, "now": t.SCHEMA_VERSION})
+    return 0
+
+
+def _backup(arguments: argparse.Namespace, config: "Config") -> int:
+    from daemon.upkeep.backup import backup
+
+    made = backup(
+        config, arguments.out, settings=arguments.config, with_keys=arguments.with_keys,
+        with_weights=arguments.with_weights, say=_say,
+    )  # fmt: skip
+    told = {
+        "backup": str(arguments.out), "schema": made.schema, "audit_head": made.head, "files": len(made.files),
+        "bytes": sum(file.size for file in made.files), "keys": made.keys, "weights": list(made.versions),
+    }  # fmt: skip
+    _print(arguments, told)
+    return 0
+
+
+def _restore(arguments: argparse.Namespace, config: "Config") -> int:
+    from daemon.api.why import when
+    from daemon.upkeep.restore import restore
+
+    done = restore(config, arguments.source, force=arguments.force, say=_say)
+    told = {
+        "restored": str(arguments.source), "made": when(done.contents.created), "schema": done.contents.schema,
+        "audit_head": done.contents.head, "files": len(done.contents.files),
+        "before": done.aside or "nothing was there",
+        "settings": done.settings or "not in it", "keys": "restored" if done.contents.keys else "not in it",
+    }  # fmt: skip
+    _print(arguments, told)
+    return 0
+
+
+def _check(arguments: argparse.Namespace, config: "Config") -> int:
+    import msgspec
+
+    from actors.messages.signing import record_problem
+    from actors.store import StoreUnavailable
+    from actors.store.archive import ask
+    from actors.store.integrity import Checked, check, pages
+    from daemon.upkeep.provenance import Provenance
+
+    keys = Provenance(config.provenance, config.state).trusted("gate")
+    say = (lambda text: None) if arguments.json else _say
+    findings = pages(config.store_url)
+    found = Checked(schema=0, rows={}, findings=tuple(findings))
+    if not findings:
+        problem = (lambda record: record_problem(record, keys)) if keys.path.is_file() else None
+        found = ask(config.store_url, lambda connection: check(connection, problem, say), config.store)
+    if not isinstance(found, Checked):
+        raise StoreUnavailable("no answer")
+    if arguments.json:
+        print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        return 1 if found.findings else 0
+    _print(arguments, {**found.rows, "audit_head": found.head, "good_signatures": found.signatures})
+    for finding in found.findings:
+        print(f"found: {finding.what}\n  remedy: {finding.remedy}")
+    print(f"{len(found.findings)} findings" if found.findings else "sound")
+    return 1 if found.findings else 0
+
+
+def _vacuum(arguments: argparse.Namespace, config: "Config") -> int:
+    from contextlib import nullcontext
+
+    from actors.store.engine import open_engine
+    from actors.store.retention import used_bytes, vacuum
+    from daemon.processes.state_lock import state_lock
+    from daemon.upkeep.retention import database_file
+
+    before = _asked(config, used_bytes)
+    file = database_file(config.store_url)
+    with state_lock(config.state, alone=True) if file is not None else nullcontext():
+        _say(f"{before[1] >> 20:,} MiB; this takes as much room again for a while" if file else "VACUUM (ANALYZE)")
+        engine = open_engine(config.store_url, config.store)
+        try:
+            vacuum(engine)
+        finally:
+            engine.dispose()
+    after = _asked(config, used_bytes)
+    _print(arguments, {"bytes_before": before[1], "bytes_now": after[1]})
+    return 0

@@ -1,0 +1,132 @@
+"""`evolved doctor` and `evolved completion`: for whoever has just installed it, or is on call."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from daemon.doctor import Examined, Finding
+
+DOCTOR_HELP = """\
+Looks for what is most likely wrong with an installation and names the remedy: engines, broker, ports, disk, store,
+keys, certificates, services, the learner, and settings that nothing knows. Changes nothing; the daemon may run or not.
+One token is sampled from each engine.
+
+examples:
+  evolved doctor --config /etc/evolved/config.toml
+  evolved doctor --json | jq -r '.findings[] | [.severity, .check, .remedy] | @tsv'
+  evolved doctor --only "engines" "engine endpoints"
+  evolved doctor --broker-monitor http://nats.internal:8222       with what your NATS says of its disk
+
+Run it as who runs the daemon: sudo -u evolved evolved doctor --config /etc/evolved/config.toml
+
+Exit status: 0 nothing is wrong (warnings may be there), 1 something is, 2 it could not look.
+"""
+COMPLETION_HELP = """\
+Prints a script for a shell, by which it completes evolved's commands and options.
+
+examples:
+  evolved completion bash > ~/.local/share/bash-completion/completions/evolved
+  evolved completion zsh > ~/.zfunc/_evolved              with ~/.zfunc in fpath, before compinit
+  evolved completion tcsh > ~/.evolved.tcsh               and: source ~/.evolved.tcsh
+"""
+_SIGNS = {"well": "[green]well[/green]", "warning": "[yellow]warning[/yellow]", "fault": "[red]fault[/red]"}
+
+
+def add_doctor(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Declare them, by the command line's `add`."""
+    doctor = add("doctor", run_doctor, "Find what is wrong with an installation, and the remedy.")
+    doctor.description, doctor.formatter_class = DOCTOR_HELP, argparse.RawDescriptionHelpFormatter
+    doctor.add_argument("--only", nargs="+", metavar="CHECK", help="by name, as in the table (all)")
+    doctor.add_argument(
+        "--root", type=Path, default=Path("/"), metavar="DIR", help="units of an image (this machine's)"
+    )
+    doctor.add_argument(
+        "--broker-monitor", default="", metavar="URL", help="of your own nats-server (port 8222 where bus.url points)"
+    )
+    doctor.add_argument("--seconds", type=float, default=5.0, help="for each check (5)")
+    doctor.add_argument("--json", action="store_true", help="as JSON")
+    completion = add("completion", run_completion, "A script that lets a shell complete our commands.", config=False)
+    completion.description, completion.formatter_class = COMPLETION_HELP, argparse.RawDescriptionHelpFormatter
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+
+
+def run_doctor(arguments: argparse.Namespace) -> int:
+    """Exit status 0, 1 if something is wrong.
+
+    Raises:
+        ConfigError: there is no check of that name.
+    """
+    import anyio
+
+    from daemon.doctor import ALL, Check, Scene, examine, readable
+    from daemon.errors import ConfigError
+
+    config, unknown = readable(arguments.config, arguments.set)
+
+    async def settings(scene: Scene) -> "list[Finding]":
+        del scene
+        return unknown
+
+    checks = (Check("settings", "the settings have no key that nothing reads", settings), *ALL)
+    if arguments.only:
+        names = {check.name for check in checks}
+        wrong = sorted(set(arguments.only) - names)
+        if wrong:
+            raise ConfigError(f"--only {wrong[0]!r}: no such check; there are {', '.join(sorted(names))}")
+        checks = tuple(check for check in checks if check.name in arguments.only)
+    scene = Scene(config, root=arguments.root, monitor=arguments.broker_monitor)
+    left = {check.name for check in checks}
+
+    def progress(one: "Examined") -> None:
+        left.discard(one.check)
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{len(left)} to go: {', '.join(sorted(left))}"[:100], end="", file=sys.stderr, flush=True)
+
+    async def work() -> "list[Examined]":
+        return await examine(scene, checks, seconds=arguments.seconds, done=progress)
+
+    done = anyio.run(work)
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr)
+    if arguments.json:
+        import msgspec
+
+        flat = [{"check": one.check, **msgspec.to_builtins(item)} for one in done for item in one.findings]
+        print(json.dumps({"findings": flat, "checks": msgspec.to_builtins(done)}, indent=2))
+    else:
+        show(done)
+    return 1 if any(one.state == "fault" for one in done) else 0
+
+
+def show(done: "list[Examined]") -> None:
+    """Print what was found: the table of the checks, then each finding with its remedy."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Column, Table
+
+    console = Console()
+    table = Table(Column("check", no_wrap=True), "state", "looks at")
+    for one in done:
+        sign = _SIGNS.get(one.state, f"not looked: {escape(one.why_not)}")
+        table.add_row(one.check, sign, escape(one.looks_at))
+    console.print(table)
+    for one in done:
+        for finding in one.findings:
+            console.print(f"{_SIGNS[finding.severity]} {escape(one.check)}: {escape(finding.what)}", soft_wrap=True)
+            console.print(f"  remedy: {escape(finding.remedy)}", soft_wrap=True)
+    if not any(one.findings for one in done):
+        console.print("nothing found")
+
+
+def run_completion(arguments: argparse.Namespace) -> int:
+    """Exit status 0."""
+    import shtab
+
+    from daemon.cli.main import parser
+
+    print(shtab.complete(parser(), shell=arguments.shell))
+    return 0

@@ -1,0 +1,173 @@
+"""`evolved history`, `why`, `audit`: what became of the weights, out of the store, whether the daemon runs or not."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+HISTORY_HELP = """\
+Every version: its parent, when it was trained, what the gate said, where it served and how long, and what went wrong.
+
+examples:
+  evolved history --config config.toml
+  evolved history --json | jq '.[] | select(.setbacks != [])'
+
+The store is only read; the daemon may run or not. `evolved why VERSION` tells the rest of one.
+"""
+WHY_HELP = """\
+Where a version comes from: its line of parents, the batches it was trained on and whose trajectories are in them, the
+learner's figures, every measurement of every verdict, and whether the signatures are good.
+
+examples:
+  evolved why 17 --config config.toml
+  evolved why 17 --json | jq '.verdicts[].measurements'
+
+Exit status: 0, 1 a signature or a digest is not good, 2 there is no such version.
+"""
+AUDIT_HELP = """\
+Candidates, verdicts, servings, directives and opinions on lessons, each once, in a chain of hashes.
+
+examples:
+  evolved audit verify                           walk the chain, and hold the records against it
+  evolved audit verify --anchor 812:5f0c...      and see that it goes through a head that was kept elsewhere
+  evolved audit head                             that head, to be kept elsewhere
+  evolved audit show --json | jq 'select(.kind == "directive")'
+
+A chain alone cannot tell that its end was cut off with the records, nor that all of it was written anew. Keep heads
+where whoever may write to the database may not: the daemon logs each (event audit_head).
+
+Exit status: 0, 1 the trail is broken, 2 it cannot be read.
+"""
+
+
+def add_history(add: Any) -> None:
+    """Declare them, by the command line's `add`."""
+    command = add("history", run_history, "What became of every version.")
+    command.description, command.formatter_class = HISTORY_HELP, argparse.RawDescriptionHelpFormatter
+    command.add_argument("--limit", type=int, default=30, metavar="N", help="newest versions to show, 0 for all (30)")
+    command.add_argument("--json", action="store_true", help="as JSON")
+
+    command = add("why", run_why, "Where a version comes from, and why it served or did not.")
+    command.description, command.formatter_class = WHY_HELP, argparse.RawDescriptionHelpFormatter
+    command.add_argument("version", type=lambda text: int(text.removeprefix("v")), metavar="VERSION", help="17 or v17")
+    command.add_argument("--json", action="store_true", help="as JSON")
+
+    command = add("audit", run_audit, "The audit trail: verify it, show it.")
+    command.description, command.formatter_class = AUDIT_HELP, argparse.RawDescriptionHelpFormatter
+    command.add_argument("action", choices=("verify", "show", "head"))
+    command.add_argument("--anchor", metavar="SEQUENCE:HASH", help="verify: a head from before")
+    command.add_argument("--json", action="store_true", help="as JSON; show: an entry a line")
+
+
+def run_history(arguments: argparse.Namespace) -> int:
+    """Exit status 0."""
+    import msgspec
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from actors.store.history import history
+    from daemon.api.why import how_long, when
+
+    newest = arguments.limit if arguments.limit > 0 else None
+    found = _asked(arguments, lambda connection: history(connection, newest))
+    if arguments.json:
+        print(json.dumps(msgspec.to_builtins(found), indent=2))
+        return 0
+    table = Table(Column("version", no_wrap=True), "parent", "trained", "verdict", "served", "setbacks")
+    for item in found:
+        last = item.verdicts[-1] if item.verdicts else None
+        table.add_row(
+            f"v{item.version}",
+            "" if item.parent is None or item.parent < 0 else f"v{item.parent}",
+            when(item.trained),
+            "" if last is None else f"{last.decision}: {last.reason}",
+            "\n".join(f"{span.engine} {when(span.since)} {how_long(span.since, span.until)}" for span in item.served),
+            "\n".join(f"{back.kind} ({back.who}) {when(back.at)}: {back.reason}" for back in item.setbacks),
+        )
+    Console().print(table)
+    return 0
+
+
+def run_why(arguments: argparse.Namespace) -> int:
+    """Exit status 0, 1 if a signature or digest is not good.
+
+    Raises:
+        TransferFailed: the store has no such version, or cannot be read.
+    """
+    from actors.store.history import why
+    from daemon.api.why import explain, show
+    from daemon.errors import TransferFailed
+
+    found = _asked(arguments, lambda connection: why(connection, arguments.version))
+    if found is None:
+        raise TransferFailed(f"no version {arguments.version} in the store; `evolved history` lists them")
+    told = explain(found, _config(arguments))
+    if arguments.json:
+        print(json.dumps(told, indent=2))
+    else:
+        show(told)
+    return 1 if told["problems"] else 0
+
+
+def run_audit(arguments: argparse.Namespace) -> int:
+    """Exit status 0, 1 if the trail is broken.
+
+    Raises:
+        ConfigError: an anchor that is none.
+        TransferFailed: the store cannot be read.
+    """
+    import msgspec
+
+    from actors.store.audit import Head, entries, head, verify
+    from daemon.api.why import when
+    from daemon.errors import ConfigError
+
+    if arguments.action == "head":
+        found = _asked(arguments, head)
+        print(json.dumps(msgspec.to_builtins(found)) if arguments.json else found)
+        return 0
+    if arguments.action == "show":
+        for entry in _asked(arguments, lambda connection: list(entries(connection))):
+            line = f"{entry.sequence} {when(entry.at)} {entry.kind} {entry.subject} {entry.hash[:16]}"
+            print(msgspec.json.encode(entry).decode() if arguments.json else line)
+        return 0
+    anchor = None
+    if arguments.anchor:
+        sequence, _, digest = arguments.anchor.partition(":")
+        if not sequence.isdecimal() or len(digest) != 64:
+            raise ConfigError(f"--anchor {arguments.anchor!r}: write SEQUENCE:HASH, as `evolved audit head` prints it")
+        anchor = Head(int(sequence), digest)
+    findings = _asked(arguments, lambda connection: verify(connection, anchor))
+    if arguments.json:
+        print(json.dumps(msgspec.to_builtins(findings), indent=2))
+    elif findings.problem:
+        at = "" if findings.broken is None else f"entry {findings.broken}: "
+        print(f"broken: {at}{findings.problem}; {findings.entries:,} entries before are sound", file=sys.stderr)
+    else:
+        print(f"sound: {findings.entries:,} entries; head {findings.head}")
+    return 1 if findings.problem else 0
+
+
+def _asked(arguments: argparse.Namespace, question: Any) -> Any:
+    """The store's answer, read-only.
+
+    Raises:
+        TransferFailed: it cannot be read.
+    """
+    from actors.store.archive import ask
+    from actors.store.errors import StoreError
+    from daemon.errors import TransferFailed
+
+    config = _config(arguments)
+    try:
+        return ask(config.store_url, question, config.store)
+    except StoreError as error:
+        raise TransferFailed(str(error)) from error
+
+
+def _config(arguments: argparse.Namespace) -> Any:
+    from daemon.settings.config import load
+
+    path: Path | None = arguments.config
+    return load(path, arguments.set)

@@ -1,0 +1,119 @@
+"""`evolved install` and `evolved uninstall`."""
+
+import argparse
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from daemon.errors import InstallRefused
+
+HELP = """\
+Writes systemd units, a user and settings, so that evolved runs as services from the next boot on. Shows with --dry-run
+what it would write; `evolved uninstall` takes it back.
+
+  tap       the pass-through in front of your vLLM; its port is held by a socket unit, so that restarts refuse nobody
+  broker    nats-server, for machines without a NATS of their own
+  daemon    actors, store, control API, dashboard
+  learner   the trainer, on the machine with the GPU for it
+  engine    vLLM itself, where nothing else starts it
+
+examples:
+  sudo /opt/evolved/bin/evolved install --system
+  sudo /opt/evolved/bin/evolved install --system --units learner
+  evolved install --system --root /tmp/image --dry-run
+"""
+
+
+def add_install(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the subcommands; `add` is the command line's."""
+    install = add("install", _install, "Write systemd units, a user and settings for this machine.", config=False)
+    install.description, install.formatter_class = HELP, argparse.RawDescriptionHelpFormatter
+    install.add_argument("--system", action="store_true", required=True, help="system services; there are no others")
+    install.add_argument("--units", nargs="+", metavar="UNIT", help="which of them (tap broker daemon)")
+    install.add_argument("--config", type=Path, metavar="FILE", help="settings to put into /etc/evolved/config.toml")
+    install.add_argument("--dry-run", action="store_true", help="say what would be written, write nothing")
+    uninstall = add("uninstall", _uninstall, "Take away what `evolved install` wrote.", config=False)
+    uninstall.add_argument("--purge", action="store_true", help="settings, credentials, state and user too")
+    for command in (install, uninstall):
+        command.add_argument(
+            "--root", type=Path, default=Path("/"), metavar="DIR", help="of an image, not of this machine"
+        )
+        command.add_argument("--json", action="store_true", help="what was done, as JSON")
+
+
+def _install(arguments: argparse.Namespace) -> int:
+    from daemon.settings.config import load
+    from daemon.upkeep import install
+
+    root: Path = arguments.root
+    source = arguments.config
+    present = root / install.SETTINGS / "config.toml"
+    if source is None and present.exists():
+        source = present
+    source = source or install.example()
+    units, version = arguments.units or install.USUAL, _systemd() if root.resolve() == Path("/") else 0
+    todo = install.plan(load(source), source.read_bytes(), units, systemd=version)
+    if arguments.dry_run:
+        _tell(arguments, {"would_write": sorted(f"/{name}" for name in todo.files)})
+        return 0
+    done = install.install(todo, root)
+    steps = _live(root, [["systemd-sysusers"], ["systemctl", "daemon-reload"]])
+    services = [f"evolved-{unit}.service" for unit in done.units]
+    told: dict[str, Any] = {"wrote": [one.path for one in done.files], "ran": steps}
+    told["next"] = f"systemctl enable --now evolved.target {' '.join(services)}"
+    _tell(arguments, told)
+    return 0
+
+
+def _uninstall(arguments: argparse.Namespace) -> int:
+    from daemon.upkeep import install
+
+    root: Path = arguments.root
+    found = install.installed(root)
+    units = [Path(one.path).name for one in found.files if Path(one.path).parent.name == "system"]
+    steps = _live(root, [["systemctl", "disable", "--now", "--quiet", *units]])
+    left = install.uninstall(root, purge=arguments.purge)
+    after = [["systemctl", "daemon-reload"], *([["userdel", "evolved"]] if arguments.purge else [])]
+    told = {"removed": [one.path for one in found.files], "left": [str(path) for path in left]}
+    told["ran"] = steps + _live(root, after)
+    if not arguments.purge:
+        told["kept"] = [f"/{install.STATE}"]
+    _tell(arguments, told)
+    return 0
+
+
+def _systemd() -> int:
+    """The version of this machine's systemd; 0 if it has none."""
+    try:
+        done = subprocess.run(["systemctl", "--version"], capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    words = done.stdout.split()
+    return int(words[1]) if len(words) > 1 and words[0] == "systemd" and words[1].isdigit() else 0
+
+
+def _live(root: Path, commands: list[list[str]]) -> list[str]:
+    """Run `commands` if `root` is this machine and systemd runs it; what was run.
+
+    Raises:
+        InstallRefused: one of them failed.
+    """
+    if root.resolve() != Path("/") or not Path("/run/systemd/system").is_dir():
+        return []
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise InstallRefused(f"{' '.join(command)} failed: {done.stderr.strip() or done.returncode}")
+    return [" ".join(command) for command in commands]
+
+
+def _tell(arguments: argparse.Namespace, told: dict[str, Any]) -> None:
+    if arguments.json:
+        print(json.dumps(told, indent=2))
+        return
+    for word, what in told.items():
+        lines = [what] if isinstance(what, str) else what
+        for line in lines:
+            print(f"{word.replace('_', ' ')}: {line}")

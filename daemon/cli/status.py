@@ -1,0 +1,156 @@
+"""`evolved status`: asks the running daemon and prints what a person wants to know first."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from actors.curation.remedies import counted
+from daemon.api.control import ControlSettings
+from daemon.cli.control_client import control_client, unreachable
+from daemon.errors import ControlUnreachable
+
+_AGENTS = 8
+"""Agents that are shown, the busiest."""
+_COLOURS = {"moving": "green", "waiting": "yellow", "stuck": "red", "frozen": "red"}
+_TOLD = 3
+"""Findings of the sentinel that are shown, the newest."""
+
+
+def fetch(settings: ControlSettings, path: str = "/api/status", seconds: float = 5.0) -> dict[str, Any]:
+    """What the daemon answers at `path`.
+
+    Args:
+        seconds: that it has.
+
+    Raises:
+        ControlUnreachable: nobody answers there, or not without an admin key.
+    """
+    with control_client(settings, seconds) as http:
+        try:
+            answer = http.get(path)
+            answer.raise_for_status()
+            return dict(answer.json())
+        except httpx.HTTPStatusError as error:
+            raise ControlUnreachable(refusal(error)) from error
+        except (httpx.HTTPError, ValueError) as error:
+            raise unreachable(settings, error) from error
+
+
+def refusal(error: httpx.HTTPStatusError) -> str:
+    """What to do about an answer that is an error."""
+    said = f"{error.request.url}: {error.response.status_code}"
+    if error.response.status_code == 401:
+        return f"{said}: it takes an admin key; put one into a file and name it: --set control.admin_key_file=FILE"
+    return f"{said} {error.response.text[:300]}"
+
+
+def show(status: dict[str, Any], console: Console | None = None) -> None:
+    """Print `status` as tables: the figures, the engines, and the actors."""
+    console = console or Console()
+    success, serving = status["success"], status["serving"]
+    leader = status.get("leader", {})
+    rate = "–" if success["rate"] is None else f"{100 * success['rate']:.0f} %"
+    figures = Table.grid(padding=(0, 2))
+    _learning(figures, status)
+    if status.get("kill_switch"):
+        figures.add_row("kill switch", f"[red]{escape(status['kill_switch'])}[/red]")
+    if leader and not leader["here"]:
+        figures.add_row("leader", escape(f"{leader['name']} at {leader['address']}" if leader["name"] else "nobody"))
+    figures.add_row("serving", f"v{serving['version']}" if serving else "as the engine started")
+    figures.add_row("trained", f"v{status['trained']}")
+    figures.add_row(
+        "success", f"{rate} of the last {success['n']} [{100 * success['low']:.0f}, {100 * success['high']:.0f}]"
+    )
+    shares = status["shares"]
+    figures.add_row(
+        "training from", f"{100 * shares['production']:.0f} % production, {100 * shares['sandbox']:.0f} % sandbox"
+    )
+    curator = status.get("curator", {})
+    if curator.get("drawn"):
+        missing, elsewhere = curator.get("replay_missing", 0), curator.get("drawn_elsewhere", 0)
+        figures.add_row(
+            "replay",
+            f"{100 * elsewhere / curator['drawn']:.0f} % from other kinds of task than the leading"
+            + (f"; {missing} trajectories short, for want of any" if missing else ""),
+        )
+    missed = status.get("learning", {}).get("effect", {}).get("no_gradient", {})
+    if missed:
+        figures.add_row("no gradient", f"{sum(missed.values())} runs ordered: {escape(counted(missed))}")
+    for told in status.get("sentinel", {}).get("told", [])[-_TOLD:]:
+        figures.add_row("sentinel", f"{told['action']}: {told['reason']}")
+    settings = status.get("settings", {})
+    if settings.get("error"):
+        figures.add_row("settings", f"[red]the file was not taken[/red]: {escape(settings['error'])}")
+    if settings.get("pending"):
+        figures.add_row("needs a restart", escape(", ".join(settings["pending"])))
+    for name, value in sorted(status["counts"].items()):
+        figures.add_row(name.replace("_", " "), str(value))
+    console.print(figures)
+    agents = status.get("learning", {}).get("agents", [])
+    if agents:
+        console.print(_agents(agents, status["learning"]["agents_known"]))
+    fleet = status.get("fleet", {})
+    if fleet.get("engines"):
+        console.print(_engines(fleet))
+    actors = Table("actor", "status", "restarts", "last error")
+    for actor in status["actors"]:
+        actors.add_row(actor["name"], actor["status"], str(actor["restarts"]), actor["note"] or actor["last_error"])
+    console.print(actors)
+
+
+def _learning(figures: Table, status: dict[str, Any]) -> None:
+    """Its state, what it waits for, what to change, and what share of the runs had an effect."""
+    learning = status.get("learning", {})
+    if not learning:
+        # Another daemon leads, or the books are still being read: it is not known, and not green.
+        figures.add_row("learning", "[red]frozen[/red]" if status["frozen"] else "[yellow]not known here[/yellow]")
+        return
+    colour = _COLOURS[learning["state"]]
+    figures.add_row("learning", f"[{colour}]{learning['state']}[/{colour}]  {escape(learning['sentence'])}")
+    if learning["remedy"]:
+        figures.add_row("", f"what to change: {escape(learning['remedy'])}")
+    if learning["effect"]["sentence"]:
+        figures.add_row("effect", escape(learning["effect"]["sentence"]))
+
+
+def _agents(agents: list[dict[str, Any]], known: int) -> Table:
+    table = Table("agent", "runs", "reported", "learned from", "is there learning from it, and what to change")
+    for agent in agents[:_AGENTS]:
+        told = escape(agent["sentence"]) + (f"\n→ {escape(agent['remedy'])}" if agent["remedy"] else "")
+        colour = "green" if agent["learning"] else "yellow"
+        numbers = (str(agent["runs"]), str(agent["reported"]), str(agent["learned"]))
+        table.add_row(escape(agent["label"]), *numbers, f"[{colour}]{told}[/{colour}]")
+    rest = agents[_AGENTS:]
+    if known > _AGENTS:
+        learning = sum(agent["learning"] for agent in rest)
+        table.caption = f"{known - _AGENTS} more agents, less busy; there is learning from {learning} of them (--json)"
+    return table
+
+
+def _version(number: int | None) -> str:
+    if number is None:
+        return "[red]away[/red]"
+    return f"v{number}" if number >= 0 else "as it started"
+
+
+def _engines(fleet: dict[str, Any]) -> Table:
+    engines = Table("engine", "version", "since", "new trajectories", "note")
+    for name, view in fleet["engines"].items():
+        version = _version(view["version"])
+        since = datetime.fromtimestamp(view["since"], UTC).strftime("%Y-%m-%d %H:%M:%SZ") if view["since"] else "–"
+        share = f"{100 * view['canary_share']:g} % (canary)" if view["canary_share"] else "by weight"
+        share = "all" if len(fleet["engines"]) == 1 else share
+        notes = ["[red]paused[/red]"] if view["paused"] else []
+        if name == fleet["canary_engine"]:
+            notes.append(f"on trial: {fleet['canary_runs']} runs, {fleet['canary_judged']} with an outcome")
+        engines.add_row(name, version, since, share, "; ".join([*notes, *filter(None, [escape(view["note"])])]))
+    stable = "nothing yet" if fleet["stable"] is None else f"v{fleet['stable']}"
+    trial = f"; v{fleet['canary']} is on trial" if fleet["canary"] is not None else ""
+    waiting = f"; v{fleet['waiting']} waits for its trial" if fleet["waiting"] is not None else ""
+    back = ", ".join(f"v{version}" for version in reversed(fleet["good"])) or "nothing"
+    engines.caption = f"should serve: {stable}{trial}{waiting}; one can go back to: {back}"
+    return engines

@@ -1,0 +1,187 @@
+"""`evolved tasks`: make tasks for an environment that nobody has written tasks for, and look at them."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from daemon.cli.options import settings_options
+from daemon.errors import TasksFailed
+
+if TYPE_CHECKING:
+    from actors.tasks.questioner.state import QuestionerState
+    from daemon.cli.task_generation import Order
+
+TASKS_HELP = """\
+Make tasks by looking around in an environment: its tools are tried in fresh instances, what changed something is cut
+down to the calls that were needed, executed again with other values and in other worlds, and said in words. Only what
+replays is kept, and each task carries its reference, so that attempts at it can be verified. No daemon is needed.
+
+examples:
+  evolved tasks generate travel --count 200 --out tasks.json
+  evolved tasks generate travel --count 400 --out tasks.json --resume      go on, or get more
+  evolved tasks generate travel --set questioner.prefer.difficulty='[3]' --out hard.json
+  evolved tasks --config config.toml generate travel --out tasks.json --llm     worded by the model in [wording]
+  evolved tasks generate travel --out tasks.json --engine http://127.0.0.1:8001 --attempts 4
+  evolved tasks list tasks.json
+  evolved tasks list tasks.json --dropped
+  evolved tasks show tasks.json 4f9c02
+
+FILE is checkpoint and result in one: it is replaced after every world looked at, and --resume goes on from there
+whatever ended the run before. Settings: [questioner], see `evolved config --reference`.
+
+Exit status: 0 done, 2 no such environment or file, or the environment cannot be probed.
+"""
+_PROGRESS_SECONDS = 2.0
+
+
+def add_tasks(add: Any) -> None:
+    """Declare it, by the command line's `add`."""
+    command = add("tasks", run_tasks, "Make tasks for an environment by looking around in it, and look at them.")
+    command.description, command.formatter_class = TASKS_HELP, argparse.RawDescriptionHelpFormatter
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    make = actions.add_parser("generate", help="make tasks, each with a reference that was executed")
+    make.add_argument("environment", metavar="ENVIRONMENT", help="environment adapter, such as travel")
+    make.add_argument("--count", type=int, default=100, help="tasks wanted, those of earlier runs included (100)")
+    make.add_argument("--seed", type=int, default=0, help="what is tried follows from it (0)")
+    make.add_argument("--out", type=Path, required=True, metavar="FILE", help="where they are kept, as JSON")
+    make.add_argument("--resume", action="store_true", help="go on where FILE ends")
+    make.add_argument("--llm", action="store_true", help="word goals by the language model in [wording]")
+    make.add_argument("--engine", metavar="URL", help="engine whose policy tries each task, without /v1")
+    make.add_argument("--attempts", type=int, default=4, help="its attempts at each task (4)")
+    make.add_argument("--json", action="store_true", help="print the figures as JSON")
+    listed = actions.add_parser("list", help="the tasks of a file, and what became of the others")
+    listed.add_argument("file", type=Path, metavar="FILE")
+    listed.add_argument("--dropped", action="store_true", help="those that were not kept, with why")
+    listed.add_argument("--json", action="store_true", help="as JSON")
+    shown = actions.add_parser("show", help="one task with its reference, or what is known of the environment")
+    shown.add_argument("file", type=Path, metavar="FILE")
+    shown.add_argument("id", nargs="?", default="", help="the task's id or its beginning; none: the environment")
+    shown.add_argument("--json", action="store_true", help="as JSON")
+    settings_options(make, listed, shown)
+
+
+def run_tasks(arguments: argparse.Namespace) -> int:
+    """Exit status 0.
+
+    Raises:
+        ConfigError: no such adapter, or a setting that cannot work.
+        TasksFailed: see `daemon.cli.task_generation`.
+    """
+    if arguments.action == "generate":
+        return _generate(arguments)
+    from daemon.cli.task_generation import figures, opened
+
+    state = opened(arguments.file)
+    if arguments.action == "show":
+        return _show(state, arguments.id, arguments.json)
+    if arguments.json:
+        import msgspec
+
+        items = state.dropped if arguments.dropped else state.tasks
+        print(json.dumps({"figures": figures(state), "tasks": msgspec.to_builtins(items)}, indent=2))
+        return 0
+    _list(state, arguments.dropped)
+    return 0
+
+
+def _generate(arguments: argparse.Namespace) -> int:
+    import anyio
+
+    from daemon.cli.task_generation import Order, figures, generate
+    from daemon.settings.config import load
+
+    for name in ("count", "attempts"):
+        if getattr(arguments, name) < 1:
+            raise TasksFailed(f"--{name} must be 1 or more")
+    order = Order(
+        environment=arguments.environment, count=arguments.count, seed=arguments.seed, out=arguments.out,
+        resume=arguments.resume, llm=arguments.llm, engine=arguments.engine or "", attempts=arguments.attempts,
+    )  # fmt: skip
+    began = time.monotonic()
+    state = anyio.run(generate, load(arguments.config, arguments.set), order, _Progress(order))
+    found = figures(state)
+    if arguments.json:
+        print(json.dumps({**found, "seconds": round(time.monotonic() - began, 3)}, indent=2))
+    else:
+        _summary(found, time.monotonic() - began)
+    return 0
+
+
+class _Progress:
+    """Says on stderr how far it is, now and then."""
+
+    def __init__(self, order: "Order") -> None:
+        self._order, self._said = order, time.monotonic()
+
+    def __call__(self, state: "QuestionerState") -> None:
+        if time.monotonic() - self._said >= _PROGRESS_SECONDS:
+            self._said = time.monotonic()
+            proposed = state.counts.get("proposed", 0)
+            print(
+                f"tasks: {len(state.tasks)} of {self._order.count} kept, {proposed} proposed, {state.round} worlds",
+                file=sys.stderr,
+            )
+
+
+def _summary(found: dict[str, Any], seconds: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title=f"tasks for {found['environment']}, seed {found['seed']}", title_justify="left")
+    table.add_column("")
+    table.add_column("", justify="right")
+    table.add_row("proposed", str(found["proposed"]))
+    table.add_row("kept", str(found["kept"]))
+    for reason, count in found["dropped"].items():
+        table.add_row(f"dropped: {reason}", str(count))
+    table.add_row("references that replay", f"{found['replayed']} of {found['replays']}")
+    for name, value in found["diversity"].items():
+        table.add_row(name.replace("_", " "), f"{value:.2f}" if isinstance(value, float) else str(value))
+    console.print(table)
+    spent = f"{found['worlds']} worlds, {found['instances']} instances, {found['steps']} calls"
+    console.print(f"{found['ended']}; {spent}, {seconds:.1f} s", highlight=False)
+
+
+def _list(state: "QuestionerState", dropped: bool) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    console.width = max(console.width, 150)  # no terminal: the table would be cut to 80
+    if dropped:
+        table = Table("reason", "goal", "detail")
+        for one in state.dropped:
+            table.add_row(one.reason, escape(one.goal), escape(one.detail))
+    else:
+        table = Table("id", "difficulty", "verifier", "goal", "reference")
+        for task in state.tasks:
+            calls = " ".join(call["name"] for call in task.spec["reference"])
+            cells = (task.id[:10], f"{task.difficulty:.1f}", task.spec["verifier"], escape(task.goal), escape(calls))
+            table.add_row(*cells)
+    console.print(table)
+
+
+def _show(state: "QuestionerState", task_id: str, as_json: bool) -> int:
+    import msgspec
+
+    if not task_id:
+        print(json.dumps(msgspec.to_builtins(state.model), indent=2))
+        return 0
+    found = [task for task in state.tasks if task.id.startswith(task_id)]
+    if len(found) != 1:
+        raise TasksFailed(f"{len(found)} tasks begin with {task_id!r}; `evolved tasks list` has their ids")
+    task = found[0]
+    if as_json:
+        print(json.dumps(msgspec.to_builtins(task), indent=2))
+        return 0
+    spec = task.spec
+    print(f"{task.id}\ngoal        {task.goal}\nbegins in   {spec['base_goal']}")
+    print(f"difficulty  {task.difficulty:.1f}\nverifier    {spec['verifier']} {spec['answer']}".rstrip())
+    for call in spec["reference"]:
+        print(f"  {call['name']} {json.dumps(call['arguments'], ensure_ascii=False)}")
+    return 0

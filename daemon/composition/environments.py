@@ -1,0 +1,103 @@
+"""The sandbox's environment as the settings want it, in worker processes or in this one, and its figures."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from actors.ports.environments import Environment
+from actors.ports.errors import AdapterNotSetUp
+from actors.ports.graders import Grader
+from adapters.environments.live import NAME as LIVE
+from adapters.environments.live import LiveEnvironment
+from adapters.environments.workers import WorkerEnvironment
+from adapters.environments.workers.process import load
+from adapters.live import LiveApi
+from daemon.composition import registry as adapters
+from daemon.errors import ConfigError
+from daemon.settings.config import SandboxSettings
+
+COUNTERS = {
+    "opened": "Episodes begun.",
+    "closed": "Episodes closed by those who played them.",
+    "refused": "Episodes that the environment would not begin.",
+    "deaths": "Episodes whose process ended in mid-call.",
+    "timeouts": "Episodes and workers ended because a call took too long.",
+    "oversized": "Episodes ended because an answer was too long.",
+    "reaped": "Episodes ended because nobody used them.",
+    "lost": "Episodes that went with their worker.",
+    "capped": "Episodes not begun because too many were open.",
+    "restarts": "Workers started again.",
+    "created": "Instances begun over HTTP.",
+    "released": "Instances let go of over HTTP.",
+    "failed": "Calls over HTTP in which the environment broke down.",
+}
+
+
+class EnvironmentCollector(Collector):
+    """Reads the figures of a `WorkerEnvironment` or an `EnvironmentService` at each scrape."""
+
+    def __init__(self, source: Any, what: str) -> None:
+        """
+        Args:
+            what: the label that tells its figures from others': "workers" or "http".
+        """
+        self._source, self._what = source, what
+
+    def register(self, registry: CollectorRegistry) -> None:
+        """Make these figures part of `registry`."""
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        events = CounterMetricFamily(
+            f"evolved_environment_{self._what}", "What became of episodes and workers.", labels=["what"]
+        )
+        for name in COUNTERS:
+            if hasattr(self._source, name):
+                events.add_metric((name,), getattr(self._source, name))
+        yield events
+        yield GaugeMetricFamily(
+            f"evolved_environment_{self._what}_instances", "Episodes that are open.", self._source.instances
+        )
+
+
+def sandbox_environment(
+    settings: SandboxSettings, registry: CollectorRegistry, live: LiveApi | None = None, grader: Grader | None = None
+) -> Environment | None:
+    """The environment that `settings` name, with its figures in `registry`; None if they name none.
+
+    Args:
+        live: the registered live APIs, and the `grader` of attempts at them, for the environment "live".
+
+    Raises:
+        ConfigError: it cannot be built.
+    """
+    if not settings.environment:
+        return None
+    if settings.environment == LIVE and live is not None:
+        try:
+            return LiveEnvironment(live, grader, **settings.options)
+        except (TypeError, AdapterNotSetUp) as error:
+            raise ConfigError(f"sandbox.environment {LIVE!r}, sandbox.options: {error}") from error
+    built = build_environment(settings.environment, settings.options, settings.workers)
+    if isinstance(built, WorkerEnvironment):
+        EnvironmentCollector(built, "workers").register(registry)
+    return built
+
+
+def build_environment(name: str, options: Mapping[str, Any], workers: int = 0) -> Environment:
+    """The environment `name`, an installed one's or `module:Class`, in `workers` processes; 0: in this one.
+
+    Raises:
+        ConfigError: it cannot be built.
+    """
+    if not workers and ":" not in name:
+        return adapters.build("environment", name, options)
+    try:
+        return WorkerEnvironment(name, options, workers=workers) if workers else load(name)(**options)
+    except AdapterNotSetUp as error:
+        raise ConfigError(f"environment {name}: {error}") from error
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"environment {name}: {type(error).__name__}: {error}") from error

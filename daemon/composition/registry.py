@@ -1,0 +1,52 @@
+"""Adapters by name. They register by entry point (`evolved.adapters`, names such as `environment.travel`), ours too."""
+
+import difflib
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from actors.ports.errors import AdapterNotSetUp
+from daemon.errors import ConfigError
+
+GROUP = "evolved.adapters"
+
+
+def installed(kind: str) -> dict[str, EntryPoint]:
+    """The adapters of `kind`, by name."""
+    return {
+        point.name.partition(".")[2]: point for point in entry_points(group=GROUP) if point.name.startswith(f"{kind}.")
+    }
+
+
+def find(kind: str, name: str) -> Any:
+    """The class or function that makes the adapter `name` of `kind`.
+
+    Raises:
+        ConfigError: no such adapter, or what it needs is not installed.
+    """
+    found = installed(kind)
+    if name not in found:
+        near = difflib.get_close_matches(name, found, 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else f"installed: {', '.join(sorted(found)) or 'none'}"
+        raise ConfigError(f"no {kind} adapter {name!r}; {hint}")
+    try:
+        return found[name].load()
+    except ImportError as error:
+        raise ConfigError(f"{kind} adapter {name!r}: {error}; install what it needs (an extra: docs)") from error
+
+
+def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
+    """The adapter `name` of `kind` ("environment", "judge", "embedder", "extractor"), made with `options` as keyword
+    arguments.
+
+    Raises:
+        ConfigError: no such adapter, or it does not take these options, or lacks one.
+    """
+    try:
+        return find(kind, name)(**options)
+    except ImportError as error:
+        raise ConfigError(f"{kind} adapter {name!r}: {error}; install what it needs (an extra: docs)") from error
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{kind} adapter {name!r}: {error}; check its options") from error
+    except AdapterNotSetUp as error:
+        raise ConfigError(f"{kind} adapter {name!r}: {error}") from error

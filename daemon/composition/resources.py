@@ -1,0 +1,94 @@
+"""What the daemon's tasks share, opened before the first of them starts and closed after the last has ended."""
+
+import time
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from actors.store import Store, StoreError, StoreMisconfigured
+from actors.system import runtime
+from actors.system.metrics import SystemMetrics
+from actors.system.nats_bus import NatsBus
+from adapters.engines.vllm import VllmEngine
+from adapters.weights import WeightSource
+from adapters.weights.http import HttpPull
+from daemon.collectors.host import HostCollector
+from daemon.composition import registry as adapters
+from daemon.composition.cluster import Member, sole_use
+from daemon.composition.engines import engine_clients
+from daemon.errors import StartFailed
+from daemon.processes.bus_connection import open_bus
+from daemon.settings.config import AdapterSettings, Config
+from daemon.upkeep.consumer_reset import rewind
+from daemon.upkeep.provenance import Provenance
+from daemon.upkeep.weights import WeightsCollector, source
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+
+class Resources:
+    """What the actors share: store, bus, engines, weights, metrics."""
+
+    def __init__(
+        self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine], weights: WeightSource,
+        member: Member, closing: AsyncExitStack, registry: CollectorRegistry, metrics: SystemMetrics,
+    ) -> None:  # fmt: skip
+        self.config, self.store, self.bus, self.engines, self.weights = config, store, bus, engines, weights
+        self.member, self.registry, self.metrics = member, registry, metrics
+        self._closing = closing
+        HostCollector(config.state).register(self.registry)
+        if isinstance(weights, HttpPull):
+            WeightsCollector(weights).register(self.registry)
+
+    def adapter(self, kind: str, settings: AdapterSettings) -> Any:
+        """The adapter that `settings` name, closed when the daemon ends; None if they name none.
+
+        Raises:
+            ConfigError: see `daemon.composition.registry.build`.
+        """
+        if not settings.name:
+            return None
+        return self.closing(adapters.build(kind, settings.name, settings.options))
+
+    def closing(self, built: T) -> T:
+        """`built`, closed when the daemon ends, if it can be."""
+        close = getattr(built, "aclose", None)
+        if close is not None:
+            self._closing.push_async_callback(close)
+        return built
+
+    @classmethod
+    async def open(cls, config: Config, host: runtime.Host, stack: AsyncExitStack) -> "Resources":
+        """Open what must be open before the first actor starts.
+
+        Raises:
+            StartFailed: the store cannot be opened, another daemon has it, or the broker did not answer in time.
+        """
+        sole = stack.enter_context(sole_use(config.store_url))
+        member = Member(config.cluster, f"http://{config.control.host}:{config.control.port}", sole=sole)
+        try:
+            store = Store(config.store_url, clock=time.time, settings=config.store)
+            await store.open()
+        except StoreMisconfigured as error:
+            raise StartFailed(str(error)) from error
+        except StoreError as error:
+            remedy = "or set store.url to another" if config.store.url else f"it is in state_dir {config.state}"
+            raise StartFailed(f"store.url: {error}; {remedy}") from error
+        log.info("audit_head", sequence=store.audit_head.sequence, hash=store.audit_head.hash)
+        stack.push_async_callback(store.aclose)
+        registry = CollectorRegistry()
+        metrics = SystemMetrics(registry)
+        bus = await open_bus(config, host, "daemon", metrics=metrics)
+        stack.push_async_callback(bus.aclose)
+        await rewind(store, bus)
+        engines = engine_clients(config)
+        for engine in engines.values():
+            await stack.enter_async_context(engine)
+        check = Provenance(config.provenance, config.state).manifest_check()
+        weights, http = source(config.weights.pull, config.state / "versions", check=check)
+        if http is not None:
+            await stack.enter_async_context(http)
+        return cls(config, store, bus, engines, weights, member, stack, registry, metrics)

@@ -1,0 +1,224 @@
+"""The shipper: from the tap's spool to the bus.
+
+    spool -> [converter: raw records -> Exchange / Feedback] -> TRAFFIC        (unreadable records -> `dead.spool`)
+
+It moves its cursor only over what the bus has confirmed. After a crash some records are published again, under the same
+ids; streams and consumers know them by those. The broker may be away for as long as the spool's quota lasts. When it
+comes back without what it had confirmed (it lost power before its disk had it), what the spool still keeps is published
+again; so it is when an operator asks for it (`evolved replay`).
+"""
+
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from actors.system.bus import Bus
+from actors.system.errors import BusUnavailable
+from actors.system.lifecycle import Lifecycle
+from actors.system.streams import TRAFFIC_EXCHANGE
+from daemon.errors import ConverterEnded
+from daemon.ingest.conversion import Batch, Load, Loader
+from daemon.ingest.converter import Converter
+from daemon.tap.replay import asked_replay, replay_begun
+from daemon.tap.spool_reader import SpoolReader
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+
+class ShipperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How fast the spool is emptied."""
+
+    batch: int = 256
+    """Records published at a time."""
+    batch_bytes: int = 8 << 20
+    records_per_second: float = 4000.0
+    """Cap on the replay after an outage: it shares its machine with the tap and the store."""
+    poll_seconds: float = 0.05
+    """How often an empty spool is looked at."""
+    keep_seconds: float = 300.0
+    """Published segments are kept for so long, so that they can be published again. nats-server tells its disk to write
+    every two minutes (`sync_interval`)."""
+    keep_bytes: int = 1 << 30
+    """And so much of them at most; it counts against the spool's quota."""
+    retry_seconds: float = 0.2
+    """First pause when the bus is away; doubles up to `max_retry_seconds`, times 0.5 to 1.5 by chance."""
+    max_retry_seconds: float = 5.0
+
+
+class ShipperMetrics:
+    """What the shipper did, on a registry that the caller owns."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.shipped = Counter("evolved_shipper_records", "Records published.", ["kind"], registry=registry)
+        self.unreadable = Counter(
+            "evolved_shipper_unreadable_responses", "Exchanges published with an error.", registry=registry
+        )
+        self.replays = Counter(
+            "evolved_shipper_replays",
+            "Times that published records were published again.",
+            ["reason"],
+            registry=registry,
+        )
+        self.torn = Counter("evolved_shipper_torn", "Places of the spool where bytes were skipped.", registry=registry)
+        self.waits = Counter("evolved_shipper_waits", "Batches held back by the bus.", registry=registry)
+        self.restarts = Counter(
+            "evolved_shipper_converter_ends", "Times that a converter process ended or hung.", registry=registry
+        )
+        self.lag = Gauge("evolved_shipper_lag_bytes", "Bytes of the spool not yet read.", registry=registry)
+
+
+class _Spool:
+    """One spool and who reads it."""
+
+    def __init__(self, directory: Path, reader: SpoolReader, loader: Loader) -> None:
+        self.directory, self.reader, self.loader = directory, reader, loader
+
+
+class Shipper:
+    """Empties one or several spools, for as long as it lives. `run` is a task for the supervisor."""
+
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        bus: Bus,
+        *,
+        settings: ShipperSettings,
+        metrics: ShipperMetrics,
+        rng: random.Random,
+        clock: Callable[[], float] = time.time,
+        loader: Callable[[], Loader] = Converter,
+    ) -> None:
+        """
+        Args:
+            directories: the spools, one per tap process.
+            rng: for the jitter of retries.
+            clock: unix seconds.
+            loader: makes what reads and converts the records of one spool.
+        """
+        self._directories, self._bus, self._settings, self._metrics = tuple(directories), bus, settings, metrics
+        self._rng, self._clock, self._loader = rng, clock, loader
+        self._swept = 0.0
+        self._losses = 0
+        self._confirmed = False
+        """In this life, something."""
+
+    async def run(self, life: Lifecycle) -> None:
+        """Publish until draining.
+
+        Raises:
+            BusMisconfigured: no stream takes the records.
+            OSError: the disk failed.
+        """
+        # From the cursors, not from where a crashed incarnation had got to.
+        spools = [_Spool(directory, self._reader(directory), self._loader()) for directory in self._directories]
+        self._bus.remember(TRAFFIC_EXCHANGE, max((spool.reader.sequence for spool in spools), default=0))
+        self._losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
+        life.ready()
+        try:
+            await self._empty(spools, life)
+        finally:
+            for spool in spools:
+                spool.loader.close()
+
+    def _reader(self, directory: Path) -> SpoolReader:
+        own = self._settings
+        return SpoolReader(directory, keep_seconds=own.keep_seconds, keep_bytes=own.keep_bytes, clock=self._clock)
+
+    async def _empty(self, spools: Sequence[_Spool], life: Lifecycle) -> None:
+        while not life.draining.is_set():
+            moved = False
+            for spool in spools:
+                if spool.reader.ready():
+                    moved |= await self._ship(spool, life)
+            await self._replay(spools)
+            life.beat()
+            await self._sweep(spools)
+            if not moved and not await life.pause(self._settings.poll_seconds):
+                return
+
+    async def _ship(self, spool: _Spool, life: Lifecycle) -> bool:
+        """Publish the next batch; False if there was none, or draining began first."""
+        began, reader = anyio.current_time(), spool.reader
+        request = Load(str(spool.directory), reader.position, self._settings.batch, self._settings.batch_bytes)
+        batch = await self._insist(partial(self._load, spool.loader, request, life), life)
+        if batch is None:
+            return False
+        reader.skip(batch.after, batch.exhausted)
+        if batch.torn:
+            self._metrics.torn.inc(batch.torn)
+            log.warning("spool_torn", places=batch.torn, segment=reader.position.segment)
+        if not batch.items or not await self._insist(partial(self._publish, batch), life):
+            return False
+        self._confirmed = True
+        await anyio.to_thread.run_sync(reader.commit, batch.after, self._bus.tail(TRAFFIC_EXCHANGE).sequence)
+        for kind, number in batch.kinds.items():
+            self._metrics.shipped.labels(kind).inc(number)
+        self._metrics.unreadable.inc(batch.unreadable)
+        spare = len(batch.items) / self._settings.records_per_second - (anyio.current_time() - began)
+        return spare <= 0 or await life.pause(spare)
+
+    async def _load(self, loader: Loader, request: Load, life: Lifecycle) -> Batch | None:
+        """None if draining began first."""
+        with life.interruptible():
+            return await loader.load(request)
+        return None
+
+    async def _publish(self, batch: Batch) -> bool:
+        await self._bus.publish(batch.items)
+        return True
+
+    async def _insist(self, operation: Callable[[], Awaitable[T]], life: Lifecycle) -> T | None:
+        """Until it succeeds; None if draining began first: the records are still in the spool."""
+        delay, said = self._settings.retry_seconds, False
+        while True:
+            try:
+                result = await operation()
+            except (BusUnavailable, ConverterEnded) as error:
+                (self._metrics.waits if isinstance(error, BusUnavailable) else self._metrics.restarts).inc()
+                if not said:
+                    log.warning("shipper_waiting", error=str(error))
+                said = True
+                life.waiting(f"{type(error).__name__}: {error}")
+                if not await life.pause(delay * self._rng.uniform(0.5, 1.5)):
+                    return None
+                delay = min(self._settings.max_retry_seconds, 2 * delay)
+                continue
+            if said:
+                log.info("shipper_going_on")
+            life.ready()
+            return result
+
+    async def _replay(self, spools: Sequence[_Spool]) -> None:
+        """Go back, if the broker has lost what it confirmed, or if somebody asks for it."""
+        losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
+        lost, self._losses = losses > self._losses, losses
+        for spool in spools:
+            directory, asked = spool.directory, asked_replay(spool.directory)
+            if asked is None and not lost:
+                continue
+            since = 0.0 if asked is None or lost else asked
+            size = await anyio.to_thread.run_sync(spool.reader.rewind, since)
+            replay_begun(directory)
+            self._metrics.replays.labels("lost" if lost else "asked").inc()
+            say = log.error if lost else log.info
+            say("shipper_replays", spool=str(directory), reason="broker lost records" if lost else "asked", bytes=size)
+
+    async def _sweep(self, spools: Sequence[_Spool]) -> None:
+        now = anyio.current_time()
+        if now - self._swept < 5.0:
+            return
+        self._swept = now
+        self._metrics.lag.set(sum(spool.reader.lag_bytes() for spool in spools))
+        for spool in spools:
+            # A broker that has not confirmed anything yet may come back without what is kept here.
+            await anyio.to_thread.run_sync(partial(spool.reader.sweep, aged=self._confirmed))

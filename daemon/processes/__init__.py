@@ -1,0 +1,1 @@
+"""The other processes (broker, learner, environment service, warm start), and what every process starts with."""

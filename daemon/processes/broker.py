@@ -1,0 +1,42 @@
+"""`evolved broker`: nats-server as a supervised child, for machines without a NATS of their own."""
+
+import os
+import random
+
+import anyio
+
+from actors.system.broker import Broker
+from actors.system.errors import BrokerFailed, Escalated
+from actors.system.lifecycle import Restart
+from actors.system.notify import Notify
+from actors.system.supervisor import Supervisor
+from daemon.errors import StartFailed
+from daemon.processes import preflight
+from daemon.settings.config import Config
+
+
+def main(config: Config) -> int:
+    """Run until SIGTERM; the exit status.
+
+    Raises:
+        StartFailed: another broker runs here, its port is taken, or nats-server does not stay up.
+    """
+
+    preflight.state_directory(config)
+
+    async def serve() -> int:
+        broker = Broker(config.state / "broker", config.broker)
+        try:
+            # First: a nats-server that outlived our kill -9 still has the port.
+            await broker.take_over()
+        except BrokerFailed as error:
+            raise StartFailed(str(error)) from error
+        preflight.port_free(config.broker.host, config.broker.port, "broker.port")
+        supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
+        supervisor.add("broker", broker.serve, Restart(max_delay=2.0))
+        try:
+            return 0 if await supervisor.run() else 1
+        except Escalated as error:
+            raise StartFailed(f"{error.__cause__ or error}; its files are in {config.state / 'broker'}") from error
+
+    return anyio.run(serve)

@@ -1,0 +1,71 @@
+"""Connecting a process to the bus: our own broker by its credentials file, or a NATS that the settings name."""
+
+import os
+import platform
+
+import anyio
+import structlog
+
+from actors.system import runtime
+from actors.system.broker import read_credentials
+from actors.system.errors import BrokerFailed, BusMisconfigured, BusUnavailable
+from actors.system.metrics import SystemMetrics
+from actors.system.nats_access import NatsAccess
+from actors.system.nats_bus import NatsBus
+from actors.system.nats_client import NatsSettings
+from daemon.errors import StartFailed
+from daemon.settings.config import Config
+
+log = structlog.get_logger(__name__)
+
+
+async def open_bus(
+    config: Config, host: runtime.Host, name: str, seconds: float = 90.0, *, metrics: SystemMetrics | None = None
+) -> NatsBus:
+    """The bus of this process, connected.
+
+    Args:
+        name: of the process; the servers' monitoring shows it with host and process id.
+        metrics: counts what the connection goes through.
+
+    Raises:
+        StartFailed: no broker within `seconds`; names the address and how to start one. At once, if your own NATS
+            refuses us for a reason that waiting does not cure; names the setting and the remedy.
+    """
+    end = anyio.current_time() + seconds
+    reason = ""
+    while True:
+        bus: NatsBus | None = None
+        try:
+            bus = _bus(config, host, name, metrics, NatsSettings(connect_seconds=min(10.0, max(1.0, seconds))))
+            await bus.open()
+            return bus
+        except (BusUnavailable, BrokerFailed, BusMisconfigured) as error:
+            if bus is not None:
+                await bus.aclose()
+            if isinstance(error, BusMisconfigured) and config.bus.url:
+                raise StartFailed(str(error)) from error
+            # Our own broker writes its credentials anew when it starts: a refusal may be of the life before.
+            if anyio.current_time() > end:
+                if isinstance(error, BusMisconfigured):
+                    raise StartFailed(str(error)) from error
+                where, remedy = config.bus.url, "start it, or correct bus.url"
+                if not where:
+                    where, remedy = str(config.state / "broker"), "start it with `evolved broker`"
+                raise StartFailed(f"no broker at {where}: {error}; {remedy}") from error
+            if str(error) != reason:
+                reason = str(error)
+                log.info("bus.waiting", reason=reason)
+            await anyio.sleep(0.5)
+
+
+def _bus(
+    config: Config, host: runtime.Host, name: str, metrics: SystemMetrics | None, settings: NatsSettings
+) -> NatsBus:
+    if config.bus.url:
+        access = NatsAccess.of(config.bus)
+    else:
+        own = read_credentials(config.state / "broker" / "credentials.json")
+        access = NatsAccess((own.url,), config.bus, own.user, own.password)
+    shown = f"{config.bus.prefix or 'evolved'}-{name} {platform.node()}:{os.getpid()}"
+    return NatsBus(host, access, claims=config.state / "claims", name=shown, metrics=metrics, settings=settings)

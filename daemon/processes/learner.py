@@ -1,0 +1,98 @@
+"""`evolved learner`: the trainer as a process of its own. Imports torch; nothing of the daemon runs in it.
+
+Under torchrun every rank comes through here: rank 0 serves, the others follow it.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+from prometheus_client import CollectorRegistry
+
+from actors.system import runtime
+from actors.system.errors import Escalated
+from actors.system.lifecycle import Lifecycle, Restart
+from actors.system.notify import Notify
+from actors.system.supervisor import Supervisor
+from daemon.collectors.host import HostCollector
+from daemon.errors import StartFailed
+from daemon.processes import preflight
+from daemon.processes.asgi import serve
+from daemon.processes.bus_connection import open_bus
+from daemon.settings.config import Config
+from daemon.upkeep.provenance import Provenance
+from daemon.upkeep.weights import server
+from learner.errors import TrainerUnavailable
+from learner.service import run
+from learner.trainers import Trainer
+
+MakeTrainer = Callable[[Path, Path], Trainer]
+
+
+def main(config: Config) -> int:
+    """Run until SIGTERM; the exit status.
+
+    Raises:
+        StartFailed: no broker, no warm start, no verl where the settings name it, or an error that keeps coming back.
+    """
+    preflight.state_directory(config)
+    if config.learner.trainer != "verl":
+        return runtime.run(partial(_serve, config, None), backend=config.runtime)
+    from learner.trainers.verl import ranks
+
+    try:
+        if ranks.is_follower():
+            return ranks.follow(config.learner)
+        leader = ranks.Leader(config.learner)
+    except TrainerUnavailable as error:
+        raise StartFailed(str(error)) from error
+    try:
+        return runtime.run(partial(_serve, config, leader.open), backend=config.runtime)
+    finally:
+        leader.stop()
+
+
+async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime.Host) -> int:
+    provenance = Provenance(config.provenance, config.state)
+    key, trusted = provenance.key("learner"), provenance.trusted("learner")
+    bus = await open_bus(config, host, "learner")
+    supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ), drain_seconds=30.0)
+
+    registry = CollectorRegistry()
+    HostCollector(config.state).register(registry)
+
+    async def learn(life: Lifecycle) -> None:
+        await run(
+            config.learner,
+            bus=bus,
+            clock=time.time,
+            state=config.state,
+            life=life,
+            key=key,
+            trusted=trusted,
+            registry=registry,
+            make_trainer=make_trainer,
+        )
+
+    if config.weights.server.port:
+        app = server(config.weights.server, config.state / "versions")
+
+        async def give(life: Lifecycle) -> None:
+            async with anyio.create_task_group() as group:
+                group.start_soon(partial(serve, app, config.weights.server, ready=life.ready))
+                while await life.pause(30.0):
+                    life.beat()
+                group.cancel_scope.cancel()
+
+        supervisor.add("weights", give)
+    supervisor.add("learner", learn, Restart(stall_seconds=3600.0, max_restarts=3))
+    try:
+        return 0 if await supervisor.run() else 1
+    except Escalated as error:
+        raise StartFailed(f"the learner keeps failing: {error.__cause__ or error}") from error
+    finally:
+        await bus.aclose()

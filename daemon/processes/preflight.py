@@ -1,0 +1,74 @@
+"""What a process looks at before it starts its parts, so that a fault is one line and not a traceback of a part.
+
+The tap has none: it is in the way of agents' calls, and serves them also where nothing can be kept.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+from pathlib import Path
+
+from daemon.errors import StartFailed
+from daemon.settings.config import Config
+
+
+def state_directory(config: Config) -> None:
+    """Make the state directory if need be, and see that something can be written in it.
+
+    Raises:
+        StartFailed: it cannot; names the setting, the directory and the remedy.
+    """
+    state = config.state
+    probe = state / f".probe.{os.getpid()}"
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        probe.write_bytes(bytes(4096))
+    except OSError as error:
+        raise StartFailed(f"state_dir {state}: {error.strerror}; {_remedy(error, state)}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink()
+
+
+def _remedy(error: OSError, state: Path) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "make room on its disk, or set state_dir to another one"
+    if error.errno == errno.EROFS:
+        return "mount its file system for writing, or set state_dir to another one"
+    if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.ENOENT):
+        return "set state_dir to a directory"
+    return f"give it to who runs evolved (chown -R evolved: {state}), or set state_dir to another one"
+
+
+def port_free(host: str, port: int, setting: str) -> None:
+    """See that nobody listens there.
+
+    Raises:
+        StartFailed: somebody does, or the address is not this machine's; names the setting.
+    """
+    if not port:
+        return
+    try:
+        family = socket.getaddrinfo(host.strip("[]") or None, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind((host.strip("[]"), port))
+    except OSError as error:
+        key = setting.rpartition(".")[0]
+        raise StartFailed(
+            f"{setting} = {port} on {key}.host {host!r}: {error.strerror}; `ss -ltnp` shows who listens there, "
+            f"{setting} takes another"
+        ) from error
+
+
+def daemon(config: Config) -> None:
+    """All that `evolved run` needs before it opens its parts.
+
+    Raises:
+        StartFailed, ConfigError: names the setting and the remedy.
+    """
+    state_directory(config)
+    port_free(config.control.host, config.control.port, "control.port")
+    if config.intake.otlp:
+        port_free(config.intake.host, config.intake.port, "intake.port")

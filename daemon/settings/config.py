@@ -1,0 +1,289 @@
+"""The configuration: one section per part, every default in the part's own settings, checked before anything starts."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from actors.credit.attributor import AttributorSettings
+from actors.curation.pool import CuratorSettings
+from actors.deployment.swapper import SwapperSettings
+from actors.experience.experiencer import ExperiencerSettings
+from actors.experience.probing_round import ProbeSettings
+from actors.experience.retrieval.settings import NavigatorSettings
+from actors.experience.skill_trials import SkillTrialSettings
+from actors.gate.drift import DriftSettings
+from actors.gate.gatekeeper import GatekeeperSettings
+from actors.gate.panel import PanelSettings
+from actors.gate.prompts import PromptSettings
+from actors.gate.replay_trial import ReplayTrialSettings
+from actors.gate.safety import SafetySettings
+from actors.gate.sandbox_trial import SandboxTrialSettings
+from actors.monitoring.sentinel import SentinelSettings
+from actors.rollout.settings import RolloutSettings
+from actors.store.settings import StoreSettings
+from actors.system.broker import BrokerSettings
+from actors.system.nats_settings import BusSettings
+from actors.system.outbox import RunnerSettings
+from actors.tasks.questioner.settings import QuestionerSettings
+from actors.trajectories.assembler import AssemblerSettings
+from adapters.redaction import InvalidRedaction, RedactionSettings, Redactor
+from daemon.api.control import ControlSettings
+from daemon.composition.cluster import ClusterSettings
+from daemon.composition.tasks import TaskSettings
+from daemon.errors import ConfigError
+from daemon.ingest.otlp_receiver import IntakeSettings
+from daemon.ingest.shipper import ShipperSettings
+from daemon.live.settings import LiveSettings
+from daemon.settings import toml
+from daemon.tap.settings import TapSettings, UpstreamSettings
+from daemon.upkeep.provenance import ProvenanceSettings
+from daemon.upkeep.retention import QuotaSettings, RetentionSettings
+from daemon.upkeep.weights import WeightsSettings
+from learner.settings import LearnerSettings
+
+SERVING, SHADOW = "serving", "shadow"
+"""Names of the engines if there is one that serves, and of the one that no agent sees."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An engine that speaks vLLM's HTTP surface."""
+
+    url: str = ""
+    """Base URL, without /v1. Its development endpoints must be reachable from the daemon and from nobody else."""
+    api_key_file: str = ""
+    """File that holds the key it was started with (vLLM's --api-key or VLLM_API_KEY); empty if it wants none."""
+
+
+class FleetEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of several engines that answer your agents."""
+
+    name: str
+    """Its name everywhere: in records, at the tap, in `evolved status`."""
+    url: str
+    """Base URL, without /v1. Its development endpoints must be reachable from the daemon and from nobody else."""
+    weight: float = 1.0
+    """Its share of new trajectories, relative to the others'."""
+    api_key_file: str = ""
+    """File that holds the key it was started with (vLLM's --api-key or VLLM_API_KEY); empty if it wants none."""
+
+
+class EnginesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The engines."""
+
+    serving: EngineSettings = EngineSettings(url="http://127.0.0.1:8000")
+    """Answers your agents, if there is one such engine."""
+    fleet: tuple[FleetEngine, ...] = ()
+    """Several engines that answer your agents, instead of `serving`: [[engines.fleet]] with name, url and weight. They
+    are swapped in this order, the first one that answers is the canary. The tap has them behind it too, unless
+    tap.upstreams gives it other addresses under the same names."""
+    shadow: EngineSettings = EngineSettings(url="http://127.0.0.1:8001")
+    """Takes every candidate: rollouts and the gate run on it, agents never."""
+
+
+class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An adapter by its registered name."""
+
+    name: str = ""
+    """As registered under the entry point group `evolved.adapters`."""
+    options: dict[str, Any] = {}
+    """Keyword arguments for it."""
+
+
+class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where shadow rollouts play."""
+
+    environment: str = ""
+    """Name of an environment adapter, such as "travel"; empty: learn from traffic and feedback alone."""
+    options: dict[str, Any] = {}
+    """Keyword arguments for it."""
+    workers: int = 0
+    """Processes that its episodes are played in, so that one that hangs or crashes costs its episode alone (Linux). 0:
+    in the daemon's process, which is what the travel desk wants: it cannot hang, and a step in another process takes
+    many times as long."""
+    tool_search: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Show each episode only so many tools, those found for its goal, and the tool search_tools, which brings as many
+    more; 0: all tools, always. For environments with more tools than a prompt has room for."""
+    tool_search_always: tuple[str, ...] = ()
+    """Tools that are shown all the same, such as the one that ends an episode."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.workers <= 64:
+            raise ValueError(f"workers = {self.workers} must be from 0 to 64; 2 are enough for most environments")
+
+
+class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The gate."""
+
+    keeper: GatekeeperSettings = GatekeeperSettings()
+    """When it looks."""
+    sandbox: SandboxTrialSettings = SandboxTrialSettings()
+    """The exam with a sandbox."""
+    replay: ReplayTrialSettings = ReplayTrialSettings()
+    """The exam without one."""
+    panel: PanelSettings = PanelSettings()
+    safety: SafetySettings = SafetySettings()
+    prompts: PromptSettings = PromptSettings()
+    drift: DriftSettings = DriftSettings()
+    judge: AdapterSettings = AdapterSettings(name="conduct")
+    """Compares answers to replayed prompts; must be another than the judge of the rewards. An empty name: none."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything. `state` and `spool` are where this machine keeps it."""
+
+    state_dir: str = "/var/lib/evolved"
+    """Directory for spool, store, versions, keys and batches."""
+    runtime: Literal["trio-guest", "asyncio"] = "trio-guest"
+    """How the daemon runs its actors."""
+    seed: int = 0
+    """Tasks, sampling and jitter of the daemon follow from it."""
+    broker: BrokerSettings = BrokerSettings()
+    bus: BusSettings = BusSettings()
+    store: StoreSettings = StoreSettings()
+    control: ControlSettings = ControlSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    engines: EnginesSettings = EnginesSettings()
+    sandbox: SandboxSettings = SandboxSettings()
+    judge: AdapterSettings = AdapterSettings(name="rules")
+    embedder: AdapterSettings = AdapterSettings(name="hashing")
+    extractor: AdapterSettings = AdapterSettings()
+    embedder_before: AdapterSettings = AdapterSettings(name="")
+    """The one of before, after a change: it finds lessons until all have a vector from the new one."""
+    rewriter: AdapterSettings = AdapterSettings(name="")
+    """Says a lesson in words that fit the case before it is given; none by default."""
+    live: LiveSettings = LiveSettings()
+    adapters: dict[str, dict[str, Any]] = {}
+    """Live APIs by name: [adapters.NAME] with kind ("openapi", "mcp", "callables", or "installed" for one by entry
+    point), its options, and [adapters.NAME.policy]; see docs/mcp-and-registration.md."""
+    tap: TapSettings = TapSettings()
+    intake: IntakeSettings = IntakeSettings()
+    redaction: RedactionSettings = RedactionSettings()
+    shipper: ShipperSettings = ShipperSettings()
+    actors: RunnerSettings = RunnerSettings()
+    assembler: AssemblerSettings = AssemblerSettings()
+    attributor: AttributorSettings = AttributorSettings()
+    curator: CuratorSettings = CuratorSettings()
+    experiencer: ExperiencerSettings = ExperiencerSettings()
+    skill_trials: SkillTrialSettings = SkillTrialSettings()
+    probe: ProbeSettings = ProbeSettings()
+    navigator: NavigatorSettings = NavigatorSettings()
+    questioner: QuestionerSettings = QuestionerSettings()
+    wording: AdapterSettings = AdapterSettings()
+    """Words the tasks that the questioner makes; none by default: templates do."""
+    rollout: RolloutSettings = RolloutSettings()
+    tasks: TaskSettings = TaskSettings()
+    grader: AdapterSettings = AdapterSettings()
+    """Says how well an attempt went where no execution can; none by default."""
+    gate: GateSettings = GateSettings()
+    swapper: SwapperSettings = SwapperSettings()
+    sentinel: SentinelSettings = SentinelSettings()
+    learner: LearnerSettings = LearnerSettings()
+    provenance: ProvenanceSettings = ProvenanceSettings()
+    weights: WeightsSettings = WeightsSettings()
+    retention: RetentionSettings = RetentionSettings()
+    quota: QuotaSettings = QuotaSettings()
+
+    def __post_init__(self) -> None:
+        # Two models behind one adapter are two judges.
+        reward, gate = self.judge, self.gate.judge
+        models = [settings.options.get("model") for settings in (reward, gate)]
+        if gate.name == reward.name and (None in models or models[0] == models[1]):
+            raise ValueError(
+                f"gate.judge.name = {gate.name!r} is the judge whose labels are the reward (judge.name); a policy that "
+                'learned to please it would please it at the gate too. Name another, such as "conduct", or "" for none'
+            )
+
+    @property
+    def state(self) -> Path:
+        # Absolute: paths below it go to engines and to a learner, whose working directory is another.
+        return Path(self.state_dir).absolute()
+
+    @property
+    def spool(self) -> Path:
+        """Directory that the tap writes and the shipper reads."""
+        return self.state / self.tap.spool_dir  # an absolute path stands for itself
+
+    @property
+    def keys(self) -> Path | None:
+        """The key file that tap and control API check; none if nobody has keys."""
+        name = self.tap.door.keys_file
+        return self.state / name if name else None
+
+    @property
+    def store_url(self) -> str:
+        return self.store.url or f"sqlite:///{self.state.absolute() / 'evolved.db'}"
+
+
+def load(path: Path | None, assignments: Sequence[str] = ()) -> Config:
+    """The configuration in the file at `path`, with `section.key=value` assignments laid over it.
+
+    Raises:
+        ConfigError: names the file, the key and the remedy.
+    """
+    table = toml.read(path) if path is not None else {}
+    for text in assignments:
+        table = toml.merge(table, toml.assignment(text))
+    config = toml.convert(table, Config, str(path) if path is not None else "settings")
+    serving_engines(config)
+    return config
+
+
+def serving_engines(config: Config) -> dict[str, str]:
+    """The engines that answer agents: URL by name, in the order in which they are swapped.
+
+    Raises:
+        ConfigError: a name that cannot be used, or the tap has other names.
+    """
+    fleet = config.engines.fleet
+    if not fleet:
+        return {SERVING: config.engines.serving.url}
+    names = [one.name for one in fleet]
+    for name in names:
+        if not _NAME.fullmatch(name) or name == SHADOW or names.count(name) > 1:
+            raise ConfigError(
+                f"engines.fleet: {name!r} cannot be a name; use letters, digits, - and _, each name once, and not "
+                f"{SHADOW!r}"
+            )
+    other = {one.name for one in config.tap.upstreams}
+    if other and other != set(names):
+        raise ConfigError(
+            f"tap.upstreams has {', '.join(sorted(other))} and engines.fleet {', '.join(sorted(names))}; give the same "
+            "names, or leave tap.upstreams out"
+        )
+    return {one.name: one.url for one in fleet}
+
+
+def tap_settings(config: Config) -> TapSettings:
+    """What the tap is told, with spool, keys and routes where this machine keeps them, and the daemon's engines."""
+    door = msgspec.structs.replace(config.tap.door, keys_file=str(config.keys or ""))
+    tap = msgspec.structs.replace(
+        config.tap, spool_dir=str(config.spool), door=door, routes_file=str(config.state / config.tap.routes_file)
+    )
+    if not config.engines.fleet or tap.upstreams:
+        return tap
+    upstreams = tuple(UpstreamSettings(url=one.url, name=one.name, weight=one.weight) for one in config.engines.fleet)
+    return msgspec.structs.replace(tap, upstreams=upstreams)
+
+
+def curator_settings(config: Config, told: CuratorSettings | None = None) -> CuratorSettings:
+    """What the curator is told, of `told` or else of `config`: where there is no sandbox, no group will ever come, and
+    none is waited for."""
+    told = told or config.curator
+    return told if config.sandbox.environment else msgspec.structs.replace(told, groups_per_batch=0)
+
+
+def tap_redaction(config: Config) -> dict[str, Any]:
+    """What the tap's scribe is told of redaction.
+
+    Raises:
+        ConfigError: a setting that cannot work; better said here than by a scribe that dies over it.
+    """
+    try:
+        Redactor(config.redaction)
+    except InvalidRedaction as error:
+        raise ConfigError(str(error)) from error
+    return msgspec.to_builtins(config.redaction)

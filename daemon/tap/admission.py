@@ -1,0 +1,262 @@
+"""The door: who may come in, on whose behalf, and whether anything is kept of the call.
+
+    request -> [key, tenant] -> Refused, or Visitor -> [opt-out, sampling, quota] -> keep or not
+
+Only a missing or wrong key turns a call away. Everything else decides about the copy alone: above its quota, sampled
+out or opted out, a call passes as ever. Without keys, samples and quotas it is one look at the headers.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from daemon.tap.errors import InvalidTapSettings, KeysUnusable, Refused
+from daemon.tap.keys import OPERATORS, PREFIX, Key, KeyRing, Scope, is_loopback, opens, presented
+from daemon.tap.request import Request
+from daemon.tap.sampling import opted_out, sampled
+
+_KEY, _TENANT, _OUT = b"x-evolved-key", b"x-evolved-tenant", b"x-evolved-opt-out"
+_TRAJECTORY, _AUTHORIZATION = b"x-evolved-trajectory", b"authorization"
+_TOLD = frozenset({_KEY, _TENANT, _OUT, _TRAJECTORY})
+"""Headers that are meant for the door."""
+_FEEDBACK, _HEALTH = b"/v1/feedback", b"/health"
+_NO = frozenset({b"", b"0", b"false", b"no"})
+_MARK = b"evolved_opt_out"
+_NAMED = 256
+_MAX_TENANTS = 10_000
+"""Tenants that are counted one by one; names are free text, and memory is not."""
+_REST = ""
+_HOUR = 3600.0
+
+
+class TenantSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is kept of one tenant's calls. It never decides what passes."""
+
+    sampling: float = 1.0
+    """The share of its trajectories that is kept, 0 to 1."""
+    exchanges_per_hour: int = 0
+    """Calls kept in an hour of the clock, by each tap; 0: no limit."""
+    bytes_per_hour: int = 0
+    """Bytes of request bodies kept in an hour of the clock, by each tap; 0: no limit."""
+
+
+class DoorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who may come in, and what is kept of them."""
+
+    keys_file: str = ""
+    """Key file that `evolved keys` writes, below `state_dir` if relative; empty: nobody has keys. An admin key in it
+    guards the tap's admin port and the control API."""
+    require_key: bool = False
+    """Refuse calls without an agent's key. Off, such a call belongs to the tenant that its x-evolved-tenant names."""
+    sampling: float = 1.0
+    """The share of trajectories that is kept, 0 to 1, for tenants that `tenants` does not name."""
+    exchanges_per_hour: int = 0
+    """Calls kept in an hour of the clock, by each tap and of each such tenant; 0: no limit."""
+    bytes_per_hour: int = 0
+    """Bytes of request bodies kept in an hour of the clock, by each tap and of each such tenant; 0: no limit."""
+    tenants: dict[str, TenantSettings] = {}
+    """The same by tenant: [tap.door.tenants.NAME] with sampling, exchanges_per_hour, bytes_per_hour."""
+
+
+class Visitor(msgspec.Struct, frozen=True, gc=False):
+    """Who makes a call, and what becomes of its copy."""
+
+    tenant: str
+    caller: str = ""
+    """Id of the agent's key; empty without one."""
+    keep: bool = True
+    """A record is to be written."""
+    why_not: str = ""
+    """opted_out, sampled_out or quota."""
+    strip_authorization: bool = False
+    """The authorization header is a key of ours: it does not travel to the engine."""
+
+
+class Admission:
+    """Lets requests in."""
+
+    def __init__(self, settings: DoorSettings, *, clock: Callable[[], float]) -> None:
+        """
+        Args:
+            clock: unix seconds.
+
+        Raises:
+            InvalidTapSettings: a share or a quota that is none, or a key file that cannot be used.
+        """
+        check_door(settings)
+        self._clock = clock
+        self.reconfigure(settings)
+        self._ring: KeyRing | None = None
+        if settings.keys_file:
+            try:
+                self._ring = KeyRing(Path(settings.keys_file), clock=clock)
+            except KeysUnusable as error:
+                raise InvalidTapSettings(f"tap.door.keys_file: {error}") from error
+        self._hour = -1
+        self._spent: dict[str, tuple[int, int]] = {}
+        self._plain = Visitor("default")
+        self.counts: Counter[str] = Counter()
+        """Calls not kept by why_not, and refused ones by code: missing_key, invalid_key, wrong_scope, wrong_tenant."""
+
+    def reconfigure(self, settings: DoorSettings) -> None:
+        """Other rules for the next request, checked (`check_door`); the key file stays the one it was."""
+        self._require = settings.require_key
+        self._tenants = settings.tenants
+        self._others = TenantSettings(
+            sampling=settings.sampling,
+            exchanges_per_hour=settings.exchanges_per_hour,
+            bytes_per_hour=settings.bytes_per_hour,
+        )
+        self._keeps_all = not settings.tenants and self._others == TenantSettings()
+
+    def admit(self, request: Request) -> Visitor:
+        """Who makes the call.
+
+        Raises:
+            Refused: 401 without a key where one is required, or with one that opens nothing; 403 for an admin's key or
+                another tenant.
+        """
+        head, told = request.head, request.head.named
+        if head.quiet is None:
+            head.quiet = _TOLD.isdisjoint(told) and PREFIX not in told.get(_AUTHORIZATION, b"")
+        # From behind because that is twice as fast, and a body is mostly history.
+        marked = request.body.rfind(_MARK) >= 0
+        if head.quiet and not marked and self._keeps_all and self._ring is None:
+            return self._plain
+        authorization = told.get(_AUTHORIZATION, b"")
+        # A key of ours never travels on, whether or not it opens anything here.
+        strip = PREFIX in authorization and bool(presented(b"", authorization))
+        tenant = told.get(_TENANT, b"").decode("utf-8", "replace").strip()[:_NAMED]
+        caller = ""
+        if self._ring is not None:
+            key = self._key(self._ring, presented(told.get(_KEY, b""), authorization), request)
+            if key is not None:
+                if tenant and tenant != key.tenant:
+                    raise self._refused(403, "wrong_tenant", "the key is another tenant's; leave x-evolved-tenant out")
+                tenant, caller = key.tenant, key.id
+        tenant = tenant or "default"
+        why_not = self._why_not(request, told, marked, tenant, caller)
+        if why_not:
+            self.counts[why_not] += 1
+            return Visitor(tenant, caller, False, why_not, strip)
+        return Visitor(tenant, caller, True, "", strip)
+
+    def admit_admin(self, request: Request, needed: Scope = "admin") -> None:
+        """Let an operator's request pass; anybody's, while there is no operator's key.
+
+        Args:
+            needed: scope that the key must have, or one above it.
+
+        Raises:
+            Refused: 401 without an operator's key, 403 with one of too small a scope.
+        """
+        ring = self._ring
+        if ring is None or not ring.guarded:
+            return
+        shown = presented(request.header(_KEY), request.header(_AUTHORIZATION))
+        key = ring.find(shown) if shown else None
+        if key is None or key.scope not in OPERATORS:
+            raise self._refused(
+                401, "invalid_key", "an operator's key is needed, in x-evolved-key or as a bearer's token; make one "
+                f"with `evolved keys add --scope {needed} --tenant NAME`", param="x-evolved-key",
+            )  # fmt: skip
+        if not opens(key.scope, needed):
+            raise self._refused(
+                403, "wrong_scope", f"the key {key.id} has the scope {key.scope}, and this takes {needed}; make one "
+                f"with `evolved keys add --scope {needed} --tenant NAME`", param="x-evolved-key",
+            )  # fmt: skip
+
+    def check_admin_host(self, setting: str, host: str) -> None:
+        """Refuse to stand open to the network.
+
+        Args:
+            setting: name of the setting that `host` is from.
+
+        Raises:
+            InvalidTapSettings: `host` is not this machine's alone, and there is no admin key.
+        """
+        if not is_loopback(host) and (self._ring is None or not self._ring.guarded):
+            raise InvalidTapSettings(
+                f"{setting} {host!r}: others can reach it and it has no admin key; make one with `evolved keys add "
+                "--scope admin` and set tap.door.keys_file, or listen on 127.0.0.1"
+            )
+
+    def reload(self) -> None:
+        """Take over a changed key file. Costs one stat if it has not changed: once a second is right."""
+        if self._ring is not None:
+            self._ring.refresh()
+            self.counts["keys_unreadable"] = self._ring.unreadable
+
+    def _key(self, ring: KeyRing, shown: bytes, request: Request) -> Key | None:
+        if not shown:
+            # Probes of a load balancer have no key, and learn nothing but that the engine lives.
+            if self._require and request.path != _HEALTH:
+                raise self._refused(
+                    401, "missing_key", "an agent's key is needed, in x-evolved-key or as a bearer's token; make one "
+                    "with `evolved keys add --tenant NAME`", param="x-evolved-key",
+                )  # fmt: skip
+            return None
+        key = ring.find(shown)
+        if key is None:
+            raise self._refused(
+                401, "invalid_key", "the key opens nothing here: unknown, revoked or expired; see `evolved keys list`",
+                param="x-evolved-key",
+            )  # fmt: skip
+        if key.scope != "agent":
+            raise self._refused(403, "wrong_scope", f"an {key.scope} key does not open this port; use an agent's key")
+        return key
+
+    def _why_not(self, request: Request, told: dict[bytes, bytes], marked: bool, tenant: str, caller: str) -> str:
+        if told.get(_OUT, b"").strip().lower() not in _NO or (marked and opted_out(request.body)):
+            return "opted_out"
+        if self._keeps_all or request.method != b"POST" or request.path.rstrip(b"/") == _FEEDBACK:
+            return ""
+        limits = self._tenants.get(tenant, self._others)
+        trajectory = told.get(_TRAJECTORY, b"")
+        if not sampled(request, limits.sampling, tenant=tenant, caller=caller, trajectory=trajectory):
+            return "sampled_out"
+        return "" if self._affords(request, tenant, limits) else "quota"
+
+    def _affords(self, request: Request, tenant: str, limits: TenantSettings) -> bool:
+        if not limits.exchanges_per_hour and not limits.bytes_per_hour:
+            return True
+        hour = int(self._clock() // _HOUR)
+        if hour != self._hour:
+            self._hour, self._spent = hour, {}
+        if tenant not in self._spent and len(self._spent) >= _MAX_TENANTS:
+            tenant = _REST
+        upload = request.upload
+        size = len(request.body) if upload is None else upload.length or 0
+        calls, used = self._spent.get(tenant, (0, 0))
+        calls, used = calls + 1, used + size
+        if (limits.exchanges_per_hour and calls > limits.exchanges_per_hour) or (
+            limits.bytes_per_hour and used > limits.bytes_per_hour
+        ):
+            return False
+        self._spent[tenant] = (calls, used)
+        return True
+
+    def _refused(self, status: int, code: str, message: str, *, param: str | None = None) -> Refused:
+        self.counts[code] += 1
+        return Refused(status, code, message, param=param)
+
+
+def check_door(settings: DoorSettings) -> None:
+    """Refuse rules that cannot be meant.
+
+    Raises:
+        InvalidTapSettings: a share or a quota that is none, or keys required without a key file.
+    """
+    if settings.require_key and not settings.keys_file:
+        raise InvalidTapSettings(
+            "tap.door.require_key is on and tap.door.keys_file is empty: nobody could come in; make a key with "
+            "`evolved keys add --tenant NAME` and set tap.door.keys_file"
+        )
+    named = [("tap.door", settings), *((f"tap.door.tenants.{name}", one) for name, one in settings.tenants.items())]
+    for where, one in named:
+        if not 0.0 <= one.sampling <= 1.0:
+            raise InvalidTapSettings(f"{where}.sampling {one.sampling:g}: give a share from 0 (nothing) to 1 (all)")
+        if one.exchanges_per_hour < 0 or one.bytes_per_hour < 0:
+            raise InvalidTapSettings(f"{where}: a quota is negative; give a number above 0, or 0 for no limit")

@@ -1,0 +1,57 @@
+"""Heads that come again: on a connection that is kept alive, what follows mostly begins with the same bytes.
+
+llhttp reads a head and judges it; the next message that begins with those very bytes, but for the digits of its length,
+would be read and judged in the same way, so that is not done twice. Whatever differs in any other byte, has its body in
+chunks, or does not come whole and alone in one piece is llhttp's again.
+"""
+
+_LENGTH = b"\r\ncontent-length:"
+
+
+class HeadCache:
+    """The bytes of a head, with its length left open."""
+
+    __slots__ = ("_after", "_before", "_size")
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        """
+        Args:
+            before: all bytes up to the length's digits.
+            after: all bytes behind them, the blank line included.
+        """
+        self._before, self._after = before, after
+        self._size = len(before) + len(after) + 1
+        """Of a head, digits and all: the next one is mostly as long as the last."""
+
+    @classmethod
+    def of(cls, data: bytes, length: int) -> "HeadCache | None":
+        """The head of the message that `data` is, from its first byte to its last.
+
+        Args:
+            length: what its Content-Length says, as llhttp has read it.
+
+        Returns:
+            None if there is more or less in `data`, or its length does not stand in one place, in the usual way.
+        """
+        end = data.find(b"\r\n\r\n") + 4
+        if end + length != len(data):
+            return None
+        head, line = data[:end].lower(), b"%b %d\r\n" % (_LENGTH, length)
+        place = head.find(line)
+        if place < 0 or head.count(_LENGTH) != 1:
+            return None
+        return cls(data[: place + len(_LENGTH) + 1], data[place + len(line) - 2 : end])
+
+    def body(self, data: bytes) -> bytes | None:
+        """The body, if `data` is one whole message with this head; else None.
+
+        The head that `data` must begin with is written out from how long `data` is, so one that says anything else,
+        or says it in another way, is not taken for it.
+        """
+        size = self._size
+        head = b"%b%d%b" % (self._before, len(data) - size, self._after)
+        if len(head) != size:
+            # Another number of digits than last time.
+            size = self._size = data.find(b"\r", len(self._before)) + len(self._after)
+            head = b"%b%d%b" % (self._before, len(data) - size, self._after)
+        return data[size:] if len(head) == size and data.startswith(head) else None

@@ -1,0 +1,380 @@
+"""The tap's side of the scribe: hands records to the child process that redacts them and writes the spool.
+
+    Call -> offer() -> [batch] -> socket -> scribe process: redact -> segments on disk
+                 <- how many are settled (written, or shed and counted) <-
+
+Redaction and disk are not the agents' affair: a pattern that takes for ever, a disk that hangs or a child that dies
+must not hold up a byte of theirs, so all of it happens in another process. What the child has not settled is kept here,
+bounded, and goes to its successor: a record is at most written twice, under one id.
+"""
+
+import asyncio
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+import structlog
+
+from actors.messages import Message, encode
+from daemon.tap.recorder_wire import HEAD, Order, Progress, progress_decoder
+from daemon.tap.segments import MAX_PAYLOAD
+
+_KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR", "LD_LIBRARY_PATH")
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_ATTEMPTS = 2
+"""After so many scribes that ended over the same record, it is given up."""
+_SETTLE = 0.2
+
+log = structlog.get_logger(__name__)
+
+
+class _Waiting(msgspec.Struct, gc=False):
+    """A record that is not settled."""
+
+    head: bytes
+    """Of its frame."""
+    data: bytes
+    settled: Callable[[], None] | None = None
+    """Called when it is."""
+
+
+class Recorder:
+    """Keeps one scribe process alive and feeds it. Used from the event loop alone.
+
+    `offer` does no I/O, never blocks and never raises.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        *,
+        memory_bytes: int,
+        tick_seconds: float,
+        silence_seconds: float,
+        rng: random.Random,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Args:
+            order: what the child is told at its start.
+            memory_bytes: of records that are not settled; what comes beyond is shed and counted.
+            tick_seconds: how often records are handed over.
+            silence_seconds: a child that settles nothing for so long, with work to do, is killed.
+            rng: for the jitter of restarts.
+            clock: seconds, monotonic.
+        """
+        self._order, self._memory, self._tick, self._silence = order, memory_bytes, tick_seconds, silence_seconds
+        self._rng, self._clock = rng, clock
+        self._unsent: list[_Waiting] = []
+        self._sent: deque[_Waiting] = deque()
+        self._backlog: deque[_Waiting] = deque()
+        """What a dead child left: goes out one by one, so that a record that kills its reader is found."""
+        self._bytes = 0
+        self._child: subprocess.Popen[bytes] | None = None
+        self._link: _Link | None = None
+        self._ended = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing = False
+        self._renewed = asyncio.Event()
+        self._heard = 0.0
+        self._suspect: _Waiting | None = None
+        self._suspected = 0
+        self._pause = _FIRST_PAUSE
+        self._gone = Progress()
+        """The figures of the children that have ended, added up."""
+        self.progress = Progress()
+        """Of the child that runs."""
+        self.shed_memory = 0
+        """Records refused because memory was full, or because the tap is closing."""
+        self.shed_poison = 0
+        """Records given up because scribes ended over them."""
+        self.restarts = 0
+
+    @property
+    def waiting(self) -> int:
+        """Records not settled."""
+        return len(self._unsent) + len(self._sent) + len(self._backlog)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Their size."""
+        return self._bytes
+
+    @property
+    def written(self) -> int:
+        """Records on disk."""
+        return self._gone.written + self.progress.written
+
+    @property
+    def shed_disk(self) -> int:
+        """Records lost to quota or disk."""
+        return self._gone.shed + self.progress.shed
+
+    @property
+    def errors(self) -> int:
+        """Failed writes."""
+        return self._gone.errors + self.progress.errors
+
+    @property
+    def redacted(self) -> int:
+        """Records in which something was taken out."""
+        return self._gone.redacted + self.progress.redacted
+
+    @property
+    def shed(self) -> int:
+        """Records lost, for whatever reason."""
+        return self.shed_memory + self.shed_poison + self.shed_disk
+
+    @property
+    def taking(self) -> bool:
+        """Whether a record offered now has a fair chance to reach the disk."""
+        return self.progress.healthy and not self.progress.full and not self._closing and self._bytes < self._memory
+
+    def renew(self, order: Order) -> None:
+        """Have another child go on, with `order`, once the present one has written what it was given."""
+        if order != self._order:
+            self._order = order
+            self._renewed.set()
+
+    def offer(self, record: Message) -> bool:
+        """Take a record; False if it was shed."""
+        payload = encode(record)
+        if self._closing or len(payload) > MAX_PAYLOAD or self._bytes + len(payload) > self._memory:
+            self.shed_memory += 1
+            return False
+        self._bytes += len(payload)
+        self._unsent.append(_Waiting(HEAD.pack(len(payload), bytes.fromhex(record.id)), payload))
+        if self._timer is None and self._link is not None:
+            self._timer = asyncio.get_running_loop().call_later(self._tick, self._hand_over)
+        return True
+
+    def when_settled(self, then: Callable[[], None]) -> None:
+        """Call `then` as soon as all that was offered up to now is written (or shed and counted)."""
+        if not self._unsent:
+            then()
+            return
+        last = self._unsent[-1]
+        before = last.settled
+
+        def both() -> None:
+            if before is not None:
+                before()
+            then()
+
+        last.settled = both
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Keep a child alive until `stop`; then let it write what is left, and end.
+
+        Raises:
+            OSError: no process can be made at all.
+        """
+        halting = asyncio.create_task(stop.wait())
+        try:
+            while not stop.is_set():
+                await self._start()
+                self._renewed.clear()
+                ended = asyncio.create_task(self._ended.wait())
+                renewed = asyncio.create_task(self._renewed.wait())
+                waited = (halting, ended, renewed)
+                while not any(one.done() for one in waited):
+                    await asyncio.wait(waited, timeout=self._silence / 4, return_when="FIRST_COMPLETED")
+                    self._look()
+                ended.cancel()
+                renewed.cancel()
+                if stop.is_set():
+                    break
+                if self._renewed.is_set() and not self._ended.is_set():
+                    await self._retire()
+                else:
+                    await self._after_death(halting)
+            await self._end()
+        finally:
+            halting.cancel()
+            if self._child is not None and self._child.poll() is None:
+                self._child.kill()
+
+    async def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._ended.clear()
+        with theirs:
+            theirs.set_inheritable(True)
+            environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+            self._child = subprocess.Popen(  # noqa: ASYNC220 - a fork takes a millisecond, at the start of the tap
+                [sys.executable, "-m", "daemon.tap.recorder_process", str(theirs.fileno())],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                # A Ctrl-C or a SIGTERM to the group ends the tap; the scribe ends when the tap has.
+                start_new_session=True,
+            )
+        ours.setblocking(False)
+        loop = asyncio.get_running_loop()
+        _, link = await loop.create_unix_connection(lambda: _Link(self._on_progress, self._ended.set), sock=ours)
+        link.transport.write(_frame(json.dumps(msgspec.to_builtins(self._order)).encode()))
+        self._link, self._heard = link, self._clock()
+        self.progress = Progress()
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Send what is waiting, as far as the child takes it."""
+        self._timer = None
+        link = self._link
+        # One that has just closed is not yet known to be gone: its successor is handed what waits.
+        if link is None or link.full or link.transport.is_closing():
+            return
+        if self._backlog:
+            # One at a time: if this one ends its reader, it is known which one it was.
+            if not self._sent:
+                self._send(link, [self._backlog.popleft()])
+            return
+        if self._unsent:
+            batch, self._unsent = self._unsent, []
+            self._send(link, batch)
+
+    def _send(self, link: "_Link", batch: list[_Waiting]) -> None:
+        if not self._sent:
+            self._heard = self._clock()
+        self._sent.extend(batch)
+        link.transport.write(b"".join([part for one in batch for part in (one.head, one.data)]))
+
+    def _on_progress(self, progress: Progress) -> None:
+        settled = progress.settled - self.progress.settled
+        self.progress = progress
+        self._heard = self._clock()
+        for _ in range(min(settled, len(self._sent))):
+            one = self._sent.popleft()
+            self._bytes -= len(one.data)
+            if one.settled is not None:
+                one.settled()
+        if settled:
+            self._pause = _FIRST_PAUSE
+        if self._unsent or self._backlog:
+            self._hand_over()
+
+    def _look(self) -> None:
+        if self._sent and self._clock() - self._heard > self._silence and self._child is not None:
+            log.error("scribe_silent", seconds=self._silence, waiting=self.waiting)
+            self._child.kill()
+
+    async def _after_death(self, halting: "asyncio.Task[bool]") -> None:
+        self._link = None
+        status = await self._status()
+        self.restarts += 1
+        log.error("scribe_ended", status=status, waiting=self.waiting)
+        self._keep_figures()
+        head = self._sent[0] if self._sent else None
+        alone = len(self._sent) == 1
+        if head is not None and head is self._suspect and alone:
+            self._suspected += 1
+            if self._suspected >= _ATTEMPTS:
+                self._sent.popleft()
+                self._bytes -= len(head.data)
+                self.shed_poison += 1
+                log.error("record_given_up", bytes=len(head.data))
+                if head.settled is not None:
+                    head.settled()
+        elif head is not None:
+            self._suspect, self._suspected = head, int(alone)
+        self._backlog.extendleft(reversed(self._sent))
+        self._sent.clear()
+        # No pause after the first death: agents' records wait. One that cannot live at all is not started in a loop.
+        await asyncio.wait((halting,), timeout=self._pause * self._rng.uniform(0.5, 1.5))
+        self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
+
+    async def _retire(self) -> None:
+        """Let the child write what it was given, and end. What comes meanwhile waits for the next one."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.transport.write_eof()
+            try:
+                await asyncio.wait_for(self._ended.wait(), self._silence)
+            except TimeoutError:
+                log.error("scribe_silent", seconds=self._silence, waiting=self.waiting)
+                if self._child is not None:
+                    self._child.kill()
+            link.transport.abort()
+        log.info("scribe_renewed", status=await self._status(), waiting=self.waiting)
+        self._keep_figures()
+        self._backlog.extendleft(reversed(self._sent))
+        self._sent.clear()
+
+    def _keep_figures(self) -> None:
+        self._gone = self._gone.plus(self.progress)
+        self.progress = Progress(healthy=False, disk_bytes=self.progress.disk_bytes)
+
+    async def _status(self) -> int | None:
+        """The child's exit status; it has closed its end, so it is about to be there."""
+        child = self._child
+        if child is None:
+            return None
+        for _ in range(20):
+            if child.poll() is not None:
+                return child.returncode
+            await asyncio.sleep(0.05)
+        child.kill()
+        return child.wait(5.0)
+
+    async def _end(self) -> None:
+        """Hand over all that is left, and let the child write it."""
+        end = self._clock() + self._silence
+        while self._clock() < end and not self._ended.is_set() and (self._unsent or self._backlog):
+            self._hand_over()
+            await asyncio.sleep(self._tick)
+        self._closing = True
+        if self._link is not None and not self._ended.is_set():
+            self._link.transport.write_eof()
+            try:
+                await asyncio.wait_for(self._ended.wait(), max(_SETTLE, end - self._clock()))
+            except TimeoutError:
+                log.error("scribe_silent", seconds=self._silence, waiting=self.waiting)
+            self._link.transport.abort()
+        await self._status()
+        self.shed_memory += self.waiting
+        self._unsent.clear()
+        self._sent.clear()
+        self._backlog.clear()
+        self._bytes = 0
+
+
+class _Link(asyncio.Protocol):
+    """The socket to the child."""
+
+    def __init__(self, on_progress: Callable[[Progress], None], on_end: Callable[[], None]) -> None:
+        self._on_progress, self._on_end = on_progress, on_end
+        self.transport: asyncio.Transport
+        self.full = False
+        self._rest = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._on_progress(progress_decoder.decode(line))
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
+
+    def pause_writing(self) -> None:
+        self.full = True
+
+    def resume_writing(self) -> None:
+        self.full = False
+
+
+def _frame(data: bytes) -> bytes:
+    return HEAD.pack(len(data), bytes(16)) + data

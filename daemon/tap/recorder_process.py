@@ -1,0 +1,171 @@
+"""The scribe: redacts what the tap copied and writes it to the spool. A process of its own, see `daemon.tap.recorder`.
+
+It reads no faster than the disk writes, tells the tap what is settled, and ends when the tap's end of the socket does,
+after writing all that came.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from actors.messages import Feedback, encode
+from actors.messages.spool import RawExchange, decode_spooled
+from daemon.logs import configure
+from daemon.tap.recorder_wire import HEAD, Order, Progress
+from daemon.tap.spool import SpoolLimits, SpoolWriter
+
+if TYPE_CHECKING:
+    from adapters.redaction import Redactor
+
+_READ = 1 << 20
+_SIGN_OF_LIFE = 1.0
+_NICENESS = 5
+"""Agents' traffic goes first where cores are few."""
+
+
+class _Inlet:
+    """Frames from the socket."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._buffer = b""
+        self._at = 0
+
+    def frame(self) -> tuple[bytes, bytes] | None:
+        """The next (id, payload); None at the end. A frame that was cut off is none: its writer died over it."""
+        if not self._have(HEAD.size):
+            return None
+        length, record_id = HEAD.unpack_from(self._buffer, self._at)
+        if not self._have(HEAD.size + length):
+            return None
+        start = self._at + HEAD.size
+        self._at = start + length
+        return record_id, self._buffer[start : self._at]
+
+    def _have(self, size: int) -> bool:
+        """Whether `size` bytes are at hand, or come."""
+        if len(self._buffer) - self._at >= size:
+            return True
+        parts, had = [self._buffer[self._at :]], len(self._buffer) - self._at
+        while had < size:
+            try:
+                data = self._link.recv(max(_READ, size - had))
+            except ConnectionError:
+                return False
+            if not data:
+                return False
+            parts.append(data)
+            had += len(data)
+        self._buffer, self._at = b"".join(parts), 0
+        return True
+
+
+class RecorderProcess:
+    """Redacts and writes until its link ends."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link, self._inlet = link, _Inlet(link)
+        self._redacted = 0
+        self._began = 0.0
+        """When the redaction of a record began, 0 between two."""
+
+    def run(self) -> None:
+        """Until the end of the link."""
+        told = self._inlet.frame()
+        if told is None:
+            return
+        order = msgspec.json.decode(told[1], type=Order)
+        redactor = _redactor(order)
+        limits = SpoolLimits(
+            segment_bytes=order.segment_bytes,
+            memory_bytes=order.memory_bytes,
+            disk_bytes=order.disk_bytes,
+            sync_seconds=order.sync_seconds,
+            tick_seconds=order.tick_seconds,
+        )
+        writer = SpoolWriter(Path(order.directory), limits)
+        writer.start()
+        done = threading.Event()
+        teller = threading.Thread(target=self._tell_often, args=(writer, order.tick_seconds, done), daemon=True)
+        teller.start()
+        while (frame := self._inlet.frame()) is not None:
+            record_id, payload = frame
+            if redactor is not None:
+                payload = self._redact(payload, redactor)
+            writer.offer(record_id, payload, patient=True)
+        writer.close()
+        done.set()
+        teller.join()
+        self._tell(self._progress(writer))
+
+    def _redact(self, payload: bytes, redactor: "Redactor") -> bytes:
+        record = decode_spooled(payload)
+        self._began = time.monotonic()
+        clean = redactor.exchange(record) if isinstance(record, RawExchange) else redactor.feedback(record)
+        self._began = 0.0
+        if clean is record:
+            return payload
+        self._redacted += isinstance(clean, Feedback) or bool(clean.redacted)
+        return encode(clean)
+
+    def _tell_often(self, writer: SpoolWriter, seconds: float, done: threading.Event) -> None:
+        """Tell what is settled; while the disk does not take anything, tell at least that it is waited for."""
+        last, told = Progress(), 0.0
+        while not done.wait(seconds):
+            progress, now = self._progress(writer), time.monotonic()
+            waiting = not self._began and now - told > _SIGN_OF_LIFE
+            if progress != last or waiting:
+                if not self._tell(progress):
+                    return
+                last, told = progress, now
+
+    def _progress(self, writer: SpoolWriter) -> Progress:
+        return Progress(
+            written=writer.written,
+            shed=writer.shed,
+            redacted=self._redacted,
+            errors=writer.errors,
+            disk_bytes=writer.disk_bytes,
+            healthy=writer.healthy,
+            full=writer.full,
+        )
+
+    def _tell(self, progress: Progress) -> bool:
+        try:
+            self._link.sendall(msgspec.json.encode(progress) + b"\n")
+        except OSError:
+            return False
+        return True
+
+
+def _redactor(order: Order) -> "Redactor | None":
+    """The redactor as ordered; its detectors are not even loaded if there is to be none."""
+    if not order.redaction.get("enabled", True):
+        return None
+    from adapters.redaction import RedactionSettings, Redactor
+
+    return Redactor(msgspec.convert(order.redaction, RedactionSettings))
+
+
+def main() -> None:
+    """`python -m daemon.tap.recorder_process FD`, started by the tap."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.umask(0o077)
+    with contextlib.suppress(OSError):  # a hardened unit may forbid it; the spool matters more than who goes first
+        os.nice(_NICENESS)
+    configure()
+    with socket.socket(fileno=int(sys.argv[1])) as link:
+        RecorderProcess(link).run()
+
+
+if __name__ == "__main__":
+    main()

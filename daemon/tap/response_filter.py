@@ -1,0 +1,233 @@
+"""Hides from an agent what only the tap had asked the engine for: token ids, log-probs, weight versions.
+
+Each hidden field becomes the `null` that the engine writes there when nobody asks (vLLM names these fields in every
+answer). All other bytes of an event stay as the engine wrote them: values are never decoded, only found and left out.
+The forms that vLLM writes are found by their bytes; whatever else there may be, by reading the JSON (`_rewritten`).
+Events that vLLM sends for the sake of their token ids alone, with nothing new to say, are left out whole.
+
+    plain answer   held until it is whole, then rewritten: the engine sends it in one piece anyway
+    stream         event by event; the pieces that are ready go on at once, the tail of an unfinished event waits
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from daemon.tap.errors import UpstreamBroke
+from daemon.tap.tool_call_ids import ToolCallIds
+
+_NULL = msgspec.Raw(b"null")
+_MAX_EVENT = 64 << 20
+
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_objects = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_encode = msgspec.json.Encoder().encode
+
+
+class Hidden:
+    """What is to be hidden, and how it is found. Made once for each set of fields."""
+
+    __slots__ = ("fields", "ids", "known", "named", "shown")
+
+    def __init__(self, asked: Sequence[str]) -> None:
+        """
+        Args:
+            asked: the fields of the request that the tap has added.
+        """
+        self.ids = "return_token_ids" in asked
+        # A prompt's ids come and go with the answer's.
+        names = (*asked, "prompt_token_ids") if self.ids else tuple(asked)
+        self.fields = tuple(_NAMES.get(name, name) for name in names)
+        any_of = b"|".join([name.encode() for name in self.fields]) or b"(?!)"
+        self.named = re.compile(b'"(?:%b)"' % any_of)
+        """One of the fields."""
+        self.shown = re.compile(b'"(?:%b)"(?!:null)' % any_of)
+        """One that is not null."""
+        self.known = tuple(
+            (b',"%b":%b' % (name.encode(), begins), b',"%b":null' % name.encode(), ends, len(ends) - keeps)
+            for name, begins, ends, keeps in _KNOWN
+            if name in self.fields
+        )
+
+
+class ResponseFilter:
+    """One response on its way to an agent."""
+
+    __slots__ = ("_held", "_hidden", "_mint", "_size")
+
+    def __init__(self, hidden: Hidden, *, mint: Callable[[bytes], bytes] | None = None) -> None:
+        """
+        Args:
+            hidden: what to hide.
+            mint: rewrites the bytes of a message that carries tool calls.
+        """
+        self._hidden = hidden
+        self._mint = mint
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def stream(self, piece: bytes) -> bytes:
+        """The events that are whole now, rewritten; keeps the unfinished one.
+
+        Raises:
+            UpstreamBroke: an event that does not end.
+        """
+        if self._held:
+            self._held.append(piece)
+            piece = b"".join(self._held)
+            self._held.clear()
+        end = _last_end(piece)
+        if end < len(piece):
+            self._held.append(piece[end:])
+            if len(piece) - end > _MAX_EVENT:
+                raise UpstreamBroke(f"an event above {_MAX_EVENT} bytes")
+        if not end:
+            return b""
+        whole, hidden = self._without_known(piece[:end]), self._hidden
+        if self._mint is None and not hidden.shown.search(whole) and not (hidden.ids and whole.rfind(_SILENT) >= 0):
+            return whole
+        blank = b"\r\n\r\n" if b"\r\n\r\n" in whole else b"\n\n"
+        events = [self._event(event) for event in whole.split(blank)]
+        return blank.join([event for event in events if event is not None])
+
+    def hold(self, piece: bytes) -> None:
+        """A piece of a plain answer.
+
+        Raises:
+            UpstreamBroke: it does not end.
+        """
+        self._held.append(piece)
+        self._size += len(piece)
+        if self._size > 4 * _MAX_EVENT:
+            raise UpstreamBroke(f"an answer above {4 * _MAX_EVENT} bytes")
+
+    def whole(self) -> bytes:
+        """The plain answer, rewritten."""
+        return self._rewritten(b"".join(self._held))
+
+    def rest(self) -> bytes:
+        """What a stream left without an end of event: it goes on as it is unless it may hold what is to be hidden."""
+        rest = b"".join(self._held)
+        return b"" if self._hidden.named.search(rest) else rest
+
+    def _without_known(self, data: bytes) -> bytes:
+        """`data` with the known forms of the hidden fields made null.
+
+        A quote in a JSON text is escaped, so byte sequences with one are fields wherever they stand; and the value of a
+        field ends where the next one begins.
+        """
+        for begins, null, ends, skip in self._hidden.known:
+            start = data.rfind(begins)  # from behind because that is twice as fast
+            if start < 0:
+                continue
+            if data.find(begins, 0, start) < 0:
+                # The only one: a plain answer, or one event. Searching its value once more would cost most of all.
+                end = data.find(ends, start)
+                if end >= 0:
+                    data = b"".join((data[:start], null, data[end + skip :]))
+                continue
+            first, *others = data.split(begins)
+            parts = [first]
+            for part in others:
+                end = part.find(ends)
+                parts.append(begins + part if end < 0 else null + part[end + skip :])
+            data = b"".join(parts)
+        return data
+
+    def _event(self, event: bytes) -> bytes | None:
+        # vLLM writes one data line an event; anything else holds no fields of ours.
+        if not event.startswith(b"data: {") or b"\n" in event:
+            return event
+        told = self._rewritten(event[6:])
+        if self._hidden.ids and _says_nothing(told):
+            return None
+        return b"data: " + told
+
+    def _rewritten(self, data: bytes) -> bytes:
+        data = self._without_known(data)
+        minting = self._mint is not None and b'"tool_calls"' in data
+        if not minting and not self._hidden.shown.search(data):
+            return data
+        try:
+            body = _object.decode(data)
+            changed = self._blank(body)
+            raw = body.get("choices")
+            if raw is not None:
+                choices = _objects.decode(raw)
+                inner = False
+                for choice in choices:
+                    inner |= self._blank(choice)
+                    if minting and self._mint is not None:
+                        inner |= _minted(choice, self._mint)
+                if inner:
+                    body["choices"] = msgspec.Raw(_encode(choices))
+                    changed = True
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # No completion of a known form: the engine's own affair.
+            return data
+        return _encode(body) if changed else data
+
+    def _blank(self, fields: dict[str, msgspec.Raw]) -> bool:
+        changed = False
+        for name in self._hidden.fields:
+            if name in fields and bytes(fields[name]) != b"null":
+                fields[name] = _NULL
+                changed = True
+        return changed
+
+
+_SILENT = b'"delta":{}'
+_AFTER = b'},"finish_reason":'
+_KNOWN = (
+    ("logprobs", b"{", _AFTER, len(_AFTER) - 1),
+    ("token_ids", b"[", b"]", 0),
+    ("prompt_token_ids", b"[", b"]", 0),
+)
+"""(field, how vLLM begins its value, how it goes on behind it, how many bytes of that belong to what follows)"""
+_NAMES = {"return_token_ids": "token_ids", "return_weight_versions": "weight_versions"}
+"""The fields of an answer by the fields of the request that ask for them, where the names differ."""
+
+
+def _minted(choice: dict[str, msgspec.Raw], mint: Callable[[bytes], bytes]) -> bool:
+    changed = False
+    for name in ("message", "delta"):
+        raw = bytes(choice.get(name) or b"")
+        if b'"tool_calls"' in raw:
+            new = mint(raw)
+            if new is not raw:
+                choice[name], changed = msgspec.Raw(new), True
+    return changed
+
+
+def as_minted(body: bytes, mint: ToolCallIds, *, streamed: bool) -> bytes:
+    """The engine's answer with the ids that the agent got, for the record: the agent's next request names those."""
+    mint.again()
+    veil = ResponseFilter(Hidden(()), mint=mint.rewrite)
+    if streamed:
+        return veil.stream(body) + veil.rest()
+    veil.hold(body)
+    return veil.whole()
+
+
+def _says_nothing(data: bytes) -> bool:
+    """Whether an event has one choice with an empty delta and no end: what is sent only if token ids are asked for."""
+    if _SILENT not in data or b'"finish_reason":null' not in data:
+        return False
+    try:
+        body = _object.decode(data)
+        choices = _objects.decode(body.get("choices") or b"[]")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    usage = body.get("usage")
+    quiet = usage is None or bytes(usage) == b"null"
+    return quiet and len(choices) == 1 and all(bytes(c.get("delta") or b"") == b"{}" for c in choices)
+
+
+def _last_end(data: bytes) -> int:
+    """Where the last whole event of `data` ends."""
+    if data.endswith(b"\n\n"):
+        return len(data)
+    end = data.rfind(b"\n\n")
+    crlf = data.rfind(b"\r\n\r\n")
+    return max(end + 2 if end >= 0 else 0, crlf + 4 if crlf >= 0 else 0)

@@ -1,0 +1,196 @@
+"""`evolved db backup`: the store and what it does not hold, while the daemon runs.
+
+    backup.json      what is in it, with SHA-256 and size of each file, schema and end of the audit trail
+    evolved.db       the store (PostgreSQL: evolved.pgdump)
+    config.toml      the settings that it was made with
+    state/...        as below state_dir: manifests of versions, registered adapters, snapshots of lessons, FREEZE;
+                     keys/ and live secrets with keys, weights of what serves and of the version before with weights
+
+A directory, or one tar file if its name ends in .tar; it appears whole or not at all.
+"""
+
+import contextlib
+import os
+import shutil
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+from sqlalchemy import Connection, select
+
+from actors.messages import MANIFEST, SIGNATURE
+from actors.store import StoreError
+from actors.store import tables as t
+from actors.store.archive import ask
+from actors.store.audit import Head, verify
+from actors.store.backup import copy
+from actors.store.retention import served_last
+from daemon.errors import TransferFailed
+from daemon.settings.config import Config
+
+FORMAT = 1
+CONTENTS = "backup.json"
+_ALWAYS = ("live/adapters.json", "versions/pinned", "lessons", "FREEZE", "routes.json")
+_SECRET = ("keys",)
+_BLOCK = 1 << 20
+Report = Callable[[str], None]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A file of a backup."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """`backup.json`."""
+
+    format: int = FORMAT
+    created: float
+    """Unix seconds at which it was begun: all that was committed before is in it."""
+    schema: int
+    database: str
+    """Name of the store's file in it."""
+    head: str
+    """Where the audit trail ends, "SEQUENCE:HASH"."""
+    keys: bool = False
+    versions: tuple[int, ...] = ()
+    """Versions whose weights are in it."""
+    files: tuple[Entry, ...] = ()
+
+
+def backup(
+    config: Config, out: Path, *, settings: Path | None, with_keys: bool, with_weights: bool, say: Report
+) -> Contents:
+    """Write a backup to `out`.
+
+    Args:
+        settings: the file that `config` was read from.
+
+    Raises:
+        TransferFailed: `out` exists, the store cannot be read, or the disk is full; nothing is left at `out`.
+    """
+    if out.exists():
+        raise TransferFailed(f"{out} exists; a backup is never written over another, name a new one")
+    aside = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        aside.mkdir(parents=True, mode=0o700)
+        contents = _fill(config, aside, settings, with_keys, with_weights, say)
+        if out.suffix == ".tar":
+            packed = aside.with_suffix(".tarpart")
+            with contextlib.ExitStack() as stack:
+                stack.callback(packed.unlink, missing_ok=True)
+                _pack(aside, packed)
+                packed.rename(out)
+        else:
+            aside.rename(out)
+        _sync(out.parent)
+    except StoreError as error:
+        raise TransferFailed(str(error)) from error
+    except OSError as error:
+        raise TransferFailed(f"{error.filename or out}: {error.strerror or error}; nothing was kept of it") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return contents
+
+
+def _fill(
+    config: Config, aside: Path, settings: Path | None, with_keys: bool, with_weights: bool, say: Report
+) -> Contents:
+    created, told = time.time(), time.monotonic()
+
+    def report(done: int, total: int) -> None:
+        nonlocal told
+        if time.monotonic() - told > 2.0:
+            told = time.monotonic()
+            say(f"store: {done >> 20:,} of {total >> 20:,} MiB")
+
+    database = copy(config.store_url, aside, report, config.store)
+    url = f"sqlite:///{database}" if database.suffix == ".db" else config.store_url
+    schema, head, versions = ask(url, _looked, config.store)
+    names: list[str] = [*_ALWAYS, *(_SECRET if with_keys else ())]
+    if with_keys and config.keys is not None and config.state in config.keys.parents:
+        names.append(str(config.keys.relative_to(config.state)))
+    for name in names:
+        _take(config.state, name, aside / "state")
+    if with_keys:
+        _take(config.state, config.live.secrets_dir, aside / "state")
+    for path in sorted((config.state / "versions").glob("v*")):
+        for name in (MANIFEST, SIGNATURE):
+            _take(config.state, f"versions/{path.name}/{name}", aside / "state")
+    kept: list[int] = []
+    for number in versions if with_weights else ():
+        say(f"weights: version {number}")
+        if _take(config.state, f"versions/v{number:06d}", aside / "state"):
+            kept.append(number)
+            _take(config.state, f"learner/v{number:06d}", aside / "state")
+    if settings is not None:
+        shutil.copyfile(settings, aside / "config.toml")
+    files: list[Entry] = []
+    for path in _files(aside):
+        files.append(Entry(str(path.relative_to(aside)), digest(path), path.stat().st_size))
+        _sync(path)
+    contents = Contents(
+        created=created, schema=schema, database=database.name, head=str(head), keys=with_keys, versions=tuple(kept),
+        files=tuple(files),
+    )  # fmt: skip
+    (aside / CONTENTS).write_bytes(msgspec.json.format(msgspec.json.encode(contents), indent=1))
+    _sync(aside / CONTENTS)
+    return contents
+
+
+def _looked(connection: Connection) -> tuple[int, Head, list[int]]:
+    """The schema, the end of the sound audit trail, and what each engine serves and served before."""
+    found = verify(connection)
+    if found.problem:
+        raise TransferFailed(f"the audit trail is broken ({found.problem}): `evolved db check` tells more; look first")
+    schema = int(connection.scalar(select(t.StateRow.value).where(t.StateRow.key == "store.schema")) or b"0")
+    return schema, found.head, sorted({0} | served_last(connection, 2))
+
+
+def _take(state: Path, name: str, target: Path) -> bool:
+    """Copy a file or a directory below `state` to the same place below `target`; False if it is not there."""
+    source, there = state / name, target / name
+    if source.is_symlink() or not source.exists():
+        return False
+    there.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if source.is_dir():
+        shutil.copytree(source, there, symlinks=True, dirs_exist_ok=True)
+    else:
+        shutil.copy2(source, there)
+    return True
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    return iter(sorted(path for path in directory.rglob("*") if path.is_file() and not path.is_symlink()))
+
+
+def digest(path: Path) -> str:
+    """sha256 of a file."""
+    found = sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _pack(directory: Path, target: Path) -> None:
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with tarfile.open(fileobj=file, mode="w") as tar:
+            for path in (directory / CONTENTS, *(path for path in _files(directory) if path.name != CONTENTS)):
+                tar.add(path, arcname=str(path.relative_to(directory)))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,105 @@
+"""Swap intents: before an engine is touched, the store says who is about to, for how long, and to what end.
+
+The swap's program outlives its daemon, and the daemon that leads next must not start another one on top of it. It may
+not even see the program: that one can run on another machine. So each swap of an engine that serves has a lease of its
+own (`actors.store.leases`), taken before the program starts and given back when its outcome is known; while it is live
+nobody else starts one. Its epoch rises with every swap, and engines with our plug-in refuse a smaller one.
+"""
+
+import os
+import socket
+from pathlib import Path
+from uuid import uuid4
+
+import anyio.to_thread
+import msgspec
+
+from actors.ports.errors import EngineUnavailable
+from actors.store.leases import Leases
+
+
+class Intent(msgspec.Struct, frozen=True):
+    """A swap that somebody was about to make."""
+
+    epoch: int
+    """0: nobody ever was."""
+    version: int
+    directory: str
+    """Which directory its files are in (`SwapIntents.directory`)."""
+    holder: str
+    seconds_left: float
+    """That its program may still be at it; 0: it is over."""
+
+
+class _About(msgspec.Struct):
+    version: int = -1
+    directory: str = ""
+
+
+class SwapIntents:
+    """Those of one daemon's engines."""
+
+    def __init__(self, leases: Leases, directory: Path, holder: str = "") -> None:
+        """
+        Args:
+            directory: where the files of swap programs are.
+            holder: who swaps, for people.
+        """
+        self._leases, self._path = leases, directory
+        self._holder = holder or f"{socket.gethostname()}-{os.getpid()}"
+        self._directory = ""
+
+    async def begin(self, engine: str, version: int, seconds: float) -> int:
+        """Say that `engine` is about to be swapped; the epoch.
+
+        Raises:
+            EngineUnavailable: somebody else is at it; says who, and for how long at most.
+            Deposed: this daemon does not lead any more.
+            StoreUnavailable: nothing may be done then.
+        """
+        about = msgspec.json.encode(_About(version, await self.directory())).decode()
+        found = await self._leases.take(_name(engine), self._holder, seconds, about=about, again=False)
+        if not found.taken:
+            raise under_way(engine, found.holder, found.seconds_left)
+        return found.epoch
+
+    async def end(self, engine: str, epoch: int) -> None:
+        """What came of it is known."""
+        await self._leases.give_back(_name(engine), epoch)
+
+    async def look(self, engine: str) -> Intent:
+        """The last one."""
+        found = await self._leases.look(_name(engine))
+        about = msgspec.json.decode(found.about or "{}", type=_About)
+        return Intent(found.epoch, about.version, about.directory, found.holder, found.seconds_left)
+
+    async def directory(self) -> str:
+        """An id of the directory itself: daemons that see the same one see each other's programs and locks."""
+        if not self._directory:
+            self._directory = await anyio.to_thread.run_sync(_identity, self._path)
+        return self._directory
+
+
+def under_way(engine: str, holder: str, seconds: float) -> EngineUnavailable:
+    """What to say of an engine that somebody else is swapping."""
+    return EngineUnavailable(f"{engine}: a swap by {holder} may be under way for {seconds:.0f} s more")
+
+
+def _name(engine: str) -> str:
+    return f"swap:{engine}"
+
+
+def _identity(path: Path) -> str:
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file = path / "identity"
+    try:
+        # Linked, not renamed: of two that make it at once the first one's stays.
+        aside = path / f".identity.{uuid4().hex}"
+        aside.write_text(uuid4().hex)
+        try:
+            os.link(aside, file)
+        finally:
+            aside.unlink()
+    except FileExistsError:
+        pass
+    return file.read_text().strip()

@@ -1,0 +1,310 @@
+"""The attributor: every closed trajectory comes out with a label a step, whatever the judge does."""
+
+from collections.abc import Sequence
+
+import anyio
+import msgspec
+import pytest
+
+from actors.credit.attributor import Attributor, AttributorSettings
+from actors.credit.budget import BudgetSettings
+from actors.credit.calibration import CalibrationSettings
+from actors.credit.content import chance
+from actors.credit.sampling import SamplingSettings
+from actors.kinds.clusters import cluster_of
+from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
+from actors.ports.errors import JudgeUnavailable
+from actors.system.actor import Received
+from actors.system.errors import DependencyUnavailable
+from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
+from adapters.judges.rules import RulesJudge
+from tests.support.fakes import Clock
+from tests.support.travelling import plays
+
+pytestmark = pytest.mark.anyio
+
+
+class Failing:
+    """A judge that fails the first `times` times, in the way that `how` says."""
+
+    name, rubric = "failing", "failing-1"
+
+    def __init__(self, times: int, how: Exception | int | None = None) -> None:
+        self.times, self.how, self.asked = times, how, 0
+
+    async def label(self, trajectory: Trajectory) -> Attribution:
+        self.asked += 1
+        labels = len(trajectory.steps)
+        if self.asked <= self.times:
+            if isinstance(self.how, Exception):
+                raise self.how
+            if self.how is None:
+                await anyio.sleep_forever()
+            labels = self.how
+        return Attribution(labels=(StepLabel("GOOD"),) * labels, judge=self.name, rubric=self.rubric)
+
+
+def received(count: int) -> list[Received]:
+    runs = [played.trajectory for played in plays(count)]
+    return [Received(run.id, TRAJECTORY_CLOSED, run) for run in runs]
+
+
+async def attributed(judge: Failing | RulesJudge, count: int = 1, **settings: float) -> list[Attributed]:
+    actor = Attributor(AttributorSettings(**settings), judge=judge)  # type: ignore[arg-type]
+    result = await actor.handle(received(count))
+    assert [output.subject for output in result.outputs] == [TRAJECTORY_ATTRIBUTED] * count
+    assert [output.message for output in result.outputs] == list(result.records)
+    return [record for record in result.records if isinstance(record, Attributed)]
+
+
+async def test_a_batch_comes_out_labelled_in_order_under_the_ids_of_its_trajectories():
+    batch = received(20)
+    found = await attributed(RulesJudge(), 20)
+    assert [message.id for message in found] == [item.message.id for item in batch]
+    assert [message.trajectory for message in found] == [item.message for item in batch]
+    assert all(len(message.attribution.labels) == len(message.trajectory.steps) for message in found)
+    assert [message.cluster for message in found] == [cluster_of(message.trajectory.goal) for message in found]
+
+
+@pytest.mark.parametrize("how", [ValueError("not what I asked for"), 99])
+async def test_a_judge_that_recovers_is_heard(how: Exception | int):
+    judge = Failing(2, how)
+    found = await attributed(judge, attempts=3)
+    assert judge.asked == 3
+    assert {label.label for label in found[0].attribution.labels} == {"GOOD"}
+
+
+@pytest.mark.parametrize("how", [ValueError("not what I asked for"), 99, None])
+async def test_a_judge_that_keeps_failing_abstains_on_every_step(how: Exception | int | None):
+    judge = Failing(99, how)
+    found = await attributed(judge, attempts=2, timeout=0.01)
+    assert judge.asked == 2
+    labels = found[0].attribution.labels
+    assert len(labels) == len(found[0].trajectory.steps)
+    assert {(label.label, label.confidence) for label in labels} == {("ABSTAIN", 0.0)}
+
+
+async def test_a_judge_that_is_away_is_waited_for():
+    with pytest.raises(DependencyUnavailable, match="no answer"):
+        await attributed(Failing(1, JudgeUnavailable("no answer")), 3)
+
+
+async def test_no_more_judgements_are_under_way_than_allowed():
+    class Counting(RulesJudge):
+        now = most = 0
+
+        async def label(self, trajectory: Trajectory) -> Attribution:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await anyio.lowlevel.checkpoint()
+            self.now -= 1
+            return await super().label(trajectory)
+
+    judge = Counting()
+    await attributed(judge, 12, concurrency=3)
+    assert judge.most == 3
+
+
+class Said:
+    """Feedback on steps, more of it at every question."""
+
+    def __init__(self, *rounds: list[tuple[int, Feedback]]) -> None:
+        self.rounds, self.asked = rounds, 0
+
+    async def step_feedback(self, runs: Sequence[Trajectory]) -> dict[str, list[tuple[int, Feedback]]]:
+        self.asked += 1
+        return {run.id: self.rounds[min(self.asked, len(self.rounds)) - 1] for run in runs}
+
+
+def on_step(number: int, outcome: float, text: str = "") -> tuple[int, Feedback]:
+    return number, Feedback(id=f"f{number}", received=1.0, kind="step", outcome=outcome, text=text)
+
+
+async def with_evidence(judge: Failing, said: Said) -> tuple[Attribution, Attributor]:
+    actor = Attributor(AttributorSettings(attempts=1), judge=judge, evidence=said)
+    (record,) = (await actor.handle(received(1))).records
+    assert isinstance(record, Attributed)
+    return record.attribution, actor
+
+
+async def test_what_somebody_reported_of_a_step_outranks_the_judge():
+    said = Said([on_step(0, 1.0), on_step(0, 0.0, "wrong day"), on_step(1, 0.75)])
+    attribution, actor = await with_evidence(Failing(0), said)
+    assert attribution.labels[:2] == (StepLabel("BAD", 1.0, "feedback: wrong day"), StepLabel("GOOD", 0.5, "feedback"))
+    assert {label for label in attribution.labels[2:]} == {StepLabel("GOOD")}
+    assert (attribution.judge, actor.counts["told_steps"]) == ("failing", 2)
+
+
+async def test_who_says_neither_good_nor_bad_is_not_overruled_by_the_judge():
+    attribution, _ = await with_evidence(Failing(0), Said([on_step(0, 0.5)]))
+    assert attribution.labels[0] == StepLabel("ABSTAIN", 0.0, "feedback")
+
+
+async def test_a_report_counts_where_the_judge_fails():
+    attribution, _ = await with_evidence(Failing(9, 99), Said([on_step(0, 0.0)]))
+    assert [label.label for label in attribution.labels[:2]] == ["BAD", "ABSTAIN"]
+
+
+async def test_what_is_said_while_the_judge_thinks_still_counts():
+    attribution, _ = await with_evidence(Failing(0), Said([], [on_step(0, 0.0)]))
+    assert attribution.labels[0].label == "BAD"
+
+
+async def test_no_judge_is_asked_where_every_step_has_been_reported_on():
+    judge, steps = Failing(0), len(next(iter(plays(1))).trajectory.steps)
+    attribution, _ = await with_evidence(judge, Said([on_step(number, 0.0) for number in range(steps)]))
+    assert (judge.asked, attribution.judge) == (0, "feedback")
+    assert [label.label for label in attribution.labels] == ["BAD"] * steps
+
+
+async def test_evidence_that_is_away_is_waited_for():
+    class Away(Said):
+        async def step_feedback(self, runs: Sequence[Trajectory]) -> dict[str, list[tuple[int, Feedback]]]:
+            raise DependencyUnavailable("locked")
+
+    with pytest.raises(DependencyUnavailable, match="locked"):
+        await with_evidence(Failing(0), Away())
+
+
+class Priced(Failing):
+    """Costs 10 tokens and 1.0 of money a question; says that successes are good and failures are bad."""
+
+    async def label(self, trajectory: Trajectory) -> Attribution:
+        self.asked += 1
+        good = trajectory.outcome is None or trajectory.outcome >= 0.5
+        labels = (StepLabel("GOOD" if good else "BAD"),) * len(trajectory.steps)
+        return Attribution(labels=labels, judge=self.name, rubric=self.rubric, tokens=10, cost=1.0)
+
+
+def plain(**settings: object) -> AttributorSettings:
+    return AttributorSettings(calibration=CalibrationSettings(share=0.0, repeat=0.0), **settings)  # type: ignore[arg-type]
+
+
+async def test_the_same_trajectory_under_another_id_costs_nothing():
+    run = received(1)[0].message
+    assert isinstance(run, Trajectory)
+    copies = [msgspec.structs.replace(run, id=f"copy-{n}") for n in range(12)]
+    judge, batch = Priced(0), [Received(copy.id, TRAJECTORY_CLOSED, copy) for copy in copies]
+    actor = Attributor(plain(), judge=judge)
+    found = [record.attribution for record in (await actor.handle(batch)).records if isinstance(record, Attributed)]
+    assert judge.asked == 1
+    assert [one.cost for one in found] == [1.0] + [0.0] * 11
+    assert len({one.labels for one in found}) == 1
+    assert (actor.counts["judged"], actor.counts["cached"]) == (1, 11)
+
+
+async def test_a_spent_budget_abstains_and_is_counted():
+    judge = Priced(0)
+    actor = Attributor(plain(budget=BudgetSettings(money_per_day=5.0), concurrency=1), judge=judge)
+    found = [
+        record.attribution for record in (await actor.handle(received(20))).records if isinstance(record, Attributed)
+    ]
+    assert judge.asked == 5
+    assert sum(label.reason == "budget of money per day is spent" for one in found for label in one.labels[:1]) == 15
+    assert actor.counts["abstained_budget"] == 15
+
+
+async def test_a_budget_that_is_waited_for_keeps_what_was_judged():
+    judge, clock = Priced(0), Clock(1e6)
+    budget = BudgetSettings(tokens_per_hour=50, when_spent="wait")
+    actor = Attributor(plain(budget=budget, concurrency=1), judge=judge, clock=clock)
+    batch = received(8)
+    for _ in range(3):
+        with pytest.raises(DependencyUnavailable, match="tokens per hour"):
+            await actor.handle(batch)
+    assert judge.asked == 5
+    clock.now += 4000.0
+    found = (await actor.handle(batch)).records
+    assert (judge.asked, len(found)) == (8, 8)
+    assert (actor.counts["judged"], actor.counts["cached"]) == (8, 0)
+
+
+async def test_what_is_not_worth_it_abstains_and_is_counted():
+    judge = Priced(0)
+    actor = Attributor(plain(sampling=SamplingSettings(share=0.0, novel=1)), judge=judge)
+    runs = [msgspec.structs.replace(item.message, goal="g") for item in received(40)]
+    good = [run for run in runs if isinstance(run, Trajectory) and run.outcome == 1.0]
+    await actor.handle([Received(run.id, TRAJECTORY_CLOSED, run) for run in good[:3]])
+    before = judge.asked
+    await actor.handle([Received(run.id, TRAJECTORY_CLOSED, run) for run in good[3:]])
+    assert judge.asked == before
+    assert actor.counts["abstained_not_sampled"] == len(good) - 3
+
+
+async def test_abstentions_are_counted_by_reason():
+    for how, reason in ((ValueError("x"), "error"), (99, "labels"), (None, "timeout")):
+        actor = Attributor(plain(attempts=1, timeout=0.01), judge=Failing(99, how))
+        await actor.handle(received(1))
+        assert actor.counts[f"abstained_{reason}"] == 1
+
+
+class Coin(Priced):
+    """Labels by chance, the same ones for the same trajectory."""
+
+    async def label(self, trajectory: Trajectory) -> Attribution:
+        labels = tuple(
+            StepLabel("GOOD" if chance(trajectory.id, str(n)) < 0.5 else "BAD") for n in range(len(trajectory.steps))
+        )
+        return Attribution(labels=labels, judge=self.name, rubric=self.rubric)
+
+
+@pytest.mark.parametrize(("judge", "wanted"), [(Coin(0), 0.0), (RulesJudge(), 1.0)])
+async def test_a_judge_that_knows_nothing_loses_its_weight_and_one_that_does_keeps_it(judge, wanted):
+    settings = AttributorSettings(calibration=CalibrationSettings(share=1.0, repeat=0.1))
+    actor = Attributor(settings, judge=judge)
+    first = (await actor.handle(received(32))).records
+    await actor.handle(received(400)[32:])
+    last = (await actor.handle(received(410)[400:])).records
+    assert {record.attribution.weight for record in first if isinstance(record, Attributed)} == {1.0}
+    assert {record.attribution.weight for record in last if isinstance(record, Attributed)} == {wanted}
+    page = actor.pages()[0]
+    assert page.weight == wanted
+    assert page.repeatability == 1.0
+    assert page.outcomes.agreement is not None
+
+
+async def test_reports_on_steps_are_held_against_the_judge_and_count_in_full_whatever_its_weight():
+    batch = received(80)
+    said = Said([on_step(0, 0.0), on_step(1, 1.0)])
+    settings = AttributorSettings(calibration=CalibrationSettings(share=0.0, repeat=0.0, evidence=30))
+    actor = Attributor(settings, judge=Failing(0), evidence=said)
+    await actor.handle(batch)
+    steps = actor.pages()[0].steps
+    # The judge calls everything good: half of it is, and it cannot tell which.
+    assert steps.precision_good is not None
+    assert steps.precision_good.value == pytest.approx(0.5, abs=0.02)
+    assert steps.auc == 0.5
+    assert actor.pages()[0].weight == 0.0
+    found = (
+        await actor.handle([Received("x", TRAJECTORY_CLOSED, msgspec.structs.replace(batch[0].message, id="x"))])
+    ).records
+    assert isinstance(found[0], Attributed)
+    labels, weight = found[0].attribution.labels, found[0].attribution.weight
+    assert weight == 1.0
+    assert [label.label for label in labels] == ["BAD", "GOOD", *["ABSTAIN"] * (len(labels) - 2)]
+
+
+async def test_a_slow_batch_is_cut_off_and_gone_on_with():
+    class Slow(Priced):
+        async def label(self, trajectory: Trajectory) -> Attribution:
+            await anyio.sleep(0.05)
+            return await super().label(trajectory)
+
+    judge = Slow(0)
+    actor = Attributor(plain(patience=0.12, concurrency=1), judge=judge)
+    with pytest.raises(DependencyUnavailable, match="slow"):
+        await actor.handle(received(5))
+    asked = judge.asked
+    assert 1 <= asked < 5
+    for _ in range(20):
+        try:
+            found = (await actor.handle(received(5))).records
+            break
+        except DependencyUnavailable:
+            continue
+    assert (judge.asked, len(found)) == (5, 5)
+
+
+def test_settings_that_outlast_the_supervisor_are_refused():
+    with pytest.raises(ValueError, match="lower one"):
+        AttributorSettings(timeout=800.0)

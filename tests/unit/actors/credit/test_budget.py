@@ -1,0 +1,114 @@
+"""What judgements may cost: in any hour and any day, whatever happens to the process."""
+
+import msgspec
+import pytest
+
+from actors.credit.breaker import Breaker, BreakerSettings
+from actors.credit.budget import Budget, BudgetSettings
+from tests.support.fakes import Clock
+
+
+def spend(budget: Budget, tokens: float, money: float = 0.0) -> None:
+    budget.begin()
+    budget.end(tokens, money)
+
+
+@pytest.mark.parametrize(
+    ("limit", "tokens", "money", "window"),
+    [
+        ("tokens_per_hour", 60, 0.0, 3600),
+        ("tokens_per_day", 60, 0.0, 86_400),
+        ("money_per_hour", 0, 60.0, 3600),
+        ("money_per_day", 0, 60.0, 86_400),
+    ],
+)
+def test_a_limit_holds_until_what_was_spent_has_left_its_window(limit, tokens, money, window):
+    clock = Clock(1_000_000.0)
+    budget = Budget(BudgetSettings(**{limit: 100}), clock)
+    spend(budget, tokens, money)
+    assert budget.used_up() == ""
+    spend(budget, tokens, money)
+    assert budget.used_up() == limit.replace("_", " ")
+    clock.now += window - 1
+    assert budget.used_up() == limit.replace("_", " ")
+    clock.now += 301
+    assert budget.used_up() == ""
+
+
+def test_what_is_under_way_counts_as_what_judgements_cost_on_average():
+    budget = Budget(BudgetSettings(tokens_per_hour=100), Clock())
+    spend(budget, 30)
+    budget.begin()
+    budget.begin()
+    assert budget.used_up() == ""
+    budget.begin()
+    assert budget.used_up() == "tokens per hour"
+
+
+def test_without_limits_nothing_is_ever_used_up():
+    budget = Budget(BudgetSettings(), Clock())
+    spend(budget, 1e12, 1e9)
+    assert budget.used_up() == ""
+
+
+def test_another_life_goes_on_from_what_was_spent():
+    clock = Clock(500_000.0)
+    first, second = (Budget(BudgetSettings(tokens_per_day=100), clock) for _ in range(2))
+    spend(first, 100, 2.0)
+    second.load(first.dump())
+    assert second.spent() == first.spent()
+    assert second.used_up() == "tokens per day"
+    with pytest.raises(msgspec.DecodeError):
+        second.load(b"\x01")
+
+
+def test_memory_is_bounded_by_a_day():
+    clock = Clock(0.0)
+    budget = Budget(BudgetSettings(), clock)
+    for _ in range(5000):
+        clock.now += 60.0
+        spend(budget, 1)
+    assert len(budget.dump()) < 10_000
+    assert budget.spent().tokens_day == pytest.approx(1440, abs=6)
+
+
+def test_a_breaker_opens_probes_alone_waits_longer_each_time_and_closes():
+    clock = Clock(0.0)
+    breaker = Breaker(BreakerSettings(failures=3, first_wait=10.0, max_wait=30.0), clock)
+    for _ in range(2):
+        assert breaker.allows()
+        breaker.missed()
+    breaker.answered()
+    for _ in range(3):
+        assert breaker.allows()
+        breaker.missed()
+    assert (breaker.open, breaker.opened, breaker.remaining()) == (True, 1, 10.0)
+    for wait in (10.0, 20.0, 30.0, 30.0):
+        assert not breaker.allows()
+        clock.now += wait
+        assert breaker.allows()
+        assert not breaker.allows()  # one probe at a time
+        breaker.missed()
+    clock.now += 30.0
+    assert breaker.allows()
+    breaker.answered()
+    assert not breaker.open
+    assert all(breaker.allows() for _ in range(5))
+
+
+def test_a_probe_that_was_cancelled_lets_the_next_one_through():
+    clock = Clock(0.0)
+    breaker = Breaker(BreakerSettings(failures=1, first_wait=10.0), clock)
+    breaker.missed()
+    clock.now += 10.0
+    assert breaker.allows()
+    breaker.dropped()
+    assert breaker.allows()
+
+
+def test_failures_of_questions_from_before_it_opened_do_not_prolong_the_wait():
+    clock = Clock(0.0)
+    breaker = Breaker(BreakerSettings(failures=1, first_wait=10.0), clock)
+    for _ in range(5):
+        breaker.missed()
+    assert breaker.remaining() == 10.0

@@ -1,0 +1,95 @@
+"""Learning gain by cluster: what varies and moves is worth most, and nothing is given up for ever."""
+
+import random
+from collections import Counter
+from math import inf, nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.curation.bandit import Gains
+
+
+def told(gains: Gains | None = None, **outcomes: list[float]) -> Gains:
+    gains = Gains() if gains is None else gains
+    for cluster, values in outcomes.items():
+        for value in values:
+            gains.observe(cluster, value)
+    return gains
+
+
+def test_a_cluster_that_nobody_has_heard_of_is_worth_a_look() -> None:
+    gains = told(mixed=[0.0, 1.0] * 100)
+    assert (gains.gain("new"), gains.mean("new")) == (1.0, None)
+    assert gains.index("new") > 3 * gains.index("mixed")
+
+
+def test_variance_decides_where_no_progress_is_known() -> None:
+    gains = told(mixed=[0.0, 1.0] * 16, solved=[1.0] * 32, hopeless=[0.0] * 32)
+    assert gains.gain("mixed") > 0.95
+    assert gains.gain("solved") < 0.3
+    assert gains.gain("solved") == pytest.approx(gains.gain("hopeless"))
+
+
+def test_a_coin_that_no_training_moves_is_worth_less_than_a_cluster_that_learns() -> None:
+    rng = random.Random(0)
+    gains, sums = Gains(), Counter[str]()
+    for number in range(400):
+        told(gains, coin=[float(rng.random() < 0.5)], learning=[float(rng.random() < number / 600)])
+        if number >= 200:
+            sums.update(coin=gains.gain("coin"), learning=gains.gain("learning"))
+    assert sums["learning"] > 1.3 * sums["coin"] > 0.0
+
+
+def test_a_cluster_that_is_being_forgotten_comes_back() -> None:
+    gains = told(healthy=[1.0] * 200)
+    before = gains.gain("healthy")
+    told(gains, healthy=[1.0, 0.0] * 8)
+    assert gains.gain("healthy") > 5 * before
+
+
+def test_the_gain_follows_a_world_that_changes() -> None:
+    gains = told(a=[0.0, 1.0] * 100, b=[1.0] * 200)
+    assert gains.gain("a") > gains.gain("b")
+    told(gains, a=[1.0] * 200, b=[0.0, 1.0] * 100)
+    assert gains.gain("b") > gains.gain("a")
+
+
+def test_what_is_solved_or_hopeless_is_played_rarely_and_never_starved() -> None:
+    rng = random.Random(1)
+    success = {"solved": 1.0, "hopeless": 0.0, "mixed": 0.5}
+    gains, played = Gains(), []
+    for _ in range(2000):
+        cluster = max(sorted(success), key=gains.index)
+        played.append(cluster)
+        gains.observe(cluster, float(rng.random() < success[cluster]))
+    shares = Counter(played[-1000:])
+    assert shares["mixed"] > 500
+    assert min(shares["solved"], shares["hopeless"]) > 10
+
+
+def test_outcomes_that_are_no_numbers_change_nothing() -> None:
+    gains = told(a=[0.0, 1.0])
+    before = gains.index("a")
+    assert not gains.observe("a", nan)
+    assert not gains.observe("a", inf)
+    assert gains.index("a") == before
+
+
+def test_clusters_are_bounded_and_the_longest_unheard_goes() -> None:
+    gains = told(Gains(limit=2), a=[1.0], b=[1.0])
+    told(gains, a=[1.0], c=[1.0])
+    assert ("a" in gains, "b" in gains, "c" in gains) == (True, False, True)
+    assert (len(gains), gains.forgotten) == (2, 1)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(allow_nan=True, allow_infinity=True)), max_size=300))
+def test_gains_stay_between_nothing_and_one_and_are_the_same_for_the_same_past(past) -> None:
+    one, two = Gains(), Gains()
+    for cluster, outcome in past:
+        one.observe(cluster, outcome)
+        two.observe(cluster, outcome)
+    for cluster in "abc":
+        assert 0.0 <= one.gain(cluster) <= 1.0
+        assert one.index(cluster) == two.index(cluster) > 0.0

@@ -1,0 +1,116 @@
+"""How a batch is drawn from what waits."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.curation.batch_sampling import Shares, Unit, draw
+from actors.curation.curriculum import Curriculum
+
+
+def unit(
+    name: str, cluster: str = "c", *, tenant: str = "t", caller: str = "", task: str = "", version: int = 0,
+    ended: float = 0.0,
+) -> Unit:  # fmt: skip
+    return Unit(name=name, cluster=cluster, tenant=tenant, caller=caller, task=task, version=version, ended=ended)
+
+
+def many(cluster: str, count: int, **fields) -> list[Unit]:
+    return [unit(f"{cluster}{number}", cluster, **fields) for number in range(count)]
+
+
+def knowing(**success: float) -> Curriculum:
+    made = Curriculum()
+    for number in range(100):
+        for cluster, rate in success.items():
+            made.observe("production", cluster, float(number % 10 < 10 * rate))
+    return made
+
+
+def names(units: list[Unit]) -> list[str]:
+    return [drawn.name for drawn in units]
+
+
+def test_among_equals_the_newest_goes_first() -> None:
+    waiting = [unit(f"u{ended}", ended=float(ended)) for ended in range(5)]
+    assert names(draw(waiting, 2, Shares(), Curriculum())) == ["u4", "u3"]
+
+
+def test_a_fresher_version_goes_before_any_gain() -> None:
+    waiting = [unit("old", "mixed", version=1, ended=9.0), unit("new", "solved", version=2)]
+    assert names(draw(waiting, 1, Shares(), knowing(mixed=0.5, solved=1.0))) == ["new"]
+
+
+def test_the_cluster_of_most_gain_goes_first_and_takes_most() -> None:
+    waiting = [*many("solved", 8), *many("mixed", 8), *many("hopeless", 8)]
+    drawn = Counter(one.cluster for one in draw(waiting, 8, Shares(), knowing(solved=1.0, mixed=0.5, hopeless=0.0)))
+    assert drawn["mixed"] == 4
+    assert drawn["solved"] == drawn["hopeless"] == 2
+
+
+def test_a_quarter_is_of_other_clusters_than_the_leading_one_the_longest_unattended_first() -> None:
+    waiting = [*many("busy", 50, version=1), *many("a", 2), *many("b", 2), *many("c", 2)]
+    curriculum = knowing(busy=0.5, a=1.0, b=1.0, c=1.0)
+    curriculum.touch("a")
+    drawn = draw(waiting, 8, Shares(replay=0.25), curriculum)
+    assert [one.cluster for one in drawn] == ["busy"] * 6 + ["b", "c"]
+    assert {one.cluster for one in draw(waiting, 8, Shares(), curriculum)} == {"busy"}
+
+
+def test_without_others_the_leading_cluster_fills_the_batch() -> None:
+    assert len(draw(many("busy", 9), 8, Shares(replay=0.25, cluster=0.5, tenant=0.5, task=0.5), Curriculum())) == 8
+
+
+def test_each_kind_of_key_has_its_cap_while_others_wait() -> None:
+    loud = {"tenant": {"tenant": "x"}, "caller": {"caller": "x"}, "task": {"task": "x"}, "cluster": {}}
+    for kind, fields in loud.items():
+        other = "quiet" if kind == "cluster" else "loud"
+        rest = [unit(f"r{n}", other, tenant="y", caller="y", task="y") for n in range(8)]
+        drawn = draw([*many("loud", 20, ended=9.0, **fields), *rest], 8, Shares(**{kind: 0.5}), Curriculum())
+        assert sum(one.name.startswith("loud") for one in drawn) == 4, kind
+
+
+def test_the_tenants_cap_is_the_last_to_go() -> None:
+    loud = many("c", 20, tenant="loud", ended=9.0)
+    quiet = [unit(f"q{n}", tenant="quiet") for n in range(4)]
+    drawn = draw([*loud, *quiet], 8, Shares(tenant=0.5, cluster=0.5), Curriculum())
+    assert Counter(one.tenant for one in drawn) == {"loud": 4, "quiet": 4}
+
+
+def test_a_tenant_that_is_alone_does_not_undo_the_other_caps() -> None:
+    waiting = [*many("c", 20, caller="loud", ended=9.0), *(unit(f"q{n}", caller="quiet") for n in range(8))]
+    drawn = draw(waiting, 8, Shares(tenant=0.5, caller=0.5), Curriculum())
+    assert Counter(one.caller for one in drawn) == {"loud": 4, "quiet": 4}
+
+
+def test_runs_without_a_key_share_no_callers_cap() -> None:
+    waiting = [*many("c", 8, ended=9.0), unit("q", caller="quiet")]
+    assert "q" not in names(draw(waiting, 8, Shares(caller=0.5), Curriculum()))
+
+
+def test_few_others_take_their_part_and_the_rest_fills_up() -> None:
+    waiting = [*many("c", 20, tenant="loud"), unit("q", tenant="quiet")]
+    assert Counter(one.tenant for one in draw(waiting, 8, Shares(tenant=0.5), Curriculum())) == {"loud": 7, "quiet": 1}
+
+
+units = st.builds(
+    unit,
+    st.text("abcdef", min_size=1, max_size=6),
+    st.sampled_from(["", "c1", "c2", "c3"]),
+    tenant=st.sampled_from(["t1", "t2"]),
+    caller=st.sampled_from(["", "a", "b"]),
+    task=st.sampled_from(["", "k1", "k2"]),
+    version=st.integers(0, 3),
+    ended=st.floats(0, 100),
+)
+share = st.floats(0, 1)
+shares = st.builds(Shares, tenant=share, caller=share, cluster=share, task=share, replay=share)
+
+
+@given(waiting=st.lists(units, max_size=30, unique_by=lambda one: one.name), wanted=st.integers(0, 12), shares=shares)
+def test_a_batch_is_as_full_as_it_can_be_holds_each_once_and_is_the_same_again(waiting, wanted, shares) -> None:
+    drawn = draw(waiting, wanted, shares, Curriculum())
+    assert len(drawn) == len(set(names(drawn))) == min(wanted, len(waiting))
+    assert set(names(drawn)) <= set(names(waiting))
+    assert draw(waiting[::-1], wanted, shares, Curriculum()) == drawn

@@ -1,0 +1,168 @@
+"""What the sandbox plays next: what traffic asks for by gain, a quarter from elsewhere, and a look at what is new."""
+
+import msgspec
+import pytest
+
+from actors.curation.curriculum import Curriculum, slots
+from actors.curation.pool import CuratorSettings
+
+
+def knowing(*clusters: str, **settings) -> Curriculum:
+    """The sandbox has had tasks of `clusters`, half of them solved."""
+    made = Curriculum(**{"mix_share": 0.0, **settings})
+    for cluster in clusters:
+        for outcome in (0.0, 1.0) * 8:
+            made.observe("sandbox", cluster, outcome)
+    return made
+
+
+def traffic(curriculum: Curriculum, cluster: str, count: int = 50) -> Curriculum:
+    for number in range(count):
+        curriculum.observe("production", cluster, float(number % 2))
+    return curriculum
+
+
+def test_a_sandbox_that_nobody_knows_yet_chooses_for_itself() -> None:
+    assert Curriculum().plan(8) == {}
+
+
+def test_traffic_on_one_kind_leaves_a_quarter_to_the_others() -> None:
+    made = traffic(knowing("a", "b", "c"), "b")
+    assert made.plan(8) == {"b": 6, "a": 1, "c": 1}
+    assert made.counts == {"focus": 6, "replay": 2, "mix": 0}
+
+
+def test_replay_goes_round_among_all_others_however_many() -> None:
+    others = [f"other{number}" for number in range(9)]
+    made = traffic(knowing("b", *others), "b")
+    replayed = [name for _ in range(5) for name in made.plan(8) if name != "b"]
+    assert sorted(set(replayed)) == others
+
+
+def test_a_focus_that_sits_on_one_hard_kind_does_not_starve_the_solved_ones() -> None:
+    made = knowing("hard")
+    for cluster in ("easy", "easier"):
+        for _ in range(64):
+            made.observe("sandbox", cluster, 1.0)
+    for _ in range(20):
+        plan = made.plan(8)
+        assert plan["hard"] <= 6
+        assert sum(plan.values()) == 8
+
+
+def test_replay_with_nothing_else_to_replay_is_counted_and_the_round_is_full() -> None:
+    made = traffic(knowing("b"), "b")
+    assert made.plan(8) == {"b": 8}
+    assert made.counts["replay_unknown"] == 2
+
+
+def test_a_share_of_each_round_is_the_environments_own() -> None:
+    made = knowing("a", "b", mix_share=0.25)
+    assert sum(made.plan(8).values()) == 6
+    assert sum(knowing("a", "b", mix_share=0.25, replay_share=1.0).plan(8).values()) == 8
+
+
+def test_without_traffic_gain_decides() -> None:
+    made = knowing("mixed", replay_share=0.0)
+    for _ in range(32):
+        made.observe("sandbox", "solved", 1.0)
+    for _ in range(200):
+        made.observe("sandbox", "mixed", float(_ % 2))
+        made.observe("sandbox", "solved", 1.0)
+    assert made.plan(8)["mixed"] > 4
+
+
+def test_a_round_is_spread_over_what_is_asked_for_in_proportion() -> None:
+    made = knowing("a", "b", replay_share=0.0)
+    for _ in range(50):
+        for cluster in ("a", "b"):
+            traffic(made, cluster, 2)
+    plan = made.plan(8)
+    assert (plan["a"], plan["b"]) == (4, 4)
+
+
+def test_demand_follows_traffic() -> None:
+    made = traffic(knowing("a", "b"), "a")
+    assert made.plan(8)["a"] == 6
+    traffic(made, "b", 3000)
+    assert made.plan(8)["b"] == 6
+
+
+def test_what_traffic_asks_for_and_the_sandbox_cannot_play_is_not_planned() -> None:
+    assert set(traffic(knowing("a", "b"), "elsewhere").plan(8)) <= {"a", "b"}
+
+
+def test_a_restart_knows_what_was_known() -> None:
+    made = traffic(knowing("a", "b", "c"), "b")
+    past = [("sandbox", name, outcome, -1) for name in "abc" for outcome in (0.0, 1.0) * 8]
+    past += [("production", "b", float(number % 2), -1) for number in range(50)]
+    again = Curriculum(mix_share=0.0)
+    again.observe("sandbox", "gone", 1.0)
+    again.rebuild(past)
+    assert again.playable == made.playable
+    assert [again.gains.index(name) for name in "abc"] == [made.gains.index(name) for name in "abc"]
+    assert again.plan(8) == {"b": 6, "a": 1, "c": 1}
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    made = Curriculum(clusters=4)
+    for number in range(5000):
+        made.observe("sandbox", f"s{number}", 1.0)
+        made.observe("production", f"p{number}", 1.0)
+        made.touch(f"t{number}")
+    assert len(made.playable) == len(made.gains) == 4
+    assert len(made._demand) == len(made._last) == 4
+
+
+def test_demand_stays_a_number_for_ever() -> None:
+    made = knowing("a", "b")
+    for _ in range(20_000):
+        made.observe("production", "b", 1.0)
+    assert made.plan(8)["b"] == 6
+
+
+@pytest.mark.parametrize(
+    ("share", "count", "expected"), [(0.25, 8, 2), (0.25, 2, 0), (0.25, 3, 1), (1 / 3, 8, 3), (0, 8, 0)]
+)
+def test_shares_are_rounded_to_slots_a_half_down(share: float, count: int, expected: int) -> None:
+    assert slots(share, count) == expected
+
+
+def test_groups_carry_the_replay_of_the_whole_batch() -> None:
+    settings = CuratorSettings(replay_share=0.25, production_share=0.25)
+    assert settings.group_replay == pytest.approx(1 / 3)
+    with pytest.raises(msgspec.ValidationError, match="production_share"):
+        msgspec.convert({"production_share": 1.0}, CuratorSettings)
+
+
+def test_what_traffic_fails_at_weighs_more_until_the_sandbox_has_had_its_attempts() -> None:
+    made = knowing("a", "b", replay_share=0.0)
+    for cluster in ("a", "b"):
+        traffic(made, cluster, 200)
+    before = made.plan(9)
+    made.urge("b")
+    after = made.plan(9)
+    assert after["b"] > before["b"]
+    for number in range(256):
+        for cluster in ("a", "b"):
+            made.observe("sandbox", cluster, float(number % 2))
+    assert made.weight("b") == 1.0
+
+
+def test_what_fell_after_a_swap_comes_back_into_the_focus_though_nobody_asks_for_it() -> None:
+    def played(falls: bool) -> Curriculum:
+        made = Curriculum(mix_share=0.0, replay_share=0.0, explore=0.1)
+        for version, share in ((1, 4), (2, 1 if falls else 4)):
+            for number in range(40):
+                for cluster in ("a", "b"):
+                    solved = number % 5 < (share if cluster == "b" else 4)
+                    made.observe("sandbox", cluster, float(solved), version)
+        return traffic(made, "a", 200)
+
+    assert "b" not in played(falls=False).plan(8)
+    fallen = played(falls=True)
+    assert fallen.plan(8)["b"] >= 2
+    assert fallen.regressions.clusters == ("b",)
+    (first, *_) = fallen.standings()
+    assert (first.cluster, first.fallen, first.urged, first.playable) == ("b", True, False, True)
+    assert first.difficulty == pytest.approx(1.0 - first.success)

@@ -1,0 +1,361 @@
+"""What makes a batch, and why the rest does not."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.curation.pool import CuratorSettings, Selected, TrainingPool
+from actors.kinds.holdout import held_out
+from actors.messages import Attributed, Candidate, Serving
+from tests.support.credited import attributed, group
+
+MIXED = [0.0, 1.0, 1.0, 0.0]
+
+
+def move(made: TrainingPool, head: int, serves: int | None = None) -> None:
+    """The learner has made versions up to `head`, one out of the other; `serves` serves, or else the newest."""
+    for version in range(1, head + 1):
+        told = Candidate(
+            id=f"v{version}", version=version, parent=version - 1, path="", files=(), manifest="", created=version
+        )
+        made.freshness.trained(told)
+    serve(made, head if serves is None else serves)
+
+
+def serve(made: TrainingPool, version: int, since: float = 0.0) -> None:
+    made.freshness.serves(
+        Serving(id=f"s{version}", engine="serving", version=version, previous=0, path="", result="swapped", since=since)
+    )
+
+
+def pool(*items: Attributed, newest: int = 0, now: float = 0.0, exam=lambda key: False, **settings) -> TrainingPool:
+    rules = {"groups_per_batch": 2, "group_size": 4, "min_group": 3, **settings}
+    made = TrainingPool(CuratorSettings(**rules), exam=exam)
+    move(made, newest)
+    for item in items:
+        made.add(item, now)
+    return made
+
+
+def traffic(*items: Attributed, **settings) -> TrainingPool:
+    return pool(*items, groups_per_batch=0, **{"production_per_batch": 4, **settings})
+
+
+def ids(selected: Selected | None) -> list[str]:
+    assert selected is not None
+    return [item.attributed.id for item in selected.items]
+
+
+def test_a_batch_waits_for_its_complete_groups() -> None:
+    made = pool(*group("a", MIXED), *group("b", MIXED)[:3])
+    assert made.select(1.0) is None
+    made.add(group("b", MIXED)[3], 1.0)
+    selected = made.select(1.0)
+    assert ids(selected) == [f"{name}-{number}" for name in "ab" for number in range(4)]
+    assert (selected.groups, selected.production, made.waiting) == (2, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "trained"),
+    [
+        ({}, 8),
+        ({"guided_training": "keep"}, 8),
+        ({"guided_training": "discard"}, 0),
+        ({"guided_training": "hybrid", "guided_keep": 1.0}, 8),
+        ({"guided_training": "hybrid", "guided_keep": 0.0}, 0),
+    ],
+)
+def test_guided_rollouts_are_trained_on_or_only_counted_in_the_baseline(settings: dict[str, object], trained: int):
+    guided = group("a", [0.0, 1.0] * 4, experience_ids=("lesson",))
+    plain = group("a", [0.0, 1.0] * 4)
+    plain = [attributed(f"plain-{n}", **{"source": "sandbox", "group": "a"}) for n, _ in enumerate(plain)]
+    made = pool(*guided, *plain, groups_per_batch=1, group_size=16, **settings)
+    selected = made.select(1.0)
+    assert selected is not None
+    roles = {item.attributed.id: item.role for item in selected.items}
+    assert {roles[item.id] for item in plain} == {"train"}
+    assert sum(roles[item.id] == "train" for item in guided) == trained
+    assert made.counts["guided_baseline"] == 8 - trained
+
+
+def test_hybrid_training_keeps_about_the_share_and_always_the_same():
+    guided = group("a", [0.0, 1.0] * 100, experience_ids=("lesson",))
+    rules = {"groups_per_batch": 1, "group_size": 200, "guided_training": "hybrid", "guided_keep": 0.3}
+    first, second = (pool(*guided, **rules).select(1.0) for _ in range(2))
+    assert first == second
+    assert first is not None
+    assert 40 <= sum(item.role == "train" for item in first.items) <= 80
+
+
+def test_members_that_come_twice_count_once() -> None:
+    made = pool(*group("a", MIXED)[:3], *group("a", MIXED)[:3], groups_per_batch=1)
+    assert made.select(1.0) is None
+
+
+def test_groups_with_equal_outcomes_count_towards_the_number_and_stay_out() -> None:
+    made = pool(*group("a", MIXED), *group("b", [1.0] * 4))
+    selected = made.select(1.0)
+    assert ids(selected) == ["a-0", "a-1", "a-2", "a-3"]
+    assert selected.groups == 1
+    assert (made.counts["equal_groups"], made.counts["equal outcomes"]) == (1, 4)
+    assert {drop.id for drop in made.take_drops()} == {"b-0", "b-1", "b-2", "b-3"}
+
+
+def test_nothing_is_ordered_if_all_groups_are_equal() -> None:
+    made = pool(*group("a", [0.0] * 4), *group("b", [1.0] * 4))
+    assert made.select(1.0) is None
+    assert made.waiting == 0
+
+
+def test_a_group_that_stays_incomplete_is_used_if_it_is_large_enough() -> None:
+    made = pool(*group("a", MIXED[:3]), *group("b", MIXED[:2]), groups_per_batch=1, group_seconds=60.0)
+    assert made.select(59.0) is None
+    assert ids(made.select(60.0)) == ["a-0", "a-1", "a-2"]
+    assert made.counts["group too small"] == 2
+
+
+def test_stragglers_of_a_used_group_are_dropped() -> None:
+    made = pool(*group("a", MIXED), groups_per_batch=1)
+    made.select(1.0)
+    made.add(attributed("a-9", source="sandbox", group="a"), 2.0)
+    assert made.counts["group closed"] == 1
+
+
+def test_an_unusable_attempt_counts_as_arrived() -> None:
+    members = [*group("a", [0.0, 1.0, 1.0]), attributed("a-3", source="sandbox", group="a", trainable=False)]
+    assert ids(pool(*members, groups_per_batch=1).select(1.0)) == ["a-0", "a-1", "a-2"]
+
+
+def test_guided_attempts_must_be_fresher_than_others() -> None:
+    plain = group("a", MIXED)[:3]
+    guided = [attributed("a-3", source="sandbox", group="a", experience_ids=("e",))]
+    made = pool(*plain, *guided, groups_per_batch=1)
+    move(made, 2)
+    assert ids(made.select(1.0)) == ["a-0", "a-1", "a-2"]
+    assert made.counts["stale"] == 1
+
+
+def test_the_freshest_groups_go_first() -> None:
+    made = pool(*group("old", MIXED), *group("new", MIXED, min_version=2), newest=2, groups_per_batch=1)
+    assert ids(made.select(1.0))[0] == "new-0"
+
+
+def test_what_is_too_old_is_dropped_wherever_it_waits() -> None:
+    made = pool(*group("a", MIXED), attributed("p"), groups_per_batch=1)
+    move(made, 5)
+    assert made.select(1.0) is None
+    assert (made.counts["stale"], made.waiting) == (5, 0)
+
+
+def test_the_sandbox_waits_for_nothing_it_can_play_again() -> None:
+    made = pool(*group("a", MIXED), groups_per_batch=1)
+    move(made, 5, serves=0)
+    assert made.select(1.0) is None
+    assert (made.counts["stale"], made.waiting) == (4, 0)
+
+
+def test_production_joins_groups_up_to_its_share() -> None:
+    items = [attributed(f"p{number}", ended=float(number)) for number in range(9)]
+    made = pool(*group("a", MIXED), *group("b", MIXED), *items, production_share=0.2)
+    selected = made.select(1.0)
+    assert ids(selected)[8:] == ["p8", "p7"]
+    assert selected.production == 2
+    assert made.waiting == 7
+
+
+def test_without_a_sandbox_production_makes_the_batch() -> None:
+    made = traffic(*(attributed(f"p{number}") for number in range(3)))
+    assert made.select(1.0) is None
+    made.add(attributed("p3", min_version=0), 1.0)
+    selected = made.select(1.0)
+    assert (len(selected.items), selected.groups, selected.production) == (4, 0, 4)
+
+
+def test_one_tenant_alone_may_fill_a_batch_but_not_crowd_others_out() -> None:
+    assert len(ids(traffic(*(attributed(f"p{n}") for n in range(4))).select(1.0))) == 4
+    loud = [attributed(f"p{n}", ended=50.0 + n) for n in range(6)]
+    quiet = [attributed(f"q{n}", tenant="quiet") for n in range(2)]
+    assert ids(traffic(*loud, *quiet).select(1.0)) == ["p5", "p4", "q0", "q1"]
+
+
+def test_one_key_of_a_tenant_does_not_crowd_its_others_out() -> None:
+    loud = [attributed(f"p{n}", ended=50.0 + n, caller="a") for n in range(6)]
+    quiet = [attributed(f"q{n}", caller="b") for n in range(2)]
+    assert ids(traffic(*loud, *quiet).select(1.0)) == ["p5", "p4", "q0", "q1"]
+
+
+def test_a_tenant_that_is_alone_with_its_backlog_is_not_held_up_by_others() -> None:
+    loud = [attributed(f"p{n}") for n in range(8)]
+    selected = traffic(*loud, attributed("q", tenant="quiet")).select(1.0)
+    assert len(ids(selected)) == 4
+    assert "q" in ids(selected)
+
+
+def test_production_of_other_clusters_has_its_share_of_the_batch() -> None:
+    busy = [attributed(f"b{n}", cluster="busy", ended=50.0) for n in range(20)]
+    others = [attributed(f"o{n}", cluster=f"other{n}") for n in range(4)]
+    made = traffic(*busy, *others, production_per_batch=8)
+    selected = made.select(1.0)
+    assert selected.drawn == 8
+    assert selected.elsewhere >= 2
+    assert made.counts["replay_missing"] == 0
+
+
+def test_replay_that_nothing_waits_for_is_counted_not_invented() -> None:
+    made = traffic(*(attributed(f"b{n}", cluster="busy") for n in range(20)), production_per_batch=8)
+    selected = made.select(1.0)
+    assert (selected.drawn, selected.elsewhere, made.counts["replay_missing"]) == (8, 0, 2)
+
+
+def test_groups_of_equal_outcomes_are_replay_too() -> None:
+    made = pool(*group("a", MIXED, cluster="busy"), *group("b", [1.0] * 4, cluster="other"))
+    selected = made.select(1.0)
+    assert (selected.drawn, selected.elsewhere, len(selected.items)) == (8, 4, 4)
+
+
+def test_groups_that_wait_too_long_for_others_are_ordered_without_them() -> None:
+    made = pool(*group("a", MIXED), groups_per_batch=8, wait_seconds=600.0)
+    assert made.select(10.0) is None
+    assert made.select(609.0) is None
+    assert len(ids(made.select(610.0))) == 4
+    assert made.counts["waited_batches"] == 1
+
+
+def test_production_does_not_wait_for_ever_for_a_sandbox_that_is_gone() -> None:
+    made = pool(*(attributed(f"p{n}") for n in range(9)), groups_per_batch=8, wait_seconds=600.0)
+    assert made.select(10.0) is None
+    assert len(ids(made.select(610.0))) == 8
+    assert made.select(1e9) is None, "one is no batch"
+    assert made.waiting == 1
+
+
+def test_an_outcome_that_is_no_number_is_never_trained_on() -> None:
+    made = traffic(attributed("a", outcome=float("nan")), attributed("b", outcome=float("inf")))
+    assert (made.counts["outcome not finite"], made.waiting) == (2, 0)
+
+
+def test_what_production_cannot_be_trained_on_has_a_reason() -> None:
+    made = traffic(
+        attributed("a", outcome=float("nan")),
+        attributed("b", trainable=False, why_not="temperature"),
+        attributed("c", min_version=-1),
+        attributed("d", source="probe"),
+        attributed("e", source="sandbox"),
+    )
+    reasons = {drop.id: drop.reason for drop in made.take_drops()}
+    assert reasons == {
+        "a": "outcome not finite", "b": "untrainable", "c": "unknown version", "d": "probe", "e": "no group",
+    }  # fmt: skip
+    assert made.waiting == 0
+
+
+def test_production_without_an_outcome_waits_for_it_as_long_as_it_is_fresh() -> None:
+    made = traffic(*(attributed(f"p{number}", outcome=None) for number in range(5)))
+    assert made.select(1.0) is None
+    assert (len(made.unreported), made.waiting, made.take_drops()) == (5, 0, [])
+    for number in range(4):
+        made.add(attributed(f"p{number}"), 2.0)
+    assert len(made.unreported) == 1
+    assert sorted(ids(made.select(2.0))) == ["p0", "p1", "p2", "p3"]
+    move(made, 5)
+    made.select(3.0)
+    assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("p4", "no outcome")]
+
+
+def test_what_comes_of_the_version_that_serves_waits_until_something_newer_serves() -> None:
+    made = traffic(*(attributed(f"p{number}") for number in range(4)))
+    move(made, 5, serves=0)
+    assert made.select(1.0) is None, "five updates behind what is trained"
+    assert (made.waiting, made.fresh, made.behind, made.take_drops()) == (4, 0, 4, [])
+    serve(made, 5, since=1.0)
+    assert made.select(2.0) is None
+    assert {drop.reason for drop in made.take_drops()} == {"stale"}
+
+
+def test_when_the_learner_goes_back_to_what_serves_what_waited_is_fresh() -> None:
+    made = traffic(*(attributed(f"p{number}") for number in range(4)))
+    move(made, 5, serves=0)
+    assert made.select(1.0) is None
+    back = Candidate(
+        id="b", version=0, parent=-1, path="", files=(), manifest="", created=9.0, answer="went_back"
+    )  # fmt: skip
+    made.freshness.trained(back)
+    assert len(ids(made.select(2.0))) == 4
+
+
+def test_after_a_rollback_runs_of_the_branch_that_was_left_are_dropped_and_the_others_are_not() -> None:
+    made = traffic()
+    bad = {"min_version": 10, "max_version": 10}
+    move(made, 10)
+    for number in range(4):
+        made.add(attributed(f"bad{number}", **bad), 1.0)
+    made.freshness.trained(
+        Candidate(id="b", version=0, parent=-1, path="", files=(), manifest="", created=99.0, answer="went_back")
+    )
+    serve(made, 0, since=99.0)
+    for number in range(4):
+        made.add(attributed(f"late{number}"), 2.0)
+    assert sorted(ids(made.select(2.0))) == ["late0", "late1", "late2", "late3"]
+    reasons = {drop.id: drop.reason for drop in made.take_drops()}
+    assert {reasons[f"bad{number}"] for number in range(4)} == {"abandoned"}
+    made.freshness.trained(Candidate(id="n", version=11, parent=0, path="", files=(), manifest="", created=100.0))
+    made.add(attributed("on"), 3.0)
+    assert made.fresh == 1, "v11 was made of v0: its runs are one update behind"
+
+
+def test_a_skipped_order_moves_nothing() -> None:
+    made = traffic(attributed("p"))
+    move(made, 3)
+    made.freshness.trained(
+        Candidate(id="s", version=1, parent=0, path="", files=(), manifest="", created=50.0, answer="skipped")
+    )
+    assert made.freshness.head == 3
+
+
+def test_a_share_of_production_is_kept_for_the_gate() -> None:
+    made = traffic(*(attributed(f"p{number}") for number in range(400)), exam=held_out)
+    assert 60 < made.counts["held out"] < 140
+    assert made.waiting == 400 - made.counts["held out"]
+
+
+def test_the_pool_is_bounded() -> None:
+    made = traffic(*(attributed(f"p{number}") for number in range(6)), production_per_batch=9, pool_production=4)
+    assert (made.waiting, made.counts["pool full"]) == (4, 2)
+    made = pool(*(item for name in "abc" for item in group(name, MIXED)), groups_per_batch=9, pool_groups=2)
+    assert (made.waiting, made.counts["pool full"]) == (8, 4)
+
+
+runs = st.builds(
+    attributed,
+    st.text("abcdefgh0123", min_size=1, max_size=4),
+    source=st.sampled_from(["production", "sandbox", "probe"]),
+    group=st.sampled_from(["", "g1", "g2"]),
+    tenant=st.sampled_from(["one", "two"]),
+    outcome=st.sampled_from([None, 0.0, 1.0]),
+    trainable=st.booleans(),
+    min_version=st.integers(-1, 6),
+    experience_ids=st.sampled_from([(), ("e",)]),
+)
+
+
+@given(
+    items=st.lists(runs, max_size=40, unique_by=lambda item: item.id), by_groups=st.booleans(), newest=st.integers(0, 6)
+)
+def test_every_trajectory_is_used_dropped_or_waiting_and_only_once(items, by_groups: bool, newest: int) -> None:
+    made = pool(*items, newest=newest, groups_per_batch=1 if by_groups else 0, production_per_batch=2)
+    used: list[str] = []
+    for now in (1.0, 2.0, 1000.0):
+        if selected := made.select(now):
+            used += ids(selected)
+            assert all(newest - item.attributed.trajectory.min_version <= 4 for item in selected.items)
+    dropped = [drop.id for drop in made.take_drops()]
+    assert len(set(used)) == len(used)
+    assert len(set(dropped)) == len(dropped)
+    assert not set(used) & set(dropped)
+    assert len(used) + len(dropped) + made.waiting + len(made.unreported) == len(items)
+
+
+def test_settings_refuse_what_they_do_not_know() -> None:
+    with pytest.raises(msgspec.ValidationError, match="group_sise"):
+        msgspec.json.decode(b'{"group_sise": 4}', type=CuratorSettings)

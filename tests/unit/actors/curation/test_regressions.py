@@ -1,0 +1,77 @@
+"""A cluster has fallen when the weights after a change succeed at it less than those before, beyond chance."""
+
+import random
+
+import pytest
+
+from actors.curation.regressions import Regressions
+
+
+def played(*eras: tuple[int, float, int], source: str = "production") -> Regressions:
+    """Eras of (version, success, outcomes), spread evenly."""
+    made = Regressions()
+    for version, success, count in eras:
+        for number in range(count):
+            made.observe(source, "c", float(int((number + 1) * success) > int(number * success)), version)
+    return made
+
+
+@pytest.mark.parametrize("source", ["production", "sandbox"])
+def test_a_fall_after_a_swap_is_seen(source: str) -> None:
+    assert played((1, 0.9, 40), (2, 0.5, 40), source=source).fallen("c")
+
+
+def test_a_rise_and_the_same_again_are_no_fall() -> None:
+    assert not played((1, 0.5, 40), (2, 0.9, 40)).fallen("c")
+    assert not played((1, 0.5, 40), (2, 0.5, 40)).fallen("c")
+
+
+def test_a_fall_within_one_version_is_none_of_a_swap() -> None:
+    assert not played((1, 0.9, 40), (1, 0.1, 40)).fallen("c")
+
+
+def test_it_lasts_until_success_is_back_where_it_fell_from_and_a_new_low_is_no_new_normal() -> None:
+    low = (1, 0.9, 40), (2, 0.4, 40), (3, 0.4, 40), (4, 0.4, 40)
+    assert played(*low).fallen("c")
+    assert not played(*low, (5, 0.9, 40)).fallen("c")
+
+
+def test_few_outcomes_are_no_fall() -> None:
+    assert not played((1, 1.0, 40), (2, 0.0, 7)).fallen("c")
+    assert played((1, 1.0, 40), (2, 0.0, 8)).fallen("c")
+
+
+def test_late_outcomes_of_old_weights_belong_to_the_past() -> None:
+    made = played((1, 0.9, 40), (2, 0.9, 40))
+    for _ in range(40):
+        made.observe("production", "c", 0.0, 1)
+    assert not made.fallen("c")
+
+
+def test_unknown_weights_and_no_numbers_say_nothing() -> None:
+    made = played((1, 0.9, 40))
+    for _ in range(40):
+        made.observe("production", "c", 0.0, -1)
+        made.observe("production", "c", float("nan"), 2)
+    assert not made.fallen("c")
+
+
+def test_chance_alone_is_seldom_taken_for_a_fall() -> None:
+    rng, false = random.Random(3), 0
+    for _ in range(300):
+        made = Regressions()
+        for version in (1, 2):
+            for _ in range(32):
+                made.observe("production", "c", float(rng.random() < 0.6), version)
+        false += made.fallen("c")
+    # 1 % a look, and 25 looks that hang together.
+    assert false <= 0.08 * 300
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    made = Regressions(limit=2)
+    for name in "abc":
+        for version, outcome in ((1, 1.0), (2, 0.0)):
+            for _ in range(20):
+                made.observe("sandbox", name, outcome, version)
+    assert made.clusters == ("b", "c")

@@ -1,0 +1,252 @@
+"""The library behind an embedder that goes away, changes its model, or answers nonsense: nothing is lost or mixed."""
+
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import anyio
+import anyio.lowlevel
+import numpy as np
+import pytest
+
+from actors.experience.navigator import Navigator
+from actors.experience.retrieval.settings import NavigatorSettings
+from actors.messages import Experience
+from actors.ports.embedders import Embedder
+from actors.ports.errors import EmbedderUnavailable
+from actors.store import Store
+from adapters.embedders.hashing import HashingEmbedder
+
+pytestmark = pytest.mark.anyio
+TOPICS = ("refund money", "flight seat", "weather storm", "password reset", "invoice tax")
+
+
+@pytest.fixture
+async def store(store_url: str) -> AsyncIterator[Store]:
+    store = Store(store_url, clock=lambda: 1000.0)
+    await store.open()
+    yield store
+    await store.aclose()
+
+
+class Changing:
+    """A real embedder whose model, and whose manners, can be changed while it is in use."""
+
+    def __init__(self, model: HashingEmbedder | None = None, id: str = "changing") -> None:
+        self.model = model or HashingEmbedder(dimension=64)
+        self.id = id
+        self.spoil: Callable[[Sequence[str], np.ndarray], np.ndarray] = lambda texts, vectors: vectors
+        self.away = False
+        self.embedded: list[str] = []
+
+    @property
+    def dimension(self) -> int:
+        return self.model.dimension
+
+    async def embed(self, texts: Sequence[str]) -> np.ndarray:
+        if self.away:
+            raise EmbedderUnavailable("away")
+        self.embedded += texts
+        return self.spoil(texts, await self.model.embed(texts))
+
+
+def lessons(count: int = 40, prefix: str = "l", **fields: object) -> list[Experience]:
+    return [
+        Experience(id=f"{prefix}{n}", when_to_use=f"{TOPICS[n % 5]} {n}", content=f"step {n}", state="active", **fields)  # type: ignore[arg-type]
+        for n in range(count)
+    ]
+
+
+async def navigator(store: Store, embedder: Embedder, **settings: object) -> Navigator:
+    actor = Navigator(
+        NavigatorSettings(**settings), store=store, embedder=embedder, rng=random.Random(0)  # type: ignore[arg-type]
+    )  # fmt: skip
+    await actor.start()
+    return actor
+
+
+async def right(actor: Navigator, text: str = "refund money") -> bool:
+    """Whether the search finds what is about refunds, and by vectors as well as words."""
+    found = await actor.search(text, "default", 5)
+    return len(found) == 5 and all("refund" in lesson.when_to_use for _, lesson in found)
+
+
+async def test_a_restart_embeds_nothing_twice(store: Store):
+    await store.save(lessons())
+    await navigator(store, Changing())
+    again = Changing()
+    actor = await navigator(store, again)
+    assert len(again.embedded) == 1  # the probe, whether it is still the same model
+    assert actor.figures["waiting"] == 0
+    assert await right(actor)
+
+
+async def test_lessons_that_came_while_the_embedder_was_away_get_their_vectors_when_it_is_back(store: Store):
+    embedder = Changing()
+    embedder.away = True
+    await store.save(lessons())
+    actor = await navigator(store, embedder)
+    assert actor.figures["waiting"] == 40
+    assert await right(actor)  # by words
+    embedder.away = False
+    await actor.tick()
+    assert actor.figures["waiting"] == 0
+    before = actor.figures["by_words"]
+    assert await right(actor)
+    assert actor.figures["by_words"] == before
+
+
+async def test_another_dimension_makes_all_be_embedded_anew_and_never_mixes(store: Store):
+    embedder = Changing()
+    await store.save(lessons())
+    actor = await navigator(store, embedder)
+    embedder.model = HashingEmbedder(dimension=96)
+    assert await right(actor)  # by words: no vector of 96 can be compared with one of 64
+    assert actor.figures["by_words"] == 1
+    await actor.tick()
+    assert (actor.figures["waiting"], actor.figures["embedder_changes"]) == (0, 1)
+    assert await right(actor)
+    assert actor.figures["by_words"] == 1
+    spaces = {space for pool in actor._library._pools.values() for space in pool.vectors}
+    assert {space.dimension for space in spaces} == {96}
+
+
+async def test_another_model_of_the_same_dimension_behind_the_name_is_noticed(store: Store):
+    embedder = Changing()
+    await store.save(lessons())
+    await navigator(store, embedder)
+    # The same id, the same dimension, other vectors: only the probe can tell.
+    other = Changing(HashingEmbedder(dimension=64, ngram=2))
+    actor = await navigator(store, other)
+    assert actor.figures["embedder_changes"] == 1
+    assert len(other.embedded) == 41
+    assert await right(actor)
+    other.model = HashingEmbedder(dimension=64, ngram=4)
+    quick = await navigator(store, other, probe_seconds=0.0)
+    other.model = HashingEmbedder(dimension=64)
+    await quick.tick()
+    assert quick.figures["embedder_changes"] == 2
+    assert quick.figures["waiting"] == 0
+
+
+async def test_after_a_change_of_the_setting_the_embedder_of_before_answers_until_all_is_embedded(store: Store):
+    await store.save(lessons())
+    await navigator(store, Changing(id="old"))
+    old, new = Changing(id="old"), Changing(HashingEmbedder(dimension=96), id="new")
+    new.away = True
+    actor = Navigator(NavigatorSettings(), store=store, embedder=new, previous=old, rng=random.Random(0))
+    await actor.start()
+    assert actor.figures["waiting"] == 40
+    assert await right(actor)
+    assert actor.figures["by_words"] == 0
+    asked = len(old.embedded)
+    new.away = False
+    await actor.tick()
+    assert actor.figures["waiting"] == 0
+    assert await right(actor)
+    assert (actor.figures["by_words"], len(old.embedded)) == (0, asked)
+
+
+@pytest.mark.parametrize("kind", ["NotFinite", "ZeroVector"])
+async def test_one_bad_vector_costs_one_lesson_its_vector_and_is_counted(store: Store, kind: str):
+    embedder = Changing()
+
+    def spoil(texts: Sequence[str], vectors: np.ndarray) -> np.ndarray:
+        for row, text in enumerate(texts):
+            if text.startswith("flight seat 1 "):
+                vectors[row] = np.nan if kind == "NotFinite" else 0.0
+        return vectors
+
+    embedder.spoil = spoil
+    await store.save(lessons())
+    actor = await navigator(store, embedder)
+    for _ in range(5):
+        await actor.tick()
+    assert actor.figures["waiting"] == 1
+    asked = len(embedder.embedded)
+    await actor.tick()
+    assert len(embedder.embedded) == asked  # not for ever
+    assert actor.figures[f"refused_{kind}"] > 0
+    assert "l1" in {lesson.id for _, lesson in await actor.search("flight seat 1 step", "default", 40)}
+
+
+async def test_an_answer_for_fewer_texts_than_were_asked_is_given_up_after_a_few_tries_and_nothing_is_mislaid(
+    store: Store,
+):
+    embedder = Changing()
+    embedder.spoil = lambda texts, vectors: vectors[:-1] if len(texts) > 1 else vectors
+    await store.save(lessons())
+    actor = await navigator(store, embedder)
+    assert actor.figures["waiting"] == 0
+    assert actor.figures["refused_WrongCount"] > 0
+    assert await right(actor)
+
+
+async def test_an_embedder_that_hangs_is_not_waited_for(store: Store):
+    class Hangs(Changing):
+        async def embed(self, texts: Sequence[str]) -> np.ndarray:
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    await store.save(lessons())
+    actor = await navigator(store, Hangs(), embed_timeout=0.05, question_timeout=0.05)
+    assert await right(actor)
+    assert actor.figures["embedder_unavailable"] > 0
+
+
+async def test_while_the_embedder_is_away_not_every_question_waits_for_it(store: Store):
+    embedder = Changing()
+    await store.save(lessons())
+    actor = await navigator(store, embedder)
+    embedder.away = True
+    for _ in range(3):
+        assert await right(actor)
+    assert actor.figures["by_words"] == 3
+    assert actor.figures["embedder_unavailable"] == 1
+
+
+async def test_the_pool_of_a_tenant_is_bounded_and_the_most_useful_stay(store: Store):
+    flood = lessons(300, prefix="loud", tenant="loud")
+    useful = Experience(
+        id="useful", tenant="loud", when_to_use="refund money", content="x", state="active", guided=(9, 9),
+        unguided=(9, 0),
+    )  # fmt: skip
+    await store.save([useful, *flood, *lessons()])
+    actor = await navigator(store, Changing(), max_lessons=100)
+    assert actor.figures["lessons"] <= 140
+    assert actor.figures["left_out"] >= 201
+    assert await right(actor)
+    assert "useful" in {lesson.id for _, lesson in await actor.search("refund money", "loud", 3)}
+
+
+async def test_vectors_of_a_lesson_that_is_forgotten_do_not_stay_in_the_cache(store: Store):
+    await store.save(lessons(3))
+    actor = await navigator(store, Changing(), refresh_seconds=0.0)
+    blank = Experience(id="l1", when_to_use="", content="", state="retired", revision=1)
+    await store.save([blank])
+    await actor.tick()
+    await actor._prune()
+    assert {lesson.id for _, lesson in await actor.search("flight seat", "default", 9)}.isdisjoint({"l1"})
+    space = actor._embeddings.space
+    assert space is not None
+    kept = await store.prune_embeddings(space.embedder, space.dimension, set(), 0.0)
+    assert kept == 2
+
+
+async def test_a_search_in_a_large_pool_leaves_the_loop_free(store: Store):
+    await store.save(lessons(17_000))
+    actor = await navigator(store, Changing(), embed_seconds=60.0)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(count)
+        await anyio.lowlevel.checkpoint()
+        before = turns
+        assert await right(actor)
+        assert turns > before + 1
+        group.cancel_scope.cancel()

@@ -1,0 +1,127 @@
+"""Lessons: their one form, and what contrast finds on the travel desk and what it does not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.experience.lessons import ContrastSettings, Practice, contrast, lesson_id, read_practice, render
+from actors.messages import Experience, Trajectory
+from actors.tool_results.tool_calls import calls_of, first_word, mentions, tool_specs
+from adapters.environments.travel import Drift
+from adapters.environments.travel.demonstrations import hints
+from adapters.environments.travel.drift import Variant
+from tests.support.travelling import call, plays, trajectory
+
+
+def lesson(practice: Practice) -> Experience:
+    return Experience(id=lesson_id("default", practice), when_to_use=practice.intent, content=practice.content)
+
+
+def drawn(count: int = 120, intents: dict[str, str] | None = None, **fields: object) -> list[str]:
+    runs = [played.trajectory for played in plays(count, **fields)]
+    return sorted(found.practice.content for found in contrast(runs, ContrastSettings(), intents))
+
+
+CANCEL = Practice(intent="cancel", tool="cancel", before="check_policy")
+BOOK = Practice(intent="book", tool="buy", producer="search")
+
+
+def test_lessons_read_exactly_as_the_warm_start_was_taught():
+    desk = Variant.of(Drift(rename={"book": "buy"}))
+    assert render([lesson(CANCEL), lesson(BOOK)]) == "".join("\n" + line for line in hints("C", desk))
+    needs = Variant.of(Drift(precondition={"book": "hold"}))
+    assert render([lesson(Practice(intent="book", tool="book", before="hold"))]) == "\n" + hints("A", needs)[0]
+    assert render([]) == ""
+
+
+names = st.from_regex(r"[a-z]{1,8}(_[a-z]{1,5})?", fullmatch=True)
+
+
+@given(intent=names, tool=names, before=st.just("") | names, producer=st.just("") | names)
+def test_a_lesson_can_be_read_back(intent: str, tool: str, before: str, producer: str):
+    practice = Practice(intent=intent, tool=tool, before=before, producer="" if before else producer)
+    assert read_practice(lesson(practice)) == practice
+
+
+@pytest.mark.parametrize("content", ["", "be careful", "before_book:hold then cancel:drop", "search then pay:buy"])
+def test_what_is_not_in_our_form_is_no_practice(content: str):
+    assert read_practice(Experience(id="e", when_to_use="book", content=content)) is None
+
+
+def test_the_base_desk_shows_its_hidden_precondition_and_where_the_flight_comes_from():
+    assert drawn() == ["before_cancel:check_policy then cancel:cancel", "search then book:book"]
+
+
+def test_after_a_rename_contrast_speaks_of_the_new_tool_under_the_old_word():
+    drift = Drift(rename={"cancel": "drop"}, precondition={"cancel": "confirm"})
+    assert "before_cancel:confirm then cancel:drop" in drawn(intents={"drop": "cancel"}, drift=drift)
+
+
+def test_sources_are_trajectories_of_both_kinds():
+    runs = {played.trajectory.id: played.trajectory for played in plays(60)}
+    for found in contrast(list(runs.values()), ContrastSettings()):
+        assert {runs[source].outcome for source in found.sources} == {0.0, 1.0}
+
+
+def test_without_failures_there_is_nothing_to_contrast():
+    runs = [played.trajectory for played in plays(80)]
+    clean = [run for run in runs if not any(made.error for made in calls_of(run))]
+    assert clean
+    assert contrast(clean, ContrastSettings()) == []
+
+
+def test_a_distractor_that_some_call_first_is_no_precondition():
+    find = (call("find", name="Mia"), '{"pid": "K1"}')
+    quote = (call("quote", pid="K1"), '{"price": "high"}')
+    book = (call("book", pid="K1"), '{"ref": "Q1"}')
+    refused = (call("book", pid="K1"), '{"error": "sold out"}')
+    end = (call("finish", answer="done"), "{}")
+    turns = [[find, quote, book, end], [find, book, end], [find, refused, end]] * 5
+    runs = [trajectory(turn, id=str(n), goal="Book for Mia.") for n, turn in enumerate(turns)]
+    assert contrast(runs, ContrastSettings()) == []
+
+
+def test_too_little_evidence_is_none():
+    runs = [played.trajectory for played in plays(60)]
+    assert contrast(runs, ContrastSettings(support=500)) == []
+
+
+@given(st.integers(0, 10_000))
+def test_contrast_never_names_a_tool_that_nobody_called(seed: int):
+    runs = [played.trajectory for played in plays(12, seed=seed)]
+    called = {made.tool for run in runs for made in calls_of(run)}
+    for found in contrast(runs, ContrastSettings(support=1)):
+        assert found.practice.tools <= called
+
+
+@pytest.mark.parametrize(
+    ("tool", "word"),
+    [
+        ("order_seat", "order"),
+        ("orderSeat", "order"),
+        ("order.seat", "order"),
+        ("API-call", "api"),
+        ("buy", "buy"),
+        ("_", "_"),
+    ],
+)
+def test_the_first_word_of_a_tool(tool: str, word: str):
+    assert first_word(tool) == word
+
+
+def test_a_goal_mentions_a_word_in_its_forms_and_not_inside_others():
+    assert mentions("Cancel the order", "cancel")
+    assert mentions("She is booking a trip", "book")
+    assert not mentions("Visit the bookkeeping office", "book")
+    assert not mentions("Cancel the order", "book")
+
+
+def test_tools_that_cannot_be_read_are_left_out():
+    good = {"type": "function", "function": {"name": "a", "parameters": {"properties": {"x": {}}, "required": ["x"]}}}
+    assert list(tool_specs([good, {"type": "function"}, {"function": {"name": 3}}, {"function": "b"}])) == ["a"]
+
+
+def test_calls_without_an_answer_or_readable_arguments_are_left_out():
+    run = trajectory([(call("a", x="K1"), "{}"), (call("b"), "")])
+    assert [made.tool for made in calls_of(run)] == ["a"]
+    assert calls_of(Trajectory(id="t", steps=(), started=0.0, ended=0.0)) == []

@@ -1,0 +1,156 @@
+"""Probing on the travel desk: what it finds after each drift, with a scripted policy that knows the desk of before."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from actors.experience.probing import Prober, Report
+from actors.experience.probing_round import ProbeSettings
+from actors.messages import Trajectory
+from actors.ports.environments import Episode
+from actors.ports.errors import EnvironmentFailed
+from actors.rollout.harness.errors import EpisodeLost
+from adapters.environments.travel import Drift, TravelDesk
+from tests.support.travelling import Clerk
+
+pytestmark = pytest.mark.anyio
+KNOWN = tuple(tool["function"]["name"] for tool in TravelDesk().tools())
+
+
+@pytest.fixture(params=["asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+async def probe(
+    tmp_path: Path, drift: Drift, *, skips_check: float = 0.0, blind: float = 0.0, label: str = "d", **settings: int
+) -> Report:
+    drift.write(tmp_path / "desk.json")
+    clerk = Clerk(random.Random(7), skips_check=skips_check, blind=blind)
+    desk = TravelDesk(tmp_path / "desk.json")
+    prober = Prober(ProbeSettings(**settings), environment=desk, player=clerk, clock=lambda: 5.0)  # type: ignore[arg-type]
+    return await prober.probe(KNOWN, label)
+
+
+def told(report: Report) -> set[tuple[str, str, str]]:
+    assert all(found.verified and found.sources for found in report.findings)
+    return {(found.tool, found.before, found.name) for found in report.findings}
+
+
+DRIFTS = {
+    "nothing": (Drift(), set[tuple[str, str, str]]()),
+    "a renamed tool": (Drift(rename={"book": "buy"}), {("book", "", "buy")}),
+    "a new step": (Drift(precondition={"book": "hold"}), {("book", "hold", "book")}),
+    "an old tool that must now come first": (Drift(precondition={"book": "quote"}), {("book", "quote", "book")}),
+    "both at once": (
+        Drift(rename={"book": "buy"}, precondition={"book": "hold"}),
+        {("book", "hold", "buy")},
+    ),
+    "a renamed tool with a precondition kept out of habit": (
+        Drift(rename={"cancel": "drop"}),
+        {("cancel", "check_policy", "drop")},
+    ),
+    "a renamed precondition": (Drift(precondition={"cancel": "confirm"}), {("cancel", "confirm", "cancel")}),
+    "a tool and its precondition renamed": (
+        Drift(rename={"cancel": "drop"}, precondition={"cancel": "confirm"}),
+        {("cancel", "confirm", "drop")},
+    ),
+    "two renamed tools": (
+        Drift(rename={"book": "buy", "cancel": "drop"}),
+        {("book", "", "buy"), ("cancel", "check_policy", "drop")},
+    ),
+    "a renamed search": (Drift(rename={"search_flight": "look"}), {("search_flight", "", "look")}),
+}
+
+
+@pytest.mark.parametrize("name", DRIFTS)
+async def test_a_practised_policy_shows_what_has_changed(tmp_path: Path, name: str):
+    drift, expected = DRIFTS[name]
+    assert told(await probe(tmp_path, drift)) == expected
+
+
+@pytest.mark.parametrize("name", DRIFTS)
+async def test_a_policy_that_errs_shows_it_too_and_its_own_errors_beside_it(tmp_path: Path, name: str):
+    drift, expected = DRIFTS[name]
+    found = told(await probe(tmp_path, drift, skips_check=0.5, blind=0.5))
+    assert found - {("cancel", "check_policy", "cancel")} == expected
+
+
+async def test_the_lesson_of_a_rename_names_where_its_argument_comes_from(tmp_path: Path):
+    report = await probe(tmp_path, Drift(rename={"book": "buy"}))
+    assert [found.producer for found in report.findings] == ["search"]
+
+
+async def test_every_episode_is_recorded_and_none_is_trainable(tmp_path: Path):
+    report = await probe(tmp_path, Drift(rename={"book": "buy"}))
+    assert len({run.id for run in report.trajectories}) == len(report.trajectories) > 0
+    for run in report.trajectories:
+        assert (run.source, run.trainable, run.rows) == ("probe", False, ())
+        assert run.goal
+        assert run.steps
+        assert run.tools
+    refused = [step for run in report.trajectories for step in run.steps if "no tool" in step.observation]
+    assert not refused, "a tool that is gone need not be called to know it"
+
+
+async def test_sources_are_successful_probes(tmp_path: Path):
+    report = await probe(tmp_path, Drift(rename={"book": "buy"}))
+    outcomes = {run.id: run.outcome for run in report.trajectories}
+    assert {outcomes[source] for found in report.findings for source in found.sources} == {1.0}
+
+
+async def test_a_round_repeated_under_its_label_gives_the_same_records(tmp_path: Path):
+    first, second = [await probe(tmp_path, Drift(rename={"book": "buy"}), label="same") for _ in range(2)]
+    assert first == second
+    assert first.trajectories[0].id != (await probe(tmp_path, Drift(), label="other")).trajectories[0].id
+
+
+async def test_the_budget_holds_with_a_policy_that_never_succeeds(tmp_path: Path):
+    report = await probe(tmp_path, Drift(rename={"book": "buy"}), blind=1.0, episodes=10, families="A")  # type: ignore[arg-type]
+    assert len(report.trajectories) == 10
+    assert report.findings == ()
+
+
+async def test_a_renamed_tool_without_a_stand_in_stays_open(tmp_path: Path):
+    Drift(rename={"book": "buy"}).write(tmp_path / "desk.json")
+    desk = TravelDesk(tmp_path / "desk.json")
+    prober = Prober(ProbeSettings(episodes=6), environment=desk, player=Clerk(random.Random(0)), clock=lambda: 0.0)
+    report = await prober.probe((*KNOWN, "buy"), "d")
+    assert report.open == ("book",)
+
+
+async def test_episodes_that_break_down_are_counted_and_a_round_of_nothing_else_is_an_error():
+    clerk = Clerk(random.Random(0))
+
+    class Flaky:
+        played = 0
+
+        async def __call__(self, episode: Episode, seed: int) -> None:
+            self.played += 1
+            if self.played % 2 == 0:
+                raise EpisodeLost("timeout", "too slow")
+            await clerk(episode, seed)
+
+    class Dead:
+        async def __call__(self, episode: Episode, seed: int) -> None:
+            raise EnvironmentFailed("no desk")
+
+    def prober(player: Flaky | Dead) -> Prober:
+        return Prober(ProbeSettings(episodes=8), environment=TravelDesk(), player=player, clock=lambda: 0.0)
+
+    report = await prober(Flaky()).probe(KNOWN, "d")
+    assert report.lost > 0
+    assert all(isinstance(run, Trajectory) for run in report.trajectories)
+    with pytest.raises(EpisodeLost, match="no desk"):
+        await prober(Dead()).probe(KNOWN, "d")
+
+
+async def test_a_tool_that_the_policy_makes_up_is_no_finding(tmp_path: Path):
+    Drift(rename={"book": "buy"}).write(tmp_path / "desk.json")
+    desk = TravelDesk(tmp_path / "desk.json")
+    prober = Prober(ProbeSettings(episodes=6), environment=desk, player=Clerk(random.Random(0)), clock=lambda: 0.0)
+    known = [name for name in KNOWN if name != "book"]
+    report = await prober.probe(known, "d")
+    assert (report.findings, report.open) == ((), ())
+    assert told(await prober.probe(known, "d", former=["book"])) == {("book", "", "buy")}

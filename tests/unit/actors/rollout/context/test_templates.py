@@ -1,0 +1,340 @@
+"""Context templates over forty turns: the budget holds, turns stay whole, what is sampled is trained on."""
+
+import json
+from functools import partial
+
+import pytest
+
+from actors.messages import ToolCall
+from actors.rollout.context import CAUSAL, ContextTemplate, History, Past, append_user
+from actors.rollout.context.managing import SelfManaging
+from actors.rollout.context.reasoning import Reasoning
+from actors.rollout.context.sliding import SlidingWindow
+from actors.rollout.episode_runner import opening_ids, play
+from actors.rollout.harness.errors import EpisodeLost
+from adapters.engines.embedded.prompts import Prompts
+from tests.support.chat_templates import write_qwen
+from tests.support.contexts import Babble, LongEpisode, Recorder, Rendering, differences
+
+pytestmark = pytest.mark.anyio
+TURNS = 40
+SEARCH = ("search", {"to": "Oslo"})
+THINKS = ("<think>where to?</think>", [SEARCH])
+
+
+def manage(**operations):
+    return ("", [("manage_context", operations)])
+
+
+class Summary(ContextTemplate):
+    """Of one's own: the goal, and the last answer in the words of the user."""
+
+    def messages(self, history):
+        messages = list(history.opening)
+        if history.past:
+            append_user(messages, f"so far: {history.past[-1].seen[0]['content']}")
+        return messages
+
+    def shrink(self, history):
+        return False
+
+
+TEMPLATES = {
+    "causal": ContextTemplate(budget=20_000),
+    "causal at its limit": ContextTemplate(budget=1500),
+    "reasoning": Reasoning(budget=20_000),
+    "sliding": SlidingWindow(budget=900, turns=6),
+    "sliding with a stride": SlidingWindow(budget=2000, turns=6, stride=3),
+    "self-managing": SelfManaging(budget=1500),
+    "one's own": Summary(budget=900),
+}
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory) -> Prompts:
+    corpus = [json.dumps(LongEpisode(1).tools), "You are a desk.\n\n# Tools", "[turn 3, 100 of 200 tokens]\n"] * 4
+    return Prompts(write_qwen(tmp_path_factory.mktemp("qwen"), corpus))
+
+
+def policy(make=Babble) -> Babble:
+    """Reasons now and then, and manages: validly, wrongly, and together with a call for the environment."""
+    return make(
+        THINKS, ("", [SEARCH]), manage(drop=[1]), ("", [SEARCH]), manage(drop=[1]),
+        ("", [("manage_context", {"compress": [{"turns": [4], "note": "Oslo was no good"}]}), SEARCH]), ("hm", []),
+    )  # fmt: skip
+
+
+async def run(template, engine=None, *, lessons="", turns=TURNS, **options):
+    engine, episode = Recorder(engine or policy()), LongEpisode(1)
+    played = await play(engine, episode, context=template, max_steps=turns, lessons_text=lessons, **options)
+    return engine, episode, played
+
+
+@pytest.mark.parametrize("lessons", ["", "LESSON: go by train"], ids=["unguided", "guided"])
+@pytest.mark.parametrize("name", TEMPLATES)
+async def test_ids_in_training_are_those_of_the_rollout(name, lessons):
+    engine, _, played = await run(TEMPLATES[name], lessons=lessons)
+    assert played.why_not == ""
+    assert len(engine.prompts) == TURNS or (name, played.ending) == ("causal at its limit", "budget")
+    assert differences(engine, played, guided=bool(lessons)) == []
+    if lessons:
+        for row in played.rows:
+            start, end = row.hint
+            assert end - start == len("\nLESSON: go by train")
+
+
+async def test_the_comparison_sees_a_single_other_token():
+    engine, _, played = await run(SlidingWindow(turns=3))
+    assert differences(engine, played) == []
+    engine.prompts[20][7] += 1
+    engine.sampled[30][-1] += 1
+    assert differences(engine, played) == [20, 30]
+
+
+@pytest.mark.parametrize("lessons", ["", "LESSON: go by train.\n"], ids=["unguided", "guided"])
+@pytest.mark.parametrize("name", TEMPLATES)
+async def test_the_same_holds_with_a_real_chat_template_and_tokenizer(name, lessons, qwen):
+    template = TEMPLATES[name]
+    engine, _, played = await run(template, policy(partial(Rendering, qwen)), lessons=lessons)
+    assert (played.why_not, differences(engine, played, guided=bool(lessons))) == ("", [])
+    assert max(map(len, engine.prompts)) <= template.budget
+    assert engine.renders <= len(engine.prompts) + 1, "one of them is the opening without its lesson"
+    if lessons:
+        spans = {tuple(engine.prompts[0][slice(*row.hint)]) for row in played.rows}
+        assert len(spans) == 1
+        assert "LESSON: go by train" in qwen.decode(list(spans.pop()))
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+async def test_no_prompt_exceeds_the_budget_and_counting_costs_a_request_a_turn_at_most(name):
+    template = TEMPLATES[name]
+    engine, _, _ = await run(template)
+    assert max(map(len, engine.prompts)) <= template.budget
+    assert engine.renders <= len(engine.prompts) + 1
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+async def test_a_tools_answer_never_stands_without_its_call_and_roles_alternate(name):
+    engine, _, _ = await run(TEMPLATES[name])
+    for request in engine.requests:
+        open_calls: set[str] = set()
+        before = ""
+        for message in request["messages"]:
+            if message["role"] == "assistant":
+                open_calls = {call["id"] for call in message.get("tool_calls") or []} or {"none"}
+            elif message["role"] == "tool":
+                assert message["tool_call_id"] in open_calls
+            else:
+                assert message["role"] != before
+            before = message["role"]
+
+
+async def test_the_default_costs_no_request_and_changes_nothing():
+    engine, _, played = await run(CAUSAL)
+    assert (engine.renders, len(played.rows), played.ending) == (0, 1, "steps")
+    assert engine.requests[0]["messages"] == LongEpisode(1).messages
+
+
+async def test_well_below_the_budget_nothing_is_rendered():
+    engine, _, _ = await run(ContextTemplate(budget=100_000))
+    assert engine.renders == 0
+
+
+async def test_causal_ends_at_its_budget():
+    engine, _, played = await run(ContextTemplate(budget=1500))
+    assert played.ending == "budget"
+    assert not played.finished
+    assert 10 < len(played.steps) < TURNS
+    assert len(engine.prompts[-1]) <= 1500
+
+
+@pytest.mark.parametrize("template", [ContextTemplate, SlidingWindow, SelfManaging, Reasoning])
+async def test_an_opening_that_exceeds_the_budget_loses_the_episode_by_name(template):
+    with pytest.raises(EpisodeLost) as lost:
+        await run(template(budget=20))
+    assert lost.value.reason == "opening_over_budget"
+
+
+async def test_an_observation_that_cannot_fit_ends_the_episode():
+    engine, episode = Recorder(policy()), LongEpisode(1)
+    original = episode.step
+
+    async def flood(calls, text):
+        seen = await original(calls, text)
+        return type(seen)("x" * 5000, False)
+
+    episode.step = flood
+    played = await play(engine, episode, context=SlidingWindow(budget=2000), max_steps=9)
+    assert (played.ending, len(played.steps)) == ("budget", 1)
+
+
+async def test_a_template_that_only_says_that_it_shrinks_is_found_out():
+    class Liar(ContextTemplate):
+        def shrink(self, history):
+            return True
+
+    with pytest.raises(EpisodeLost) as lost:
+        await run(Liar(budget=1000))
+    assert lost.value.reason == "context_stuck"
+
+
+async def test_reasoning_is_asked_for_trained_on_and_forgotten():
+    engine, _, played = await run(Reasoning(), Babble(THINKS), turns=5)
+    assert "reason step by step between <think> and </think>" in engine.requests[0]["messages"][0]["content"]
+    for request in engine.requests[1:]:
+        said = [message for message in request["messages"] if message["role"] == "assistant"]
+        assert all("<think>" not in (message["content"] or "") for message in said)
+    assert len(played.rows) == 5, "each turn forgets what the one before it reasoned"
+    assert all(step.text == "<think>where to?</think>" for step in played.steps)
+
+
+def test_reasoning_that_was_cut_off_is_forgotten_and_other_tags_may_be_set():
+    template = Reasoning(open_tag="[[", close_tag="]]", keep_last=1, instructions="")
+    past = [
+        Past(number, {"role": "assistant", "content": said}, ())
+        for number, said in enumerate(("[[a]] b [[c", "[[d]]e", "[[f]]g"), 1)
+    ]
+    shown = template.messages(History(opening=[], past=past))
+    assert [message["content"] for message in shown] == ["b ", "e", "[[f]]g"]
+
+
+async def test_without_reasoning_rows_go_on():
+    _, _, played = await run(Reasoning(), Babble(("", [SEARCH])), turns=5)
+    assert len(played.rows) == 1
+
+
+async def test_a_window_shows_the_last_turns_and_what_the_user_said_in_all():
+    engine, _, _ = await run(SlidingWindow(turns=3), Babble(("", [SEARCH])), turns=15)
+    messages = engine.requests[-1]["messages"]
+    assert [message["role"] for message in messages].count("assistant") == 3
+    assert messages[1]["content"].startswith("find the way\n\nwish 1: not ")
+
+
+async def test_a_stride_keeps_rows_together():
+    rows = [
+        len((await run(SlidingWindow(turns=6, stride=stride), Babble(("", [SEARCH])), turns=24))[2].rows)
+        for stride in (1, 3)
+    ]
+    assert rows == [24 - 6, 1 + 6]
+
+
+def history(turns: int) -> History:
+    return History(
+        opening=[{"role": "user", "content": "goal"}],
+        past=[
+            Past(number, {"role": "assistant", "content": f"said {number}"}, ({"role": "tool", "content": "seen"},))
+            for number in range(1, turns + 1)
+        ],
+    )
+
+
+def call(**operations) -> ToolCall:
+    return ToolCall("manage_context", json.dumps(operations), "c")
+
+
+def shown(template, past) -> str:
+    return " ".join(str(message["content"]) for message in template.messages(past))
+
+
+def test_the_policy_drops_and_compresses():
+    template, past = SelfManaging(), history(5)
+    answers = template.take(past, [ToolCall("search", "{}"), call(drop=[1], compress=[{"turns": [3, 2], "note": "a"}])])
+    assert answers == {1: '{"ok":{"dropped":1,"kept":0,"compressed":2}}'}
+    assert shown(template, past) == "goal\n\nYour notes on earlier turns:\nturns 2, 3: a said 4 seen said 5 seen"
+
+
+@pytest.mark.parametrize(
+    ("operations", "why"),
+    [
+        ({}, "name the turns"),
+        ({"drop": [9]}, "there is no turn 9"),
+        ({"drop": [0]}, "there is no turn 0"),
+        ({"drop": [2, 2]}, "named twice"),
+        ({"drop": [2], "keep": [2]}, "named twice"),
+        ({"drop": [1]}, "before"),
+        ({"drop": "2"}, "cannot be used"),
+        ({"forget": [2]}, "unknown field"),
+        ({"drop": [2], "compress": [{"turns": [], "note": "x"}]}, "a note needs"),
+        ({"drop": [2], "compress": [{"turns": [3], "note": " "}]}, "a note needs"),
+        ({"drop": [2], "compress": [{"turns": [3], "note": "x" * 3000}]}, "3000 characters"),
+    ],
+)
+def test_an_invalid_operation_is_answered_with_the_mistake_and_does_nothing(operations, why):
+    template, past = SelfManaging(), history(4)
+    template.take(past, [call(drop=[1])])
+    before = shown(template, past)
+    assert why in json.loads(template.take(past, [call(**operations)])[0])["error"]
+    assert shown(template, past) == before
+
+
+def test_arguments_that_are_no_json_are_a_mistake():
+    template, past = SelfManaging(), history(2)
+    assert "cannot be used" in template.take(past, [ToolCall("manage_context", '{"drop": [1')])[0]
+    assert "cannot be used" in template.take(past, [ToolCall("manage_context", '{"drop": ["\ud800"]}')])[0]
+
+
+def test_when_it_is_full_the_oldest_goes_then_what_was_kept_then_notes_and_never_the_newest():
+    template, past = SelfManaging(), history(5)
+    template.take(past, [call(keep=[1], compress=[{"turns": [2], "note": "note"}])])
+    seen = []
+    while template.shrink(past):
+        seen.append(shown(template, past))
+    assert [("said 3" in text, "said 4" in text, "said 1" in text, "note" in text) for text in seen] == [
+        (False, True, True, True), (False, False, True, True), (False, False, False, True),
+        (False, False, False, False),
+    ]  # fmt: skip
+    assert all("said 5" in text for text in seen)
+
+
+async def test_the_environment_never_sees_the_templates_calls_and_they_are_trained_on():
+    engine, episode, played = await run(SelfManaging(budget=1500))
+    assert {call.name for made in episode.made for call in made} == {"search"}
+    managing = [number for number, step in enumerate(played.steps) if step.tool_calls[:1] and
+                step.tool_calls[0].name == "manage_context"]  # fmt: skip
+    assert len(managing) == 17
+    assert "dropped" in played.steps[2].observation
+    assert "error" in played.steps[4].observation
+    assert len(episode.made) == TURNS - sum(len(played.steps[number].tool_calls) == 1 for number in managing)
+    assert played.tools[-1]["function"]["name"] == "manage_context"
+    assert differences(engine, played) == []
+
+
+async def test_observations_say_their_turn_and_how_full_the_context_is():
+    engine, _, _ = await run(SelfManaging(budget=1500), turns=3)
+    told = [message["content"] for message in engine.requests[-1]["messages"] if message["role"] == "tool"]
+    assert told[0].startswith(f"[turn 1, {len(engine.prompts[0])} of 1500 tokens]\n")
+    assert told[1].startswith(f"[turn 2, {len(engine.prompts[1])} of 1500 tokens]\n")
+
+
+async def test_two_episodes_of_one_template_do_not_meet():
+    template = SelfManaging()
+    first, second = history(3), history(3)
+    template.take(first, [call(drop=[1])])
+    assert "said 1" in shown(template, second)
+
+
+async def test_the_plain_opening_of_a_template_has_its_instructions_and_tools():
+    engine, episode = policy(), LongEpisode(1)
+    plain = await opening_ids(engine, episode, timeout=9.0, context=SelfManaging(), system="")
+    _, _, played = await run(SelfManaging(), lessons="LESSON", turns=2, plain_opening=plain)
+    assert played.why_not == ""
+
+
+async def test_a_plain_opening_of_another_template_costs_a_request_and_nothing_else():
+    engine, episode = policy(), LongEpisode(1)
+    plain = await opening_ids(engine, episode, timeout=9.0)
+    engine, _, played = await run(SelfManaging(), lessons="LESSON", turns=2, plain_opening=plain)
+    assert (played.why_not, engine.renders) == ("", 1)
+    assert differences(engine, played, guided=True) == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ContextTemplate(budget=-1), lambda: SlidingWindow(turns=0), lambda: SlidingWindow(turns=2, stride=3),
+        lambda: Reasoning(open_tag=""), lambda: Reasoning(keep_last=-1), lambda: SelfManaging(longest_note=0),
+    ],
+)  # fmt: skip
+def test_options_that_make_no_sense_are_refused(make):
+    with pytest.raises(ValueError, match=r" is |must"):
+        make()

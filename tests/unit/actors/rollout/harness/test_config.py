@@ -1,0 +1,97 @@
+"""Rollout and gate play in the same manner, and what a user's loop breaks costs one attempt."""
+
+import random
+from itertools import count
+
+import anyio
+import pytest
+import trio
+import trio.testing
+
+from actors.gate.exam import Exam, ExamSettings
+from actors.messages import Experience, Trajectory
+from actors.rollout.context import ContextTemplate
+from actors.rollout.context.managing import TOOL, SelfManaging
+from actors.rollout.context.reasoning import Reasoning
+from actors.rollout.harness.agents import Agent
+from actors.rollout.harness.config import PLAIN, HarnessConfig
+from actors.rollout.rollout import Rollout
+from actors.rollout.settings import RolloutSettings
+from tests.support.contexts import Recorder
+from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
+
+pytestmark = pytest.mark.anyio
+LESSON = Experience(id="lesson-1", when_to_use="LESSON", content="win, then finish", kind="practice")
+
+
+@pytest.fixture
+def anyio_backend():
+    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
+
+
+async def rolled(manner: HarnessConfig, *lessons: Experience, **settings) -> tuple[Recorder, Rollout, list[Trajectory]]:
+    """One round of two groups of four."""
+    engine, context = Recorder(FakeEngine(skill={0: 0.5})), FakeContext(FakeStore())
+    rollout = Rollout(
+        RolloutSettings(**{"groups": 2, "group_size": 4, "agreeing": 0, "system": "desk", **settings}),
+        store=context.store, engine=engine, environment=FakeEnvironment(), retriever=FakeRetriever(*lessons),
+        clock=trio.current_time, rng=random.Random(1), manner=manner,
+    )  # fmt: skip
+    await rollout.start()
+    async with anyio.create_task_group() as group:
+        group.start_soon(rollout.run, context)
+        await anyio.sleep(30)
+        context.draining.set()
+    emitted = [output.message for result in context.results for output in result.outputs]
+    return engine, rollout, emitted
+
+
+@pytest.mark.parametrize("template", [ContextTemplate(budget=900), Reasoning(), SelfManaging(budget=1500)])
+async def test_guided_rollouts_stay_trainable_in_every_context(template):
+    _, rollout, found = await rolled(HarnessConfig(template), LESSON)
+    assert (rollout.lost, len(found)) == ({}, 8)
+    assert all(run.trainable for run in found)
+    assert sum(bool(run.experience_ids) for run in found) == 4
+
+
+async def test_the_exam_is_played_in_the_rollouts_context():
+    engine, _, _ = await rolled(HarnessConfig(SelfManaging()))
+    assert TOOL in str(engine.requests[0]["tools"])
+    judged = Recorder(FakeEngine())
+    exam = Exam(
+        ExamSettings(attempts=1), environment=FakeEnvironment(), engine=judged, manner=HarnessConfig(SelfManaging())
+    )
+    await exam.play(0, {0: 0}, lambda number, solved: None)
+    assert judged.requests[0]["tools"] == engine.requests[0]["tools"]
+
+
+def test_what_was_measured_in_another_manner_is_not_compared():
+    def fingerprint(manner):
+        return Exam(
+            ExamSettings(), environment=FakeEnvironment(), engine=FakeEngine(), manner=manner
+        ).fingerprint()  # fmt: skip
+
+    assert fingerprint(PLAIN) == Exam(ExamSettings(), environment=FakeEnvironment(), engine=FakeEngine()).fingerprint()
+    assert len({fingerprint(manner) for manner in (PLAIN, HarnessConfig(label="a"), HarnessConfig(label="b"))}) == 3
+
+
+async def test_a_loop_that_breaks_now_and_then_costs_those_attempts_only():
+    numbers = count()
+
+    class Sloppy:
+        async def run(self, session):
+            answer = (await session.chat(session.messages))["choices"][0]["message"]
+            if next(numbers) % 4 == 0:
+                raise RuntimeError("boom")
+            await session.step(answer["tool_calls"])
+
+    _, rollout, found = await rolled(HarnessConfig(agent=Agent(Sloppy)), retries=0)
+    assert len(found) + rollout.lost["agent_failed"] == len(found) * 4 / 3
+    assert rollout.lost["agent_failed"] >= 2
+    assert rollout.cut == {"left": len(found)}
+
+
+async def test_what_cut_an_episode_short_is_counted():
+    _, rollout, found = await rolled(HarnessConfig(ContextTemplate(budget=70)), max_steps=5)
+    assert rollout.cut == {"budget": len(found)}
+    assert {run.closed_by for run in found} == {"limit"}

@@ -1,0 +1,288 @@
+"""Rounds of sandbox groups, on a clock that jumps."""
+
+import random
+from collections.abc import Mapping
+
+import anyio
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from actors.kinds.clusters import cluster_of
+from actors.messages import Experience, Task, Trajectory, ids_array
+from actors.ports.store import TaskPlanner
+from actors.rollout.rollout import Rollout
+from actors.rollout.settings import RolloutSettings
+from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeEpisode, FakeRetriever, FakeStore
+
+pytestmark = pytest.mark.anyio
+LESSON = Experience(id="lesson-1", when_to_use="LESSON", content="win, then finish", kind="practice")
+
+
+@pytest.fixture
+def anyio_backend():
+    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
+
+
+class Bench:
+    def __init__(self, *lessons: Experience, **settings) -> None:
+        self.store, self.environment, self.engine = FakeStore(), FakeEnvironment(), FakeEngine(skill={0: 0.5})
+        self.settings = RolloutSettings(
+            **{"groups": 3, "group_size": 4, "stall_seconds": 60.0, "agreeing": 0, "system": "desk", **settings}
+        )
+        self.lessons = lessons
+        self.rollout = self.make()
+        self.context = FakeContext(self.store)
+
+    def make(self, planner: TaskPlanner | None = None) -> Rollout:
+        return Rollout(
+            self.settings,
+            store=self.store,
+            engine=self.engine,
+            environment=self.environment,
+            retriever=FakeRetriever(*self.lessons),
+            clock=trio.current_time,
+            rng=random.Random(1),
+            planner=planner,
+        )
+
+    async def run(self, seconds: float, *versions: tuple[float, int]) -> list[Trajectory]:
+        """Run for `seconds`, telling of versions at their times."""
+        await self.rollout.start()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.rollout.run, self.context)
+            began = anyio.current_time()
+            for at, version in versions:
+                await anyio.sleep_until(began + at)
+                self.rollout.loaded(version)
+            await anyio.sleep_until(began + seconds)
+            self.context.draining.set()
+        return self.emitted()
+
+    def emitted(self) -> list[Trajectory]:
+        return [o.message for r in self.context.results for o in r.outputs if isinstance(o.message, Trajectory)]
+
+
+async def test_a_round_starts_at_once_and_only_one():
+    bench = Bench()
+    found = await bench.run(30)
+    assert len(found) == 12
+    assert {trajectory.group for trajectory in found} == {found[0].group, found[4].group, found[8].group}
+    assert len({trajectory.id for trajectory in found}) == 12
+    assert {trajectory.source for trajectory in found} == {"sandbox"}
+    assert all(trajectory.outcome in (0.0, 1.0) and trajectory.trainable for trajectory in found)
+    assert {split for split, _ in bench.environment.begun} == {"train"}
+
+
+async def test_each_version_brings_a_round():
+    bench = Bench()
+    assert len(await bench.run(40, (10, 1), (20, 2), (25, 2))) == 36, "the same version twice answers once"
+
+
+async def test_without_a_version_another_round_comes_after_a_while():
+    bench = Bench()
+    assert len(await bench.run(130)) == 36
+
+
+async def test_rounds_that_came_to_nothing_do_not_hold_back_later_ones():
+    bench = Bench(ahead=2)
+    silent = len(await bench.run(250))
+    bench.rollout, bench.context = bench.make(), FakeContext(bench.store)
+    answered = len(await bench.run(250, (241, 1), (243, 2), (245, 3)))
+    assert answered == silent + 36, "each version brings its round at once, however many rounds went unanswered"
+
+
+async def test_rounds_in_which_all_groups_agree_are_followed_at_once_a_few_times():
+    bench = Bench(agreeing=2)
+    bench.engine.skill = {0: 1.0}
+    assert len(await bench.run(30)) == 3 * 12
+
+
+async def test_rounds_at_once_are_bounded():
+    bench = Bench(ahead=1, step_timeout=1000.0)
+
+    async def slow(body):
+        await anyio.sleep(500)
+        raise AssertionError("never")
+
+    bench.engine.chat = slow
+    await bench.run(200, (1, 1), (2, 2))
+    assert len(bench.environment.begun) == 12, "the first round is still going"
+
+
+async def test_while_frozen_there_are_none():
+    bench = Bench()
+    bench.store.is_frozen = True
+    assert await bench.run(100, (10, 1)) == []
+
+
+async def test_an_engine_that_comes_late_is_waited_for():
+    bench = Bench()
+    bench.engine.down = True
+
+    async def wake():
+        await anyio.sleep(20)
+        bench.engine.down = False
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wake)
+        found = await bench.run(40)
+    assert len(found) == 12
+    assert bench.rollout.lost == {}
+
+
+async def test_half_of_a_group_sees_the_lesson_and_its_span_is_recorded():
+    bench = Bench(LESSON)
+    found = await bench.run(30)
+    guided = [trajectory for trajectory in found if trajectory.experience_ids]
+    assert len(guided) == 6
+    assert {trajectory.experience_ids for trajectory in guided} == {("lesson-1",)}
+    for trajectory in found:
+        start, end = trajectory.rows[0].hint
+        shown = await bench.engine.detokenize(ids_array(trajectory.rows[0].ids)[start:end].tolist())
+        assert ("When to use: LESSON. Content: win, then finish." in shown) == bool(trajectory.experience_ids)
+    assert all(trajectory.outcome == 1.0 for trajectory in guided)
+
+
+async def test_tasks_never_repeat_across_restarts():
+    bench = Bench()
+    await bench.run(10)
+    bench.rollout, bench.context = bench.make(), FakeContext(bench.store)
+    await bench.run(10)
+    seeds = [seed for _, seed in bench.environment.begun]
+    assert sorted(set(seeds)) == [0, 1, 2, 3, 4, 5]
+    assert len(seeds) == 24
+
+
+class Planned:
+    """Wants so many of each kind."""
+
+    def __init__(self, **kinds: int) -> None:
+        self.kinds = {cluster_of(f"{kind} the order"): count for kind, count in kinds.items()}
+
+    def plan(self, count: int) -> Mapping[str, int]:
+        return self.kinds
+
+
+class Kinds(FakeEnvironment):
+    """Task by task another kind."""
+
+    def sample(self, seed: int, split, families: str | None):
+        if seed in self.broken:
+            raise ValueError("broken")
+        return msgspec.structs.replace(
+            super().sample(seed, split, families), goal=f"{('book', 'cancel', 'find')[seed % 3]} the order"
+        )
+
+
+async def seeds(bench: Bench, planner: TaskPlanner, times: int = 1) -> list[int]:
+    for _ in range(times):
+        bench.rollout, bench.context = bench.make(planner), FakeContext(bench.store)
+        await bench.run(10)
+    return sorted({seed for _, seed in bench.environment.begun})
+
+
+async def test_the_next_tasks_of_the_planned_kinds_are_played():
+    bench = Bench(groups=4)
+    bench.environment = Kinds()
+    assert await seeds(bench, Planned(cancel=3, find=1)) == [1, 2, 4, 7]
+    assert await seeds(bench, Planned(book=4)) == [1, 2, 4, 7, 9, 12, 15, 18], "and never one before them again"
+
+
+async def test_what_the_plan_leaves_open_is_the_environments_own_choice():
+    bench = Bench(groups=4)
+    bench.environment = Kinds()
+    assert await seeds(bench, Planned(find=2)) == [0, 1, 2, 5]
+
+
+async def test_a_kind_that_does_not_come_leaves_no_round_short():
+    bench = Bench(groups=3, lookahead=2)
+    bench.environment = Kinds()
+    assert await seeds(bench, Planned(cancel=1, rebook=2)) == [0, 1, 2]
+    assert bench.rollout.unplanned == 2
+
+
+async def test_a_task_that_cannot_be_looked_at_is_passed_over():
+    bench = Bench(groups=2)
+    bench.environment = Kinds()
+    bench.environment.broken = {1, 4}
+    assert await seeds(bench, Planned(cancel=2)) == [7, 10]
+
+
+async def test_a_broken_task_costs_its_group_only():
+    bench = Bench()
+    bench.environment.broken = {1}
+    assert len(await bench.run(30)) == 8
+    assert bench.rollout.lost == {"environment_failed": 1, "given_up": 3}
+
+
+async def test_a_lesson_that_cannot_be_cut_out_is_lost_and_counted():
+    bench = Bench(LESSON, system="not the template's")
+    assert len(await bench.run(30)) == 6
+    assert bench.rollout.lost == {"hint_not_separable": 6}
+
+
+async def test_episodes_are_limited_at_once():
+    bench = Bench(concurrency=5)
+    original, running, most = bench.engine.chat, 0, 0
+
+    async def watched(body):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await anyio.sleep(0.1)
+        running -= 1
+        return await original(body)
+
+    bench.engine.chat = watched
+    assert len(await bench.run(30)) == 12
+    assert most == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "guided"),
+    [({"eta": 0.5}, 6), ({"guidance": "none"}, 0), ({"guidance": "all", "eta": 0.25}, 12), ({"eta": 0.25}, 3)],
+)
+async def test_who_sees_lessons_in_a_group(settings: dict[str, object], guided: int):
+    found = await Bench(LESSON, **settings).run(30)
+    assert len(found) == 12
+    assert sum(bool(run.experience_ids) for run in found) == guided
+
+
+async def test_a_quarantined_lesson_is_shown_to_nobody():
+    found = await Bench(msgspec.structs.replace(LESSON, state="quarantined")).run(30)
+    assert len(found) == 12
+    assert not any(run.experience_ids for run in found)
+
+
+class Asked(FakeRetriever):
+    def __init__(self) -> None:
+        super().__init__(LESSON)
+        self.steps: list[tuple[str, str]] = []
+
+    async def lessons(self, goal: str, tenant: str = "default", step: str = ""):
+        self.steps.append((tenant, step))
+        return await super().lessons(goal, tenant, step)
+
+
+class Showing(FakeEnvironment):
+    """Opens with what is to be seen, not with the goal."""
+
+    async def reset(self, task: Task) -> FakeEpisode:
+        episode = await super().reset(task)
+        episode.messages = [{"role": "user", "content": f"You see a door. {task.goal}"}]
+        return episode
+
+
+@pytest.mark.parametrize(("recall", "step"), [("goal", ""), ("opening", "You see a door. task 0")])
+async def test_lessons_are_looked_up_by_what_is_seen_first_where_that_is_wanted(recall: str, step: str):
+    bench = Bench(groups=1, recall=recall, tenant="acme")
+    bench.environment, asked = Showing(), Asked()
+    bench.rollout = Rollout(
+        bench.settings, store=bench.store, engine=bench.engine, environment=bench.environment, retriever=asked,
+        clock=trio.current_time, rng=random.Random(1),
+    )  # fmt: skip
+    found = await bench.run(30)
+    assert asked.steps == [("acme", step)]
+    assert sum(bool(run.experience_ids) for run in found) == 2

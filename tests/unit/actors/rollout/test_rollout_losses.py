@@ -1,0 +1,137 @@
+"""What a round does about attempts that are lost: an environment that crashes or hangs, an engine without token ids."""
+
+import anyio
+import pytest
+import trio.testing
+
+from actors.messages import Task
+from actors.ports.environments import Observation
+from actors.ports.errors import EnvironmentFailed
+from tests.support.fakes import FakeEnvironment, FakeEpisode
+from tests.unit.actors.rollout.test_rollout import Bench
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
+
+
+def lose_the_first_answer(bench):
+    """The engine's first answer comes without tokens."""
+    original, count = bench.engine.chat, 0
+
+    async def once(body):
+        nonlocal count
+        count += 1
+        first = count == 1
+        answer = await original(body)
+        return {**answer, "prompt_token_ids": None} if first else answer
+
+    bench.engine.chat = once
+
+
+async def test_a_lost_episode_leaves_its_group_going():
+    bench = Bench(retries=0)
+    lose_the_first_answer(bench)
+    assert len(await bench.run(30)) == 11
+    assert bench.rollout.lost == {"no_token_ids": 1}
+
+
+class Poisonous(FakeEnvironment):
+    """One task of each three hangs, or breaks down, in `step`; the others are sound."""
+
+    def __init__(self, hangs: bool) -> None:
+        super().__init__()
+        self.hangs, self.closed = hangs, 0
+
+    async def reset(self, task: Task) -> FakeEpisode:
+        episode = await super().reset(task)
+        if task.spec["seed"] % 3 == 1:
+
+            async def step(calls, text) -> Observation:
+                if self.hangs:
+                    await anyio.sleep_forever()
+                raise EnvironmentFailed("it crashed")
+
+            async def aclose() -> None:
+                self.closed += 1
+
+            episode.step, episode.aclose = step, aclose
+        return episode
+
+
+async def test_an_attempt_that_was_lost_is_made_again():
+    bench = Bench(retries=1)
+    lose_the_first_answer(bench)
+    assert len(await bench.run(30)) == 12
+    assert (bench.rollout.lost, bench.rollout.retried) == ({}, 1)
+
+
+async def test_a_task_that_crashes_is_given_up_and_the_rest_of_the_round_goes_on():
+    bench = Bench(losses=2, retries=5, concurrency=2)
+    bench.environment = Poisonous(hangs=False)
+    bench.rollout = bench.make()
+    found = await bench.run(30)
+    assert len(found) == 8
+    assert sum(bench.rollout.lost.values()) == 4
+    assert len([seed for _, seed in bench.environment.begun if seed == 1]) <= 4, "not one of them six times"
+    assert bench.environment.closed == len([seed for _, seed in bench.environment.begun if seed == 1])
+
+
+async def test_a_task_that_hangs_holds_its_group_for_its_time_and_the_others_not_at_all():
+    bench = Bench(step_timeout=1e6, group_seconds=20.0)
+    bench.environment = Poisonous(hangs=True)
+    bench.rollout = bench.make()
+    assert len(await bench.run(10)) == 8, "the others are out already"
+    bench = Bench(step_timeout=1e6, group_seconds=20.0)
+    bench.environment = Poisonous(hangs=True)
+    bench.rollout = bench.make()
+    await bench.run(30)
+    assert bench.rollout.lost == {"group_late": 4}
+    assert bench.environment.closed == 4
+
+
+async def test_one_attempt_that_hangs_does_not_take_the_rest_of_its_group_along():
+    bench = Bench(groups=1, step_timeout=1e6, group_seconds=20.0)
+    original, count = bench.engine.chat, 0
+
+    async def once(body):
+        nonlocal count
+        count += 1
+        if count == 2:
+            await anyio.sleep_forever()
+        return await original(body)
+
+    bench.engine.chat = once
+    assert len(await bench.run(30)) == 3
+    assert bench.rollout.lost == {"group_late": 1}
+
+
+async def test_a_group_that_waits_for_others_does_not_spend_its_time():
+    bench = Bench(groups=3, group_size=1, concurrency=1, group_seconds=12.0)
+    original = bench.engine.chat
+
+    async def slow(body):
+        await anyio.sleep(5)
+        return await original(body)
+
+    bench.engine.chat = slow
+    assert len(await bench.run(59)) == 3, "ten seconds each, one after the other"
+
+
+async def test_losses_that_are_the_engines_give_up_no_task():
+    bench = Bench(losses=1, retries=0)
+    original, count = bench.engine.chat, 0
+
+    async def now_and_then(body):
+        nonlocal count
+        count += 1
+        lost = count <= 3
+        answer = await original(body)
+        return {**answer, "prompt_token_ids": None} if lost else answer
+
+    bench.engine.chat = now_and_then
+    assert len(await bench.run(30)) == 9
+    assert bench.rollout.lost == {"no_token_ids": 3}

@@ -1,0 +1,146 @@
+"""Intervals against published figures, and what must hold for any numbers."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.statistics.intervals import Interval, Pairs, both, decide, newcombe, newcombe_paired, replay, wilson
+
+
+@st.composite
+def samples(draw: st.DrawFn) -> tuple[int, int]:
+    trials = draw(st.integers(1, 400))
+    return draw(st.integers(0, trials)), trials
+
+
+tables = st.builds(Pairs, *[st.integers(0, 120)] * 4).filter(lambda pairs: pairs.total > 0)
+
+
+def test_wilson_matches_newcombes_table():
+    low, high = wilson(81, 263)
+    assert (round(low, 4), round(high, 4)) == (0.2553, 0.3662)
+    low, high = wilson(0, 20)
+    assert (low, round(high, 4)) == (0.0, 0.1611)
+
+
+def test_difference_matches_newcombes_table():
+    interval = newcombe((56, 70), (48, 80))
+    assert (round(interval.low, 4), round(interval.high, 4)) == (0.0524, 0.3339)
+    interval = newcombe((9, 10), (3, 10))
+    assert (round(interval.low, 4), round(interval.high, 4)) == (0.1705, 0.8090)
+
+
+def test_paired_difference_matches_newcombes_table():
+    interval = newcombe_paired(Pairs(36, 12, 2, 0))
+    assert (round(interval.low, 4), round(interval.high, 4)) == (0.0569, 0.3404)
+
+
+def test_no_trials_say_nothing():
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_impossible_counts_are_refused():
+    with pytest.raises(ValueError, match="3 successes of 2 trials"):
+        wilson(3, 2)
+
+
+@given(samples(), st.floats(0.5, 0.999))
+def test_wilson_holds_the_rate_and_stays_a_share(sample, confidence):
+    low, high = wilson(*sample, confidence)
+    assert 0 <= low <= sample[0] / sample[1] <= high <= 1
+
+
+@given(samples(), samples())
+def test_difference_holds_the_estimate_and_turns_with_its_arguments(first, second):
+    forth, back = newcombe(first, second), newcombe(second, first)
+    assert -1 <= forth.low <= forth.estimate <= forth.high <= 1
+    assert forth.low == pytest.approx(-back.high)
+
+
+@given(samples(), samples())
+def test_more_confidence_never_narrows(first, second):
+    narrow, wide = newcombe(first, second, 0.8), newcombe(first, second, 0.99)
+    assert wide.low <= narrow.low
+    assert wide.high >= narrow.high
+
+
+@given(tables)
+def test_paired_interval_holds_the_estimate(pairs):
+    interval = newcombe_paired(pairs)
+    assert interval.low <= interval.estimate + 1e-12
+    assert interval.high >= interval.estimate - 1e-12
+    assert -1 <= interval.low <= interval.high <= 1
+
+
+def test_agreement_narrows():
+    apart = newcombe((40, 80), (40, 80))
+    together = newcombe_paired(Pairs(38, 2, 2, 38))
+    assert together.high - together.low < 0.6 * (apart.high - apart.low)
+
+
+@given(samples(), samples(), st.floats(0, 0.5))
+def test_a_worse_candidate_is_never_judged_better(first, second, margin):
+    rank = {"reject": 0, "hold": 1, "promote": 2}
+    worse = (first[0] - 1, first[1]) if first[0] else first
+    assert rank[decide(newcombe(worse, second), margin)] <= rank[decide(newcombe(first, second), margin)]
+
+
+def test_decisions():
+    assert decide(Interval(0.0, -0.05, 0.05), 0.1) == "promote"
+    assert decide(Interval(0.0, -0.15, 0.15), 0.1) == "hold"
+    assert decide(Interval(-0.3, -0.5, -0.1), 0.1) == "reject"
+    assert both("promote", "hold") == "hold"
+    assert both("hold", "reject") == "reject"
+    assert both("promote", "promote") == "promote"
+
+
+def test_pairs_count_and_refuse_uneven_lengths():
+    pairs = Pairs.count([True, True, False, False], [True, False, True, False])
+    assert (pairs.both, pairs.only_first, pairs.only_second, pairs.neither) == (1, 1, 1, 1)
+    with pytest.raises(ValueError, match="shorter"):
+        Pairs.count([True], [])
+
+
+def test_replay_of_the_incumbent_itself_is_exactly_zero():
+    result = replay([1, 0, 1, 0], [0.0] * 4, [0.0] * 4)
+    assert (result.difference.estimate, result.difference.low, result.difference.high) == (0, 0, 0)
+    assert result.effective == pytest.approx(4)
+
+
+def test_replay_finds_the_better_policy():
+    """Two actions, one of which succeeds: the behaviour takes it at 0.5, the candidate at 0.8."""
+    rng = random.Random(1)
+    acts = [rng.random() < 0.5 for _ in range(400)]
+    ratios = [math.log((0.8 if act else 0.2) / 0.5) for act in acts]
+    result = replay([float(act) for act in acts], ratios, [0.0] * len(acts))
+    assert result.candidate == pytest.approx(0.8, abs=0.03)
+    assert result.difference.low < 0.3 + 0.03
+    assert result.difference.low > 0.2
+
+
+def test_replay_covers_the_truth():
+    hits = 0
+    for seed in range(200):
+        rng = random.Random(seed)
+        acts = [rng.random() < 0.5 for _ in range(100)]
+        ratios = [math.log((0.9 if act else 0.1) / 0.5) for act in acts]
+        interval = replay([float(act) for act in acts], ratios, [0.0] * 100, confidence=0.9).difference
+        hits += interval.low <= 0.4 <= interval.high
+    assert hits >= 170
+
+
+def test_replay_says_nothing_of_a_policy_that_never_acts_like_this():
+    result = replay([1, 0, 1], [-900.0] * 3, [0.0] * 3)
+    assert (result.difference.low, result.difference.high, result.effective) == (-1, 1, 0)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(-5, 5), st.floats(-5, 5)), min_size=2, max_size=40))
+def test_replay_stays_within_bounds(rows):
+    outcomes, new, old = zip(*rows, strict=True)
+    result = replay(outcomes, new, old)
+    assert -1 <= result.difference.low <= result.difference.estimate + 1e-9
+    assert result.difference.estimate - 1e-9 <= result.difference.high <= 1
+    assert 0 < result.effective <= len(rows) + 1e-6

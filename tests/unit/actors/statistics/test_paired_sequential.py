@@ -1,0 +1,90 @@
+"""The test by betting: its error rates by simulation, and what must hold for any numbers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.statistics.paired_sequential import confidence_sequence, e_value, log_capital, surely_above, surely_below
+
+differences = st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]), max_size=120)
+
+
+def looks(
+    rng: np.random.Generator, shares: tuple[float, float], batch: int = 16, tasks: int = 256
+) -> list[list[float]]:
+    """What is there at each look: differences that are 1 and -1 with `shares`."""
+    up, down = shares
+    drawn = rng.choice([1.0, -1.0, 0.0], size=tasks, p=[up, down, 1 - up - down]).tolist()
+    return [drawn[:end] for end in range(batch, tasks + 1, batch)]
+
+
+def test_equal_versions_are_rejected_no_more_often_than_stated_however_often_one_looks():
+    rng, beta = np.random.default_rng(1), 0.1
+    rejected = sum(any(surely_below(seen, 0.0, beta) for seen in looks(rng, (0.15, 0.15))) for _ in range(200))
+    assert rejected <= beta * 200
+
+
+def test_versions_that_are_worse_by_the_margin_are_promoted_no_more_often_than_stated():
+    rng, alpha = np.random.default_rng(2), 0.1
+    promoted = sum(any(surely_above(seen, -0.1, alpha) for seen in looks(rng, (0.1, 0.2))) for _ in range(200))
+    assert promoted <= alpha * 200
+
+
+def test_a_much_worse_version_is_found_out_nearly_always_and_soon():
+    rng = np.random.default_rng(3)
+    ends = []
+    for _ in range(100):
+        ends.append(next((len(seen) for seen in looks(rng, (0.05, 0.35)) if surely_below(seen, 0.0, 0.05)), 999))
+    assert sorted(ends)[94] <= 128
+
+
+def test_looking_at_a_fixed_size_interval_after_every_batch_would_break_its_promise():
+    """What the test is for: the same looks with the interval of a single look."""
+    from actors.statistics.intervals import Pairs, newcombe_paired
+
+    rng, rejected = np.random.default_rng(1), 0
+    for _ in range(200):
+        for seen in looks(rng, (0.15, 0.15)):
+            pairs = Pairs(0, seen.count(1.0), seen.count(-1.0), seen.count(0.0))
+            if newcombe_paired(pairs, 0.8).high < 0:
+                rejected += 1
+                break
+    assert rejected > 0.15 * 200
+
+
+@settings(deadline=None)
+@given(differences, st.randoms())
+def test_the_order_of_the_tasks_does_not_matter(values, rng):
+    shuffled = list(values)
+    rng.shuffle(shuffled)
+    assert log_capital(shuffled, -0.05) == pytest.approx(log_capital(values, -0.05))
+
+
+@settings(deadline=None)
+@given(differences)
+def test_the_limits_enclose_the_estimate_and_agree_with_the_tests(values):
+    interval = confidence_sequence(values, 0.05, 0.05)
+    assert -1 <= interval.low <= interval.estimate <= interval.high <= 1
+    if abs(interval.low + 0.05) > 1e-6:
+        assert surely_above(values, -0.05, 0.05) == (interval.low > -0.05)
+    if abs(interval.high) > 1e-6:
+        assert surely_below(values, 0.0, 0.05) == (interval.high < 0)
+
+
+@settings(deadline=None)
+@given(differences)
+def test_evidence_for_one_side_is_none_for_the_other(values):
+    assert not (surely_above(values, 0.0, 0.05) and surely_below(values, 0.0, 0.05))
+
+
+def test_nothing_seen_says_nothing():
+    assert confidence_sequence([], 0.05, 0.05).low == -1
+    assert e_value([], 0.0) == pytest.approx(1.0)
+
+
+def test_what_is_no_difference_of_scores_is_refused():
+    with pytest.raises(ValueError, match=r"\[-1, 1\]"):
+        log_capital([2.0], 0.0)
+    with pytest.raises(ValueError, match="mean"):
+        log_capital([0.0], 1.0)

@@ -1,0 +1,182 @@
+"""What probing finds out about environments that it has never seen, and what it costs at most."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.messages import Task
+from actors.ports.environments import Environment
+from actors.ports.reference_calls import ReferenceCall
+from actors.tasks.questioner.arguments import Values
+from actors.tasks.questioner.errors import BudgetSpent, NotProbeable
+from actors.tasks.questioner.exploring import Explorer
+from actors.tasks.questioner.generating import Generator
+from actors.tasks.questioner.instance_pool import InstancePool, Made
+from actors.tasks.questioner.model import EnvironmentModel
+from actors.tasks.questioner.programs import program_of
+from actors.tasks.questioner.settings import Preferences, ProbeSettings, QuestionerSettings
+from actors.tasks.questioner.shrinking import shrink
+from actors.tasks.questioner.state import QuestionerState
+from adapters.environments.travel import TravelDesk
+from tests.support.fakes import FakeEnvironment
+from tests.support.ledger import Ledger
+
+pytestmark = pytest.mark.anyio
+
+
+def still() -> float:
+    return 0.0
+
+
+async def explored(environment: Environment, rounds: int, seed: int = 0) -> QuestionerState:
+    generator = Generator(QuestionerSettings(), environment, clock=still, seed=seed)
+    for _ in range(rounds):
+        await generator.round(10_000)
+    return generator.state
+
+
+async def test_the_travel_desk_is_found_out_by_trying():
+    model = (await explored(TravelDesk(), 8)).model
+    assert model.closing() == ["finish"]
+    operations = {name: tool.operation for name, tool in model.tools.items() if not tool.closes}
+    assert {name for name, kind in operations.items() if kind == "write"} == {"book", "cancel"}
+    assert {operations[name] for name in ("find_person", "search_flight", "list_orders", "weather")} == {"read"}
+    assert model.tools["cancel"].needs.keys() == {"check_policy"}
+    assert model.tools["book"].flows.keys() == {"fid", "pid"}
+    assert "search_flight:fid" in model.tools["book"].flows["fid"]
+    assert model.tools["find_person"].results.keys() == {"pid"}
+    assert {"name", "to", "city"} <= model.entities.keys()
+    assert "fid" not in model.entities  # record numbers are found, not told
+
+
+async def test_an_environment_with_schemas_lists_and_errors_in_words_is_found_out_too():
+    model = (await explored(Ledger(), 4)).model
+    assert model.closing() == []
+    assert model.tools["deposit"].needs.keys() == {"unlock"}
+    assert "accounts:accounts.0.account" in model.tools["deposit"].flows["account"]
+    assert set(model.values("colour")) == {"red", "blue"}
+    assert set(model.values("owner")) <= {"Ada", "Grace", "Edsger", "Barbara"}
+    assert all(isinstance(amount, int) for amount in model.values("amount"))
+
+
+async def test_the_same_seed_explores_alike_and_another_differently():
+    one, same, other = [await explored(TravelDesk(), 1, seed) for seed in (0, 0, 1)]
+    assert msgspec.json.encode(one) == msgspec.json.encode(same)
+    assert one.model != other.model
+
+
+async def test_instances_are_closed_whatever_becomes_of_them():
+    environment = Ledger(lost=frozenset(range(5, 40, 3)))
+    state = await explored(environment, 3)
+    assert state.counts["lost"] > 0
+    assert {episode.closed for episode in environment.opened} == {1}
+
+
+async def test_exploration_ends_with_its_budget():
+    for probe in (ProbeSettings(instances=7), ProbeSettings(steps=20)):
+        environment = TravelDesk()
+        generator = Generator(QuestionerSettings(probe=probe), environment, clock=still)
+        state = await generator.run(100, lambda state: None)
+        assert "budget" in state.ended
+        assert generator.laboratory.counts["instances"] <= 7 or generator.laboratory.counts["steps"] <= 21
+
+
+async def test_exploration_ends_when_its_time_is_up():
+    now = iter(range(10_000))
+    generator = Generator(QuestionerSettings(probe=ProbeSettings(seconds=50)), TravelDesk(), clock=lambda: next(now))
+    state = await generator.run(10_000, lambda state: None)
+    assert "budget" in state.ended
+
+
+async def test_an_environment_that_cannot_be_probed_is_said_to_be_so():
+    with pytest.raises(NotProbeable, match="show no state"):
+        await explored(FakeEnvironment(), 1)
+    with pytest.raises(NotProbeable, match=r"in a row were lost.*being audited"):
+        await explored(Ledger(lost=frozenset({-1})), 30)
+
+
+def laboratory(environment: Environment) -> InstancePool:
+    return InstancePool(environment, ProbeSettings(), still)
+
+
+async def walked(environment: Environment, base: Task, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[Made]:
+    async with laboratory(environment).open(base) as session:
+        for name, arguments in calls:
+            await session.call(ReferenceCall(name, arguments), watch=True)
+        return session.made
+
+
+async def test_shrinking_leaves_what_is_needed_and_nothing_else():
+    environment = Ledger()
+    base = environment.sample(0, "train", None)
+    (listed,) = await walked(environment, base, [("accounts", {"owner": "Ada"})])
+    account = msgspec.json.decode(listed.answer)["accounts"][0]["account"]
+    made = await walked(
+        environment,
+        base,
+        [
+            ("accounts", {"owner": "Grace"}),
+            ("accounts", {"owner": "Ada"}),
+            ("label", {"account": account, "colour": "red"}),
+            ("deposit", {"account": account, "amount": 10}),
+            ("unlock", {"account": account}),
+            ("accounts", {"owner": "Edsger"}),
+            ("deposit", {"account": account, "amount": 10}),
+        ],
+    )
+    balance = {"balance": 10, "colour": ""}
+    found = await shrink(laboratory(environment), base, made, lambda done: done.after[account]["balance"] == 10)
+    assert found is not None
+    assert [one.call.name for one in found.made] == ["accounts", "unlock", "deposit"]
+    assert found.after[account] == balance
+    # The account's number must stay something that was found out, although the calls would work without that.
+    assert program_of(found.made).given.keys() == {'owner="Ada"', "amount=10"}
+
+
+async def test_what_does_not_happen_again_is_no_reference():
+    environment = Ledger()
+    base = environment.sample(0, "train", None)
+    made = await walked(environment, base, [("accounts", {"owner": "Ada"})])
+    assert await shrink(laboratory(environment), base, made, lambda done: done.after != done.before) is None
+
+
+async def test_models_of_two_explorations_add_up():
+    one, other = (await explored(TravelDesk(), 2, 0)).model, (await explored(TravelDesk(), 2, 1)).model
+    calls = one.tools["book"].calls + other.tools["book"].calls
+    names = set(one.entities["name"]) | set(other.entities["name"])
+    merged = msgspec.json.decode(msgspec.json.encode(one), type=EnvironmentModel)
+    merged.merge(other)
+    assert merged.tools["book"].calls == calls
+    assert set(merged.entities["name"]) == names
+    assert merged.closing() == ["finish"]
+
+
+async def test_a_spent_budget_opens_no_instance():
+    spent = InstancePool(TravelDesk(), ProbeSettings(instances=1), still)
+    base = TravelDesk().sample(0, "train", None)
+    await spent.execute(base, [])
+    with pytest.raises(BudgetSpent):
+        await spent.execute(base, [])
+
+
+async def test_tools_with_broken_schemas_are_probed_as_far_as_they_go():
+    class Odd(TravelDesk):
+        async def reset(self, task: Task) -> Any:
+            episode = await super().reset(task)
+            episode.tools = [
+                {"type": "function"},
+                {"type": "function", "function": {"name": "weather", "parameters": {"properties": {"city": 3}}}},
+                {"type": "function", "function": {"name": "next_ticket", "parameters": "none"}},
+                {"type": "function", "function": {"name": "quote", "parameters": {"required": 1, "properties": []}}},
+            ]
+            return episode
+
+    model, environment = EnvironmentModel(), Odd()
+    explorer = Explorer(
+        laboratory(environment), model, Values(model, environment.profile(), Preferences()), ProbeSettings()
+    )
+    await explorer.breadth(environment.sample(0, "train", None), random.Random(0))
+    assert {name for name, tool in model.tools.items() if tool.calls} == {"weather", "next_ticket", "quote"}

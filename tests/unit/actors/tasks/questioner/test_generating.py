@@ -1,0 +1,319 @@
+"""Tasks are kept because they were executed, dropped for a reason that is counted, and told apart from each other."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.messages import Task, ToolCall
+from actors.ports.environments import Environment, Episode
+from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
+from actors.tasks.questioner.diversity import diversity
+from actors.tasks.questioner.errors import TaskFileMalformed
+from actors.tasks.questioner.filters import Dropped, Filters, Proposal
+from actors.tasks.questioner.generating import Generator
+from actors.tasks.questioner.goal_templates import Template, template_of
+from actors.tasks.questioner.instance_pool import Made
+from actors.tasks.questioner.ports import SolverUnavailable
+from actors.tasks.questioner.programs import Argument, Operation, Program, program_of
+from actors.tasks.questioner.settings import FilterSettings, Preferences, ProbeSettings, QuestionerSettings
+from actors.tasks.questioner.state import QuestionerState, read, write
+from adapters.embedders.hashing import HashingEmbedder
+from adapters.environments.synthetic_tasks import SyntheticTasks
+from adapters.environments.travel import Drift, TravelDesk
+from tests.support.ledger import Ledger
+
+pytestmark = pytest.mark.anyio
+FEW = ProbeSettings(barren=4)
+WORLDS: dict[str, Callable[[], Environment]] = {"travel": TravelDesk, "ledger": Ledger}
+
+
+async def made(environment: Environment, count: int, seed: int = 0, **settings: Any) -> QuestionerState:
+    generator = Generator(
+        QuestionerSettings(**settings), environment, clock=lambda: 0.0, seed=seed, embedder=HashingEmbedder()
+    )
+    return await generator.run(count, lambda state: None)
+
+
+async def follow(episode: Episode, task: Task) -> float:
+    """Make the calls of the reference, and say what the verifier wants to hear."""
+    said = ""
+    for call in task.spec["reference"]:
+        seen = await episode.step([ToolCall(call["name"], msgspec.json.encode(call["arguments"]).decode())], "")
+        said = seen.text
+        if seen.done:
+            return await episode.evaluate()
+    await episode.step([], said)
+    return await episode.evaluate()
+
+
+@pytest.mark.parametrize("world", WORLDS)
+async def test_every_kept_task_is_solved_by_its_reference_and_by_doing_nothing_never(world: str):
+    state = await made(WORLDS[world](), 30)
+    assert (state.ended, len(state.tasks)) == ("complete", 30)
+    assert state.counts["replayed"] == state.counts["replays"]
+    environment = SyntheticTasks(WORLDS[world]())
+    for task in state.tasks:
+        assert await follow(await environment.reset(task), task) == 1.0
+        idle = await environment.reset(task)
+        for _ in range(30):
+            if (await idle.step([], "done")).done:
+                break
+        assert await idle.evaluate() == 0.0
+
+
+@pytest.mark.parametrize("world", WORLDS)
+async def test_proposed_tasks_are_kept_or_dropped_with_a_reason(world: str):
+    state = await made(WORLDS[world](), 30)
+    assert state.counts["proposed"] == len(state.tasks) + sum(state.reasons.values())
+    assert len(state.dropped) == sum(state.reasons.values())
+    assert all(one.reason and (one.detail or one.goal) for one in state.dropped)
+    assert {"lexical", "same_outcome", "not_novel", "trivial"} >= state.reasons.keys() - {"ambiguous", "semantic"}
+
+
+async def test_tasks_are_different_objects_with_different_goals_and_references():
+    tasks = (await made(TravelDesk(), 40)).tasks
+    assert len({task.id for task in tasks}) == len({task.goal for task in tasks}) == 40
+    assert len({msgspec.json.encode(task.spec["reference"]) for task in tasks}) == 40
+    figures = diversity(tasks)
+    assert figures.clusters >= 6
+    assert figures.sequences >= 4
+    assert figures.sequence_entropy > 1.5
+
+
+async def test_goals_are_told_in_the_environments_own_words_where_its_verifier_agrees():
+    state = await made(TravelDesk(), 20, prefer=Preferences(wording="learned"))
+    patterns = {"*".join(template.parts) for template in state.templates if template.believed}
+    assert patterns == {
+        "Book a flight to:* for:*.",
+        "Cancel the order for:*.",
+        "Cancel the order for:* and book a flight to:*.",
+    }
+    for task in state.tasks:
+        spec = SyntheticTaskSpec.of(task)
+        assert spec is not None
+        assert any(template.read(task.goal) is not None for template in state.templates)
+        assert ("Book" in task.goal or "book" in task.goal) == any(call.name == "book" for call in spec.reference)
+        assert ("Cancel" in task.goal) == any(call.name == "cancel" for call in spec.reference)
+
+
+async def test_worlds_are_those_of_training_tasks_only():
+    asked: list[str] = []
+
+    class Watched(TravelDesk):
+        def sample(self, seed: int, split: Any, families: str | None) -> Task:
+            asked.append(split)
+            return super().sample(seed, split, families)
+
+    await made(Watched(), 20)
+    assert set(asked) == {"train"}
+
+
+async def test_goals_name_what_must_be_told_and_nothing_that_must_be_found_out():
+    for task in (await made(TravelDesk(), 40)).tasks:
+        spec = SyntheticTaskSpec.of(task)
+        assert spec is not None
+        given = {value for call in spec.reference for name, value in call.arguments.items() if name in ("name", "to")}
+        found = {value for call in spec.reference for name, value in call.arguments.items() if name in ("pid", "fid")}
+        assert all(value in task.goal for value in given)
+        assert not any(value in task.goal.split() for value in found)
+
+
+async def test_preferences_choose_difficulty_and_entities():
+    prefer = Preferences(difficulty=(3,), use={"to": ("Oslo", "Rome")}, avoid={"name": ("Mia",)}, rubrics=("Be kind.",))
+    state = await made(TravelDesk(), 6, prefer=prefer)
+    assert len(state.tasks) == 6
+    for task in state.tasks:
+        assert task.difficulty == 0.7
+        assert task.spec["rubric"] == "Be kind."
+        cities = {call["arguments"]["to"] for call in task.spec["reference"] if "to" in call["arguments"]}
+        assert cities <= {"Oslo", "Rome"}
+        assert "Mia" not in task.goal
+    assert state.reasons["difficulty"] > 0
+
+
+async def test_a_run_that_is_cut_off_goes_on_to_the_same_tasks(tmp_path: Path):
+    path = tmp_path / "tasks.json"
+    whole = await made(TravelDesk(), 25)
+    settings = QuestionerSettings()
+    first = Generator(settings, TravelDesk(), clock=lambda: 0.0, embedder=HashingEmbedder())
+    for _ in range(2):
+        await first.round(25 - len(first.state.tasks))
+        write(first.state, path)
+    second = Generator(settings, TravelDesk(), clock=lambda: 0.0, embedder=HashingEmbedder(), state=read(path))
+    await second.run(25, lambda state: None)
+    assert [task.goal for task in second.state.tasks] == [task.goal for task in whole.tasks]
+    assert second.state.counts == whole.counts
+
+
+async def test_another_runs_file_is_not_continued_by_mistake():
+    state = await made(TravelDesk(), 3)
+    with pytest.raises(TaskFileMalformed, match="other settings"):
+        Generator(QuestionerSettings(), TravelDesk(), clock=lambda: 0.0, seed=1, state=state)
+    with pytest.raises(TaskFileMalformed):
+        Generator(QuestionerSettings(), Ledger(), clock=lambda: 0.0, state=state)
+
+
+async def test_a_world_that_answers_differently_each_time_gives_no_task():
+    class Moody(Ledger):
+        async def reset(self, task: Task) -> Any:
+            episode = await super().reset(task)
+            mood, plain = self.resets, episode.state
+
+            async def state() -> dict[str, Any]:
+                return {"mood": mood, **await plain()}
+
+            episode.state = state  # type: ignore[method-assign]
+            return episode
+
+    state = await made(Moody(), 5, probe=FEW)
+    assert state.tasks == []
+    assert state.counts.get("replayed", 0) == 0
+    assert state.reasons["does_not_replay"] > 0
+    assert "in a row gave no new task" in state.ended
+
+
+async def test_after_a_drift_the_new_tools_are_found_out_and_the_old_programs_forgotten(tmp_path: Path):
+    path = tmp_path / "drift.json"
+    generator = Generator(QuestionerSettings(), TravelDesk(path), clock=lambda: 0.0)
+    await generator.run(10, lambda state: None)
+    Drift(rename={"book": "buy"}).write(path)
+    for _ in range(25):
+        await generator.round(1000)
+    names = [call["name"] for task in generator.state.tasks[10:] for call in task.spec["reference"]]
+    assert "buy" in names
+    assert "book" not in names
+    assert generator.state.counts["programs_stale"] > 0
+
+
+class Policy:
+    """Solves goals by a rule of the test's."""
+
+    def __init__(self, rate: Callable[[Task], float]) -> None:
+        self.rate, self.asked = rate, list[str]()
+
+    async def attempt(self, task: Task, attempts: int) -> float:
+        self.asked.append(task.id)
+        return self.rate(task)
+
+
+async def test_what_the_policy_always_or_never_solves_is_dropped_after_a_second_look():
+    rates = {"Book": 1.0, "Cancel": 0.0}
+    policy = Policy(lambda task: rates.get(task.goal.split()[0], 0.5))
+    settings = QuestionerSettings(attempts=4)
+    generator = Generator(settings, TravelDesk(), clock=lambda: 0.0, solver=policy)
+    state = await generator.run(10, lambda state: None)
+    assert state.tasks
+    assert not any(task.goal.startswith(("Book", "Cancel")) for task in state.tasks)
+    assert state.reasons["too_easy"] > 0
+    assert state.reasons["too_hard"] > 0
+    extremes = state.reasons["too_easy"] + state.reasons["too_hard"]
+    assert len(policy.asked) == len(state.tasks) + 2 * extremes
+
+
+async def test_a_policy_that_is_away_costs_tasks_and_no_run():
+    class Away:
+        async def attempt(self, task: Task, attempts: int) -> float:
+            raise SolverUnavailable("connection refused")
+
+    settings = QuestionerSettings(attempts=4, probe=FEW)
+    generator = Generator(settings, TravelDesk(), clock=lambda: 0.0, solver=Away())
+    state = await generator.run(10, lambda state: None)
+    assert state.tasks == []
+    assert state.reasons["not_tried"] > 0
+
+
+def proposal(goal: str, world: str = "w", after: str = "x", base_goal: str = "Base.", **given: str) -> Proposal:
+    arguments = tuple(Argument(name, value) for name, value in given.items())
+    spec = {"base": {"world": world}, "base_goal": base_goal}
+    return Proposal(
+        task=Task(id=f"{goal}-{world}-{after}", goal=goal, environment="e", spec=spec, origin="questioner"),
+        program=Program((Operation("look"), Operation("do", arguments))),
+        shape="s",
+        before={"at": ""},
+        after={"at": after},
+    )
+
+
+def filters(**settings: Any) -> Filters:
+    return Filters(FilterSettings(**settings), Preferences(), HashingEmbedder())
+
+
+async def reason(kept: list[Proposal], new: Proposal, using: Filters | None = None) -> str:
+    using = using or filters()
+    for one in kept:
+        assert await using.check(one) is None
+        using.keep(one)
+    dropped = await using.check(new)
+    return dropped.reason if isinstance(dropped, Dropped) else ""
+
+
+async def test_each_filter_drops_what_it_is_for():
+    kept = proposal("Please cancel the order of Mia now", name="Mia")
+    assert await reason([], proposal("Do nothing.", after="")) == "no_op"
+    assert await reason([], proposal("base.  ", base_goal="Base.")) == "not_novel"
+    assert await reason([kept], proposal("Cancel the order of Mia now, please!", world="v", name="Mia")) == "lexical"
+    assert await reason([kept], proposal("Wholly other words.", name="Mia")) == "same_outcome"
+    assert await reason([kept], proposal("Please cancel the order of Mia now", after="y", name="Mia")) == "ambiguous"
+    assert await reason([kept], proposal("Please cancel the order of Leo now", world="v", name="Leo")) == ""
+
+
+async def test_likeness_in_meaning_is_told_by_the_embedder():
+    kept, new = proposal("Cancelling Mia's orders", name="Mia"), proposal("Cancelled Mia order", world="v", name="Mia")
+    assert await reason([kept], new, filters(semantic=0.5)) == "semantic"
+    assert await reason([kept], new, filters(semantic=1.0)) == ""
+
+
+async def test_words_are_told_apart_in_any_script():
+    kept = proposal("取消米娅的订单", name="米娅")
+    assert await reason([kept], proposal("取消米娅的订单!", world="v", name="米娅")) == "lexical"
+    assert await reason([kept], proposal("为米娅预订机票", world="v", name="米娅"), filters(semantic=1.0)) == ""
+
+
+async def test_an_ambiguous_goal_takes_its_twin_along():
+    using = filters()
+    first = proposal("Do it.")
+    using.keep(first)
+    second = proposal("Do it.", after="y")
+    assert (await using.check(second)).reason == "ambiguous"  # type: ignore[union-attr]
+    assert using.contradicted(second) == [first.task.id]
+
+
+def solved(goal: str, **given: str) -> Template | None:
+    return template_of(goal, Program((Operation("do", tuple(Argument(name, value) for name, value in given.items())),)))
+
+
+def test_a_template_reads_only_goals_of_its_kind():
+    template = solved("Cancel the order for:Mia.", name="Mia")
+    assert template is not None
+    assert template.read("Cancel the order for:Leo.") == {'name="Mia"': "Leo"}
+    assert template.read("Cancel the order for:Leo and book a flight to:Oslo.") is None
+    assert template.fill({'name="Mia"': "Ada"}) == "Cancel the order for:Ada."
+
+
+async def test_a_value_that_a_tool_only_repeats_was_told():
+    made = [
+        Made(ReferenceCall("create", {"title": "Refund"}), '{"title": "Refund", "id": 4711}', False, False),
+        Made(ReferenceCall("close", {"id": 4711, "title": "Refund"}), "{}", False, False),
+    ]
+    program = program_of(made)
+    assert [one.origin for one in program.operations[1].arguments] == [0, -1]
+    assert program.given == {'title="Refund"': ("title", "Refund")}
+
+
+def test_a_goal_that_names_nothing_of_the_program_is_no_template():
+    assert solved("Clear the queue.", name="Mia") is None
+    assert solved("Mia Oslo", name="Mia", to="Oslo") is not None
+    assert solved("MiaOslo", name="Mia", to="Oslo") is None
+
+
+def test_a_template_is_believed_once_it_has_held_in_another_world():
+    template = solved("Cancel the order for:Mia.", name="Mia")
+    assert template is not None
+    assert not template.believed
+    template.confirmed += 1
+    assert template.believed
+    template.refuted += 2
+    assert not template.believed

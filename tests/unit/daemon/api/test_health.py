@@ -1,0 +1,43 @@
+"""What a probe is told: without a key, whatever Host it calls, whether the daemon lives and has started."""
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from actors.system.lifecycle import ActorState, Status
+from daemon.api.health import Health
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def client(status: Status) -> httpx.AsyncClient:
+    state = ActorState(name="curator", status=status, restarts=0, last_error="", beat_age=0.0, note="", critical=True)
+    app = Starlette(
+        middleware=[
+            Middleware(Health, actors=lambda: [state]),
+            Middleware(TrustedHostMiddleware, allowed_hosts=["localhost"]),
+        ]
+    )
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://10.1.2.3:8090")
+
+
+async def test_it_is_ready_once_its_actors_have_started() -> None:
+    async with client("starting") as one:
+        assert (await one.get("/healthz")).status_code == 200
+        answer = await one.get("/readyz")
+        assert (answer.status_code, answer.json()["waits_for"]) == (503, ["curator"])
+    async with client("waiting") as one:
+        assert (await one.get("/readyz")).status_code == 200
+
+
+async def test_everything_else_keeps_its_door() -> None:
+    async with client("ready") as one:
+        assert (await one.get("/api/status")).status_code == 400
+        assert (await one.post("/healthz")).status_code == 400

@@ -1,0 +1,104 @@
+"""The file FREEZE stops everything for as long as it is there, and undoes nothing but its own."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from actors.messages import Directive
+from actors.store import Store
+from daemon.api.killswitch import ORIGIN, KillSwitch
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+class Looks:
+    """A life of so many looks; what is to happen before each is in `steps`."""
+
+    def __init__(self, *steps) -> None:
+        self.draining, self._steps = anyio.Event(), list(steps)
+
+    def ready(self) -> None: ...
+
+    def beat(self) -> None: ...
+
+    async def pause(self, seconds: float) -> bool:
+        if not self._steps:
+            self.draining.set()
+            return False
+        await self._steps.pop(0)()
+        return True
+
+
+class Bench:
+    def __init__(self, store: Store, state: Path) -> None:
+        self.store, self.kill = store, KillSwitch(state)
+        self.now = 1.0
+
+    async def order(self, kind, reason: str, origin: str = ORIGIN) -> None:
+        self.now += 1
+        directive = Directive(id=f"{self.now}", kind=kind, reason=reason, origin=origin, created=self.now)
+        await self.store.save([directive])
+
+    async def touch(self, text: str = "incident 4711") -> None:
+        self.kill.path.write_text(text)
+
+    async def remove(self) -> None:
+        self.kill.path.unlink()
+
+    async def said(self, *steps) -> list[tuple[str, str]]:
+        await self.kill.watch(Looks(*steps), self.store, self.order)  # type: ignore[arg-type]
+        return [(item.kind, item.origin) for item in reversed(await self.store.directives())]
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, store_url: str):
+    store = Store(store_url, clock=lambda: 1.0)
+    await store.open()
+    yield Bench(store, tmp_path)
+    await store.aclose()
+
+
+async def nothing() -> None: ...
+
+
+async def test_its_text_is_the_reason(bench: Bench) -> None:
+    assert bench.kill.reason() == ""
+    await bench.touch("  incident\n4711 \n")
+    assert bench.kill.reason() == "incident 4711"
+    await bench.touch("")
+    assert "FREEZE is there" in bench.kill.reason()
+
+
+async def test_what_cannot_be_read_stops_too(bench: Bench) -> None:
+    bench.kill.path.mkdir()
+    assert "cannot be read" in bench.kill.reason()
+
+
+async def test_it_freezes_once_and_thaws_when_it_is_gone(bench: Bench) -> None:
+    said = await bench.said(bench.touch, nothing, nothing, bench.remove, nothing)
+    assert said == [("freeze", ORIGIN), ("thaw", ORIGIN)]
+
+
+async def test_a_file_that_was_removed_while_no_daemon_ran_is_noticed(bench: Bench) -> None:
+    await bench.touch()
+    await bench.said()
+    await bench.remove()
+    assert await bench.said() == [("freeze", ORIGIN), ("thaw", ORIGIN)]
+
+
+async def test_what_an_operator_froze_stays_frozen(bench: Bench) -> None:
+    await bench.order("freeze", "by hand", "control")
+    assert await bench.said(bench.touch, nothing, bench.remove, nothing) == [("freeze", "control")]
+
+
+async def test_a_thaw_while_it_is_there_does_not_last(bench: Bench) -> None:
+    async def thaw() -> None:
+        await bench.order("thaw", "", "control")
+
+    assert (await bench.said(bench.touch, thaw, nothing))[-1] == ("freeze", ORIGIN)

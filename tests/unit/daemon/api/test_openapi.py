@@ -1,0 +1,46 @@
+"""The control API describes itself, wholly, and in a form that our own adapter can use."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+
+from actors.store import Store
+from adapters.live.openapi import OpenApiApi, OpenApiSettings
+from daemon.api.openapi import DESCRIBED, document, served
+from tests.support.experience import Desk
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def app(tmp_path: Path, store_url: str) -> AsyncIterator[Starlette]:
+    store = Store(store_url, clock=lambda: 1.0)
+    await store.open()
+    yield Desk(store, tmp_path).app()
+    await store.aclose()
+
+
+async def test_every_route_is_described_and_nothing_else(app: Starlette) -> None:
+    described = [(one.method, one.path) for one in DESCRIBED]
+    assert len(set(described)) == len(described)
+    assert set(described) == served(app.routes)
+
+
+async def test_every_operation_of_the_document_is_a_tool_of_our_own_adapter(app: Starlette, tmp_path: Path) -> None:
+    path = tmp_path / "control.json"
+    path.write_text(json.dumps(document(app.routes)))
+    api = OpenApiApi("evolved", OpenApiSettings(document=str(path), server="http://127.0.0.1:8090"))
+    tools = {tool.name: tool for tool in await api.tools()}
+    await api.aclose()
+    assert not api.skipped
+    assert len(tools) == len(DESCRIBED)
+    assert tools["post_experience_search"].parameters["required"] == ["text"]
+    assert tools["post_experience_id_feedback"].parameters["required"] == ["id", "useful", "key"]
+
+
+async def test_only_what_is_served_is_in_the_document(app: Starlette) -> None:
+    some = [route for route in app.routes if getattr(route, "path", "") == "/api/status"]
+    assert list(document(some)["paths"]) == ["/api/status"]

@@ -1,0 +1,215 @@
+"""TLS of the control API: real handshakes with certificates that are good, and with each kind that is not."""
+
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import httpx
+import msgspec
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from daemon.api.control import ControlSettings
+from daemon.api.headers import SecurityHeaders
+from daemon.api.tls import ServerTls, server_tls
+from daemon.cli.control_client import address, control_client
+from daemon.cli.status import fetch
+from daemon.errors import ConfigError, ControlUnreachable
+from daemon.processes.asgi import serve
+from tests.support.authority import Authority
+from tests.support.certificates import Certificate
+from tests.support.ports import free_port
+
+pytestmark = pytest.mark.anyio
+
+
+async def status(request: Request) -> Response:
+    return JSONResponse({"fine": True})
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def tls_of(made: Certificate, client_ca: Path | str = "") -> ServerTls:
+    found = server_tls(str(made.chain), str(made.key), str(client_ca), section="control")
+    assert found is not None
+    return found
+
+
+@asynccontextmanager
+async def served(tls: ServerTls | None, authority: Authority | None) -> AsyncIterator[ControlSettings]:
+    """A server, and the settings of the commands that ask it."""
+    settings = ControlSettings(port=free_port(), ca_file=str(authority.chain) if authority else "")
+    app, stop = SecurityHeaders(Starlette(routes=[Route("/api/status", status)])), anyio.Event()
+    async with anyio.create_task_group() as group:
+
+        async def run() -> None:
+            await serve(app, settings, tls=tls, stop=stop)
+
+        group.start_soon(run)
+        with anyio.fail_after(30):
+            while True:
+                try:
+                    await (await anyio.connect_tcp("127.0.0.1", settings.port)).aclose()
+                    break
+                except OSError:
+                    await anyio.sleep(0.02)
+        try:
+            yield settings
+        finally:
+            stop.set()
+
+
+async def asked(settings: ControlSettings) -> dict[str, object]:
+    return await anyio.to_thread.run_sync(fetch, settings)
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
+async def test_the_commands_speak_tls_with_a_daemon_whose_authority_they_know(authority: Authority) -> None:
+    async with served(tls_of(authority.certificate("good", "127.0.0.1")), authority) as settings:
+        assert await asked(settings) == {"fine": True}
+        with pytest.raises(ControlUnreachable, match=r"CERTIFICATE_VERIFY_FAILED.*control\.ca_file"):
+            await asked(msgspec.structs.replace(settings, ca_file="", url=address(settings)))
+        with pytest.raises(ControlUnreachable, match="no daemon at http://"):
+            await asked(ControlSettings(port=settings.port))
+
+
+async def test_a_certificate_for_another_host_is_not_believed_unless_it_is_asked_by_its_name(
+    authority: Authority,
+) -> None:
+    async with served(tls_of(authority.certificate("other", "localhost")), authority) as settings:
+        with pytest.raises(ControlUnreachable, match=r"IP address mismatch.*control\.url"):
+            await asked(settings)
+        url = f"https://localhost:{settings.port}"
+        assert await asked(msgspec.structs.replace(settings, url=url)) == {"fine": True}
+
+
+async def test_a_client_without_a_certificate_of_the_right_authority_gets_nothing(
+    authority: Authority, tmp_path: Path
+) -> None:
+    ours, strange = authority.certificate("ours"), Authority(tmp_path, "stranger").certificate("strange")
+    tls = tls_of(authority.certificate("good", "127.0.0.1"), authority.chain)
+    async with served(tls, authority) as settings:
+        shown = {"client_cert": str(ours.chain), "client_key": str(ours.key)}
+        assert await asked(msgspec.structs.replace(settings, **shown)) == {"fine": True}
+        others = {"client_cert": str(strange.chain), "client_key": str(strange.key)}
+        for wrong in ({}, others):
+            with pytest.raises(ControlUnreachable):
+                await asked(msgspec.structs.replace(settings, **wrong))
+
+
+async def test_nothing_older_than_tls_1_2_is_spoken(authority: Authority) -> None:
+    async with served(tls_of(authority.certificate("good", "127.0.0.1")), authority) as settings:
+        for version, spoken in ((ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)):
+            context = ssl.create_default_context(cafile=str(authority.chain))
+            context.set_ciphers("ALL:@SECLEVEL=0")
+            context.minimum_version = ssl.TLSVersion.TLSv1
+            context.maximum_version = version
+            async with httpx.AsyncClient(verify=context) as http:
+                try:
+                    answer = await http.get(f"{address(settings)}/api/status")
+                except httpx.ConnectError:
+                    assert not spoken
+                else:
+                    assert (answer.status_code, spoken) == (200, True)
+
+
+async def test_only_over_tls_browsers_are_told_to_stay_with_it(authority: Authority) -> None:
+    for tls in (tls_of(authority.certificate("good", "127.0.0.1")), None):
+        async with served(tls, authority if tls else None) as settings:
+            answer = await anyio.to_thread.run_sync(lambda: control_client(settings, 20.0).get("/api/status"))
+            assert ("strict-transport-security" in answer.headers) == (tls is not None)
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["content-security-policy"] == "frame-ancestors 'none'"
+            assert answer.headers["referrer-policy"] == "no-referrer"
+            assert answer.headers["cache-control"] == "no-store"
+            assert "set-cookie" not in answer.headers
+
+
+async def test_a_renewed_certificate_is_in_service_without_a_restart_and_a_bad_one_is_not(authority: Authority) -> None:
+    made = authority.certificate("served", "127.0.0.1")
+    tls = tls_of(made)
+    async with served(tls, authority) as settings:
+        first = await serial(settings)
+        for bad in (authority.certificate("expired", "127.0.0.1", days=(-9, -1)), None):
+            put(made, bad)
+            tls.refresh()
+            assert await serial(settings) == first
+        put(made, authority.certificate("renewed", "127.0.0.1", days=(-1, 90)))
+        tls.refresh()
+        assert await serial(settings) != first
+        assert await asked(settings) == {"fine": True}
+
+
+def put(at: Certificate, content: Certificate | None) -> None:
+    """Replace the files, as whoever renews them does; None: with something else."""
+    for path, new in ((at.chain, content and content.chain), (at.key, content and content.key)):
+        aside = path.with_suffix(".new")
+        aside.write_bytes(new.read_bytes() if new else b"no PEM")
+        aside.chmod(0o600)
+        os.replace(aside, path)
+
+
+async def serial(settings: ControlSettings) -> str:
+    """Of the certificate that is shown."""
+
+    def ask() -> str:
+        context = ssl.create_default_context(cafile=settings.ca_file)
+        with (
+            socket.create_connection(("127.0.0.1", settings.port), 20) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as secured,
+        ):
+            return str(secured.getpeercert()["serialNumber"])
+
+    return await anyio.to_thread.run_sync(ask)
+
+
+def test_what_cannot_be_used_is_named_with_setting_file_and_remedy(authority: Authority, tmp_path: Path) -> None:
+    good, other = authority.certificate("good"), authority.certificate("other")
+    old, young = authority.certificate("old", days=(-9, -1)), authority.certificate("young", days=(1, 9))
+    hidden = authority.certificate("hidden", password=b"planted-passphrase")
+    readable = authority.certificate("readable")
+    readable.key.chmod(0o644)
+    missing, junk = tmp_path / "missing.pem", tmp_path / "junk.pem"
+    junk.write_text("-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n")
+    junk.chmod(0o600)
+    for cert, key, says in (
+        (missing, good.key, rf"control\.tls_cert {missing}: No such file"),
+        (good.chain, missing, rf"control\.tls_key {missing}: No such file"),
+        (tmp_path, good.key, r"control\.tls_cert .*: Is a directory"),
+        (junk, good.key, rf"control\.tls_cert {junk}: no certificate in PEM"),
+        (good.chain, junk, rf"control\.tls_key {junk}: no private key in PEM"),
+        (good.chain, other.key, rf"control\.tls_key {other.key}: is not the key of control\.tls_cert {good.chain}"),
+        (old.chain, old.key, rf"control\.tls_cert {old.chain}: expired at 20.*renew it"),
+        (young.chain, young.key, rf"control\.tls_cert {young.chain}: not valid before 20.*clock"),
+        (hidden.chain, hidden.key, rf"control\.tls_key {hidden.key}: it has a passphrase"),
+        (readable.chain, readable.key, rf"control\.tls_key .*: others may read.*chmod 600 {readable.key}"),
+        ("", good.key, r"control\.tls_cert and control\.tls_key belong together"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            server_tls(str(cert), str(key), "", section="control")
+    with pytest.raises(ConfigError, match=r"control\.tls_client_ca .*junk\.pem.*authorities"):
+        server_tls(str(good.chain), str(good.key), str(junk), section="control")
+    with pytest.raises(ConfigError, match=r"control\.tls_client_ca: without control\.tls_cert"):
+        server_tls("", "", str(authority.chain), section="control")
+    assert server_tls("", "", "", section="control") is None
+
+
+def test_files_of_the_commands_that_cannot_be_used_are_named_too(authority: Authority, tmp_path: Path) -> None:
+    good = authority.certificate("good")
+    for settings, says in (
+        (ControlSettings(ca_file=str(tmp_path / "none")), r"control\.ca_file .*none"),
+        (ControlSettings(ca_file=str(authority.chain), client_cert=str(good.chain)), r"control\.client_cert"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            control_client(settings, 1.0)

@@ -1,0 +1,115 @@
+"""`evolved db` as a person calls it."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import anyio
+import pytest
+
+from actors.messages import Directive
+from actors.store import Store
+from actors.store.tables import SCHEMA_VERSION
+from daemon.cli.main import main
+from daemon.processes.state_lock import state_lock
+from tests.support.ports import free_port
+
+PAST = Path(__file__).parents[1] / "actors" / "store" / "past"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    """A settings file, and a store with one order in it."""
+    file = tmp_path / "config.toml"
+    file.write_text(f'state_dir = "{tmp_path}/state"\n[control]\nport = {free_port()}\n')
+
+    async def fill() -> None:
+        store = Store(f"sqlite:///{tmp_path}/state/evolved.db", clock=lambda: 0.0)
+        await store.open()
+        await store.save([Directive(id="d", kind="freeze", reason="x", origin="control", created=1.0)])
+        await store.aclose()
+
+    anyio.run(fill)
+    return file
+
+
+def db(settings: Path, *arguments: str) -> int:
+    return main(["db", *arguments, "--config", str(settings)])
+
+
+def test_status_tells_schema_and_size(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert db(settings, "status", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["store"] == str(settings.parent / "state/evolved.db")
+    assert told["schema"] == told["newest_schema"] == SCHEMA_VERSION
+    assert told["audit_head"].startswith("1:")
+    assert db(settings, "status") == 0
+    assert "the beginning" in capsys.readouterr().out
+
+
+def test_an_older_database_is_migrated_by_hand_while_no_daemon_runs(
+    tmp_path: Path, settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "state/evolved.db"
+    path.unlink()
+    with sqlite3.connect(path) as old:
+        old.executescript((PAST / "schema-2.sql").read_text())
+    old.close()
+    assert db(settings, "status", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == 2
+    with state_lock(tmp_path / "state"):
+        assert db(settings, "migrate") == 2
+    assert "a daemon runs here" in capsys.readouterr().err
+    assert db(settings, "migrate", "--json") == 0
+    told = capsys.readouterr().out
+    assert json.loads(told[told.index("{") :]) == {"before": 2, "now": SCHEMA_VERSION}
+    assert db(settings, "check", "--json") == 0
+
+
+def test_a_backup_goes_there_and_back(tmp_path: Path, settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "b.tar"
+    assert db(settings, "backup", str(out), "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["keys"], told["weights"], told["files"]) == (False, [], 2)
+    assert db(settings, "restore", str(out)) == 2
+    assert "--force moves it aside" in capsys.readouterr().err
+    assert db(settings, "restore", str(out), "--force", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert Path(told["before"], "evolved.db").is_file()
+    assert Path(told["settings"]).read_text() == settings.read_text()
+    assert db(settings, "check") == 0
+
+
+def test_check_ends_with_1_and_a_remedy_for_what_it_finds(
+    tmp_path: Path, settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with sqlite3.connect(tmp_path / "state/evolved.db") as broken:
+        broken.execute("DELETE FROM directives")
+    broken.close()
+    assert db(settings, "check") == 1
+    told = capsys.readouterr().out
+    assert "found: audit trail: entry 1: its record is gone: directive d" in told
+    assert "remedy: " in told
+    assert db(settings, "backup", str(tmp_path / "no")) == 2
+    assert not (tmp_path / "no").exists()
+    assert db(settings, "check", "--json") == 1
+
+
+def test_vacuum_gives_room_back(tmp_path: Path, settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with sqlite3.connect(tmp_path / "state/evolved.db") as full:
+        full.execute("INSERT INTO state VALUES ('filler', zeroblob(1000000))")
+        full.execute("DELETE FROM state WHERE key = 'filler'")
+    full.close()
+    assert db(settings, "vacuum", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["bytes_before"] - told["bytes_now"] > 900_000
+
+
+def test_a_file_that_is_no_database_is_named(
+    tmp_path: Path, settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "state/evolved.db").write_text("no database, whatever its name says\n" * 100)
+    for action in ("status", "migrate"):
+        assert db(settings, action) == 2
+        assert f"{tmp_path}/state/evolved.db: file is not a database" in capsys.readouterr().err
+    assert db(settings, "check") == 1

@@ -1,0 +1,140 @@
+"""A daemon among several: alone with SQLite, one shipper a spool, a standby that sends on what it cannot do."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from actors.system.leadership import Leadership, Standing
+from actors.system.supervisor import Supervisor
+from daemon.composition import cluster
+from daemon.composition.cluster import ClusterSettings, LeaderCollector, Member, StandbyRefuses, leader_view, sole_use
+from daemon.errors import StartFailed
+from daemon.ingest.spool_lock import alone
+from tests.support.swapping import until
+
+pytestmark = pytest.mark.anyio
+HOLD = """
+import sys
+from daemon.composition.cluster import sole_use
+with sole_use(sys.argv[1]):
+    print("has it", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_second_daemon_on_one_sqlite_file_is_refused_until_the_first_one_is_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_LOCK_SECONDS", 0.3)
+    url = f"sqlite:///{tmp_path}/evolved.db"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        cwd=Path(__file__).parents[3],
+    ) as first:  # fmt: skip
+        assert first.stdout is not None
+        assert first.stdout.readline() == "has it\n"
+        with pytest.raises(StartFailed, match=rf"process {first.pid}.*store\.url"), sole_use(url):
+            pass
+        first.kill()
+        first.wait()
+        with sole_use(url) as sole:
+            assert sole
+
+
+def test_with_postgresql_nobody_is_alone() -> None:
+    with sole_use("postgresql+psycopg://evolved@127.0.0.1/evolved") as sole:
+        assert not sole
+
+
+def test_two_daemons_of_one_name_are_two_holders() -> None:
+    one, two = (Member(ClusterSettings(name="a"), "http://127.0.0.1:8090", sole=False) for _ in range(2))
+    assert one.holder != two.holder
+    assert (one.address, one.seconds) == ("http://127.0.0.1:8090", 3.0)
+
+
+def test_a_daemon_that_is_alone_does_not_lose_the_lease_to_a_busy_machine() -> None:
+    assert Member(ClusterSettings(), "", sole=True).seconds == 60.0
+
+
+async def ok(request: Request) -> JSONResponse:
+    return JSONResponse({"done": request.url.path})
+
+
+def client(here: bool, name: str = "b") -> httpx.AsyncClient:
+    leader = {"here": here, "name": name, "address": "http://10.0.0.2:8090"}
+    app = Starlette(
+        routes=[Route("/{path:path}", ok, methods=["GET", "POST"])],
+        middleware=[Middleware(StandbyRefuses, leader=lambda: leader)],
+    )
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
+
+
+async def test_a_standby_shows_everything_and_takes_orders_and_names_the_leader_for_the_rest() -> None:
+    async with client(here=False) as http:
+        assert (await http.get("/api/status")).status_code == 200
+        for path in ("/api/freeze", "/api/promote", "/api/rollback", "/api/dead/x/retry"):
+            assert (await http.post(path)).status_code == 200, path
+        refused = await http.post("/api/forget")
+    assert refused.status_code == 409
+    assert "send it to http://10.0.0.2:8090, where b leads" in refused.json()["error"]["message"]
+
+
+async def test_the_leader_takes_everything() -> None:
+    async with client(here=True) as http:
+        assert (await http.post("/api/forget")).status_code == 200
+
+
+async def test_while_nobody_leads_a_standby_says_so() -> None:
+    async with client(here=False, name="") as http:
+        assert "nobody leads yet" in (await http.post("/api/forget")).text
+
+
+def test_the_figures_of_singletons_are_shown_where_they_run() -> None:
+    leadership = Leadership(None, holder="a")  # type: ignore[arg-type]  # asked for nothing here
+    registry, singletons = CollectorRegistry(), CollectorRegistry()
+    Gauge("evolved_curator_waiting", "", registry=singletons).set(3)
+    LeaderCollector(leadership, singletons).register(registry)
+    leadership.standing = Standing(holder="b", epoch=9, seconds_left=2.0)
+    shown = generate_latest(registry).decode()
+    assert "evolved_leader 0.0" in shown
+    assert "evolved_leader_epoch 9.0" in shown
+    assert "evolved_curator_waiting" not in shown
+    view = leader_view(leadership, Member(ClusterSettings(), "", sole=False))
+    assert (view["name"], view["here"], view["epoch"]) == ("b", False, 9)
+
+
+async def test_of_two_shippers_of_one_spool_one_works_and_the_other_takes_over(tmp_path: Path) -> None:
+    working: list[str] = []
+
+    def shipper(name: str):
+        async def run(life) -> None:
+            life.ready()
+            working.append(name)
+            await life.draining.wait()
+
+        return run
+
+    one, two = (Supervisor(rng=random.Random(1)) for _ in range(2))
+    for name, supervisor in (("one", one), ("two", two)):
+        supervisor.add("shipper", alone(tmp_path / "spool", shipper(name)))
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: one.run(signals=False))
+        await until(lambda: working, 30, "one works")
+        group.start_soon(lambda: two.run(signals=False))
+        await until(lambda: two.state().ready, 30, "the other one is ready")
+        assert two.state().actors[0].status == "standby"
+        one.drain()
+        await until(lambda: len(working) == 2, 30, "it takes over")
+        two.drain()
+    assert working == ["one", "two"]

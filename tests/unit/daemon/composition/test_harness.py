@@ -1,0 +1,76 @@
+"""`[rollout]` says in what manner episodes are played."""
+
+import pytest
+
+from actors.rollout.context import CAUSAL, ContextTemplate
+from actors.rollout.context.sliding import SlidingWindow
+from actors.rollout.harness.config import PLAIN
+from actors.rollout.settings import RolloutSettings
+from daemon.composition.harness import manner
+from daemon.errors import ConfigError
+
+
+class Mine(ContextTemplate):
+    pass
+
+
+class Loop:
+    def __init__(self, tries: int = 1) -> None:
+        self.tries = tries
+
+    async def run(self, session):
+        pass
+
+
+HERE = "tests.unit.daemon.composition.test_harness"
+
+
+def made(**settings):
+    return manner(RolloutSettings(**settings))
+
+
+def test_the_default_is_all_of_the_history_and_our_own_loop():
+    assert made() is PLAIN
+    assert (PLAIN.context, PLAIN.agent, PLAIN.label) == (CAUSAL, None, "")
+
+
+@pytest.mark.parametrize("name", ["causal", "reasoning", "sliding", "self-managing"])
+def test_templates_are_made_by_name_with_their_budget(name):
+    assert made(context=name, context_budget=900).context.budget == 900
+
+
+def test_options_reach_the_template_and_tell_manners_apart():
+    one, other = (made(context="sliding", context_options={"turns": turns}) for turns in (2, 3))
+    assert isinstance(one.context, SlidingWindow)
+    assert one.label != other.label
+    assert one.label == made(context="sliding", context_options={"turns": 2}).label
+
+
+def test_a_template_and_a_loop_of_ones_own_come_by_class_path():
+    assert isinstance(made(context=f"{HERE}:Mine").context, Mine)
+    agent = made(agent=f"{HERE}:Loop", agent_options={"tries": 3}, agent_seconds=5.0, context_budget=7)
+    assert agent.agent is not None
+    assert (agent.agent.make().tries, agent.agent.seconds, agent.context.budget) == (3, 5.0, 7)
+    assert agent.agent.make() is not agent.agent.make()
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"context": "slidng"}, "did you mean sliding"),
+        ({"context": "zzz"}, "no context adapter 'zzz'"),
+        ({"context": "sliding", "context_options": {"turns": 0}}, "turns is 0"),
+        ({"context": "sliding", "context_options": {"size": 3}}, "context_options"),
+        ({"context": "nowhere:Mine"}, "Python path"),
+        ({"context": f"{HERE}:Yours"}, "has no Yours"),
+        ({"context": f"{HERE}:HERE"}, "not a class"),
+        ({"context": ":x"}, "no class path"),
+        ({"context": f"{HERE}:Loop"}, "agent_options|context_options|subclass"),
+        ({"agent": f"{HERE}:Mine"}, "no `async def run"),
+        ({"agent": f"{HERE}:Loop", "agent_options": {"x": 1}}, "agent_options"),
+        ({"agent": f"{HERE}:Loop", "context": "sliding"}, "exclude each other"),
+    ],
+)
+def test_what_cannot_be_is_said_with_its_setting(settings, why):
+    with pytest.raises(ConfigError, match=why):
+        made(**settings)

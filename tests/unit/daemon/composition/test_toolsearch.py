@@ -1,0 +1,114 @@
+"""Tool search from the outside: the sandbox's option, the command line, and the MCP server."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from mcp import ClientSession, StdioServerParameters, stdio_client
+
+from actors.ports.errors import LiveApiUnavailable
+from adapters.environments.travel import TravelDesk
+from adapters.live import Operation
+from adapters.toolsearch import ToolIndex
+from adapters.toolsearch.environment import SEARCH_TOOL
+from daemon.cli.main import main
+from daemon.composition.toolsearch import fill, searching
+from daemon.settings.config import load
+
+TOOLS = [
+    {"type": "function", "function": {"name": "send_invoice", "description": "Send an invoice to a customer."}},
+    {"name": "void_invoice", "description": "Void an invoice.", "inputSchema": {"properties": {"id": {}}}},
+    {"name": "list_customers", "description": "All customers."},
+    {"type": "mistake"},
+]
+
+
+@pytest.fixture
+def billing(tmp_path: Path) -> Path:
+    file = tmp_path / "billing.json"
+    file.write_text(json.dumps({"tools": TOOLS}))
+    return file
+
+
+def test_the_command_line_finds_tools_of_files(billing: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tools", "search", "customer invoice", "--file", str(billing), "--k", "1", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["name"], found["api"]) == ("send_invoice", "billing")
+    assert main(["tools", "search", "void", "--file", str(billing), "--k", "1"]) == 0
+    assert "void_invoice" in capsys.readouterr().out
+    assert main(["tools", "search", "?", "--file", str(billing)]) == 0
+    assert "none of 3 tools fits" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", ["", "{}", "3", "[" * 100_000, '{"tools": 7}', "[]"])
+def test_a_file_without_tools_is_named(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "broken.json"
+    file.write_text(content)
+    assert main(["tools", "search", "x", "--file", str(file)]) == 2
+    assert "--file" in capsys.readouterr().err
+
+
+def test_the_sandboxs_tools_are_searched_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tools", "search", "cancel", "--set", "sandbox.environment=travel", "--k", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["name"] == "cancel"
+    assert main(["tools", "search", "cancel"]) == 2
+
+
+@pytest.mark.anyio
+async def test_an_agent_finds_tools_over_mcp(billing: Path) -> None:
+    given = ["-m", "daemon.cli", "tools", "mcp", "--file", str(billing)]
+    async with (
+        stdio_client(StdioServerParameters(command=sys.executable, args=given)) as (read, write),
+        ClientSession(read, write) as session,
+    ):
+        await session.initialize()
+        (tool,) = (await session.list_tools()).tools
+        assert tool.name == "search_tools"
+        answer = await session.call_tool("search_tools", {"query": "void the invoice", "k": 1})
+        (found,) = answer.structured_content["result"]
+        assert (found["name"], found["api"], found["parameters"]) == (
+            "void_invoice",
+            "billing",
+            {"properties": {"id": {}}},
+        )
+        assert (await session.call_tool("search_tools", {"query": "  "})).structured_content["result"] == []
+        assert (await session.call_tool("search_tools", {"query": "x", "k": 0})).is_error
+
+
+@pytest.mark.anyio
+async def test_the_setting_puts_search_before_the_sandbox() -> None:
+    desk = TravelDesk()
+    off = load(None, ["sandbox.environment=travel"])
+    assert searching(desk, off.sandbox, None) is desk
+    assert searching(None, off.sandbox, None) is None
+    on = load(None, ["sandbox.environment=travel", "sandbox.tool_search=2", 'sandbox.tool_search_always=["finish"]'])
+    shown = searching(desk, on.sandbox, None)
+    episode = await shown.reset(shown.sample(0, "train", None))
+    names = [tool["function"]["name"] for tool in episode.tools]
+    assert "finish" in names
+    assert names[-1] == SEARCH_TOOL
+    assert len(names) <= 4 < len(desk.tools())
+
+
+class Api:
+    """A live API that may be away."""
+
+    def __init__(self, name: str, *names: str) -> None:
+        self.name, self.names, self.away = name, names, False
+
+    async def tools(self) -> list[Operation]:
+        if self.away:
+            raise LiveApiUnavailable("away")
+        return [Operation(name=name) for name in self.names]
+
+
+@pytest.mark.anyio
+async def test_live_apis_fill_an_index_and_one_that_is_away_keeps_what_it_had() -> None:
+    mail, shop = Api("mail", "send_mail", "read_mail"), Api("shop", "place_order")
+    index = ToolIndex()
+    assert await fill(index, [mail, shop]) == 3
+    shop.away, mail.names = True, ("send_mail",)
+    assert await fill(index, [mail, shop]) == 1
+    left = {one.operation.name for one in await index.search("mail order place read send")}
+    assert left == {"send_mail", "place_order"}

@@ -1,0 +1,207 @@
+"""Forgetting end to end: store, lessons, batch files, what actors hold; journalled, told, and done once."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from actors.curation.curator import Curator
+from actors.curation.pool import CuratorSettings
+from actors.messages import Attributed, Candidate, Experience, decode_batch
+from actors.store import Store
+from actors.store.archive import ask
+from actors.store.audit import verify
+from actors.store.erasing import Selector
+from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
+from daemon.errors import OrderRefused
+from daemon.experience.forgetting import Forgetter
+from tests.support.credited import attributed, group
+from tests.support.driving import Driver
+from tests.support.experience import lesson, plain_forget
+from tests.support.traffic import exchange
+
+pytestmark = pytest.mark.anyio
+MIXED = [0.0, 1.0, 1.0, 0.0]
+
+
+class Place:
+    """A store, a curator on it, and a forgetter whose lessons' part can be made to fail."""
+
+    def __init__(self, path: Path, url: str) -> None:
+        self.path, self.url, self.now, self.renewed, self.broken = path, url, 100.0, 0, False
+        self.store = Store(url, clock=lambda: self.now)
+        self.forgetter = Forgetter(store=self.store, lessons=self._lessons, renew=self._renew, clock=lambda: self.now)
+        settings = CuratorSettings(groups_per_batch=1, group_size=4)
+        curator = Curator(settings, store=self.store, batches=path / "batches", clock=lambda: self.now)
+        self.curator, self.driver = curator, Driver(curator, self.store)
+
+    async def _lessons(self, store, trajectory_ids, clock):
+        if self.broken:
+            raise RuntimeError("the daemon died here")
+        return await plain_forget(store, trajectory_ids, clock)
+
+    def _renew(self) -> None:
+        self.renewed += 1
+
+    async def credit(self, *items: Attributed) -> list:
+        await self.store.save(items)
+        return await self.driver.feed(TRAJECTORY_ATTRIBUTED, *items)
+
+
+@pytest.fixture
+async def place(tmp_path: Path, store_url: str) -> AsyncIterator[Place]:
+    made = Place(tmp_path, store_url)
+    await made.store.open()
+    await made.curator.start()
+    yield made
+    await made.store.aclose()
+
+
+async def lessons_of(store: Store) -> dict[str, Experience]:
+    return {found.id: found for found in await store.experiences()}
+
+
+async def test_it_reaches_store_lessons_and_batch_files_and_tells_the_versions(place: Place) -> None:
+    (order,) = await place.credit(*group("g", MIXED))
+    version = Candidate(
+        id="v1", version=1, parent=0, path="", files=(), manifest="", batch_ids=(order.id,), created=101.0
+    )
+    await place.driver.feed(POLICY_CANDIDATE, version)
+    await place.store.save([lesson("alone", sources=("g-0",)), lesson("both", sources=("g-0", "other"))])
+    assert Path(order.path).is_file()
+    told = await place.forgetter.forget(Selector(trajectories=("g-0",)), "request 4711", "admin-1")
+    assert (told.trajectories, told.batches, told.files) == (1, 1, 1)
+    assert [touched.version for touched in told.versions] == [1]
+    assert set(told.lessons) == {"alone", "both"}
+    assert not Path(order.path).exists()
+    lessons = await lessons_of(place.store)
+    assert (lessons["alone"].state, lessons["alone"].content) == ("retired", "")
+    assert (lessons["both"].state, lessons["both"].sources) == ("active", ("other",))
+    assert place.renewed == 1
+
+
+async def test_the_curator_never_chooses_what_is_forgotten(place: Place) -> None:
+    """It holds three of a group when one of them goes; the group is played on, and the order has none of it."""
+    first, second = group("g", MIXED), group("h", MIXED)
+    assert await place.credit(*first[:3]) == []
+    assert place.curator.pool.waiting == 3
+    await place.forgetter.forget(Selector(trajectories=("g-0",)), "r")
+    await place.curator.start()  # what `renew` has the runner do
+    assert place.curator.pool.waiting == 2
+    assert await place.driver.feed(TRAJECTORY_ATTRIBUTED, first[0]) == []
+    (order,) = await place.credit(*second)
+    assert set(order.trajectories) == {item.id for item in second}
+    assert {item.attributed.id for item in decode_batch(Path(order.path).read_bytes())} == set(order.trajectories)
+
+
+async def test_an_order_that_the_curator_makes_before_it_hears_of_it_is_not_sent(place: Place) -> None:
+    items = group("g", MIXED)
+    await place.credit(*items[:3])
+    await place.forgetter.forget(Selector(trajectories=("g-0",)), "r")
+    sent: list[object] = []
+    await place.store.save(items[3:])
+    await place.driver.feed(TRAJECTORY_ATTRIBUTED, items[3])
+    sent += await place.store.unpublished("curator", 10)
+    assert sent == []
+    assert await place.store.outstanding() is None
+
+
+async def test_a_look_before_touches_nothing(place: Place) -> None:
+    await place.store.save([attributed("t"), exchange("r", 0), lesson("l", sources=("t",))])
+    for selector in (Selector(trajectories=("t",)), Selector(tenant="default")):
+        told = await place.forgetter.plan(selector)
+        assert (told.dry_run, told.trajectories, told.lessons) == (True, 1, ("l",))
+    assert await place.store.trajectory("t") is not None
+    assert await place.store.buried(["t"]) == set()
+    assert await place.store.directives() == []
+    assert place.renewed == 0
+
+
+async def test_the_audit_trail_keeps_order_counts_and_versions_and_stays_sound(place: Place) -> None:
+    await place.store.save([attributed("t", goal="the goal of Ms Hyde")])
+    told = await place.forgetter.forget(Selector(tenant="default"), "contract ended", "admin-1")
+    (notice,) = await place.store.directives()
+    assert (notice.id, notice.kind, notice.reason) == (told.notice, "notice", "forget: contract ended")
+    assert notice.details == {
+        "forget": "tenant", "tenant": "default", "trajectories": "1", "trajectory_ids": "t", "exchanges": "0",
+        "feedback": "0", "lessons": "0", "by": "admin-1",
+    }  # fmt: skip
+    findings = ask(place.url, verify)
+    assert (findings.problem, findings.entries) == ("", 1)
+    assert b"Hyde" not in b"".join(file.read_bytes() for file in place.path.glob("evolved.db*"))
+
+
+async def test_done_again_it_finds_nothing_and_writes_no_second_notice(place: Place) -> None:
+    await place.store.save([attributed("t"), lesson("l", sources=("t",))])
+    for selector in (Selector(trajectories=("t",)), Selector(tenant="default")):
+        await place.forgetter.forget(selector, "r")
+        again = await place.forgetter.forget(selector, "r")
+        assert (again.trajectories, again.exchanges, again.lessons, again.notice) == (0, 0, (), "")
+    assert len(await place.store.directives()) == 1
+
+
+async def test_a_daemon_that_died_on_the_way_finishes_when_it_is_back(place: Place) -> None:
+    await place.store.save([attributed("t"), lesson("l", sources=("t",))])
+    place.broken = True
+    with pytest.raises(RuntimeError):
+        await place.forgetter.forget(Selector(tenant="default"), "r")
+    # The tenant's trajectories are gone by now: only the journal knows which lessons were drawn from them.
+    assert await place.store.trajectory("t") is None
+    assert (await lessons_of(place.store))["l"].state == "active"
+    place.broken = False
+    back = Forgetter(store=place.store, lessons=plain_forget, renew=place._renew, clock=lambda: 200.0)
+    assert await back.resume()
+    assert (await lessons_of(place.store))["l"].state == "retired"
+    assert not await back.resume()
+
+
+async def test_what_users_wrote_of_the_lessons_goes_and_their_voices_stay(place: Place) -> None:
+    from actors.messages import Opinion
+    from actors.store.opinions import Voices
+
+    await place.store.save([attributed("t"), lesson("l", sources=("t",))])
+    await place.store.say(Opinion(id="", experience_id="l", key="k", useful=True), "it quoted Ms Hyde")
+    await place.forgetter.forget(Selector(trajectories=("t",)), "r")
+    (said,) = await place.store.said("l")
+    assert (said.reason, said.useful) == ("", True)
+    assert await place.store.voices(["l"]) == {"l": Voices(1, 0)}
+    assert ask(place.url, verify).problem == ""
+
+
+@pytest.mark.parametrize(
+    ("selector", "reason", "said"),
+    [
+        (Selector(), "r", 'send {"trajectories"'),
+        (Selector(tenant="acme"), "  ", "give a reason"),
+        (Selector(trajectories=tuple(map(str, range(10_001)))), "r", "at most 10000"),
+    ],
+)
+async def test_what_cannot_be_meant_is_refused(place: Place, selector: Selector, reason: str, said: str) -> None:
+    with pytest.raises(OrderRefused, match=said):
+        await place.forgetter.forget(selector, reason)
+
+
+async def test_lessons_of_a_trajectory_that_the_store_no_longer_has_are_reached(place: Place) -> None:
+    await place.store.save([lesson("l", sources=("long-gone",))])
+    told = await place.forgetter.forget(Selector(trajectories=("long-gone",)), "r")
+    assert (told.trajectories, told.lessons) == (0, ("l",))
+    assert msgspec.to_builtins(told.experience) == {"retired": ("l",), "trimmed": ()}
+    assert told.notice
+
+
+async def test_a_batch_file_of_an_order_that_was_not_let_through_goes_when_the_curator_starts_anew(
+    place: Place,
+) -> None:
+    (kept,) = await place.credit(*group("h", MIXED))
+    version = Candidate(id="v1", version=1, parent=0, path="", files=(), manifest="", batch_ids=(kept.id,))
+    items = group("g", MIXED)
+    await place.credit(*items[:3])
+    await place.forgetter.forget(Selector(trajectories=("g-0",)), "r")
+    await place.store.save(items[3:])
+    await place.driver.feed(TRAJECTORY_ATTRIBUTED, items[3])
+    await place.driver.feed(POLICY_CANDIDATE, version)
+    files = set((place.path / "batches").glob("*.batch"))
+    assert len(files) == 2
+    await place.curator.start()
+    assert set((place.path / "batches").glob("*.batch")) == {Path(kept.path)}

@@ -1,0 +1,184 @@
+"""The converter's child: the same batches as in a thread, and what happens when it dies, hangs or is poisoned."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+
+from actors.system.actor import DeadLetter
+from daemon.errors import ConverterEnded
+from daemon.ingest.conversion import DEAD_SPOOL, InThread, Load
+from daemon.ingest.converter import Converter
+from daemon.tap.segments import Position
+from daemon.tap.spool_reader import SpoolReader
+from tests.support.processes import alive
+from tests.unit.daemon.ingest.test_shipper import QUICK, Rig, call, key, spool
+
+pytestmark = pytest.mark.anyio
+POISON = b"poison"
+POISONED = (
+    sys.executable,
+    "-c",
+    f"""
+import os, socket, sys
+from daemon import conversion, converter_process
+
+plain = conversion.convert
+
+def convert(record):
+    if {POISON!r} in record.payload:
+        os._exit(9)
+    return plain(record)
+
+conversion.convert = convert
+with socket.socket(fileno=int(sys.argv[1])) as link:
+    converter_process.serve(link)
+""",
+)
+"""The child as it ships, but that one record in particular ends it."""
+SILENT = (
+    sys.executable,
+    "-c",
+    "import sys, time, socket; link = socket.socket(fileno=int(sys.argv[1])); time.sleep(60)",
+)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+def load(directory: Path, position: Position | None = None, limit: int = 100) -> Load:
+    return Load(str(directory), position or SpoolReader(directory).position, limit, 1 << 20)
+
+
+async def test_a_child_gives_the_batches_that_a_thread_would_give(tmp_path: Path) -> None:
+    spool(tmp_path, *(call(number) for number in range(7)), b"no record")
+    child, thread = Converter(), InThread()
+    position, ids = None, []
+    try:
+        while True:
+            batch = await child.load(load(tmp_path, position, 3))
+            assert batch == await thread.load(load(tmp_path, position, 3))
+            if not batch.items:
+                break
+            position = batch.after
+            ids += [item.id for item in batch.items]
+    finally:
+        child.close()
+    assert ids == [*(f"traffic.exchange:{key(number)}" for number in range(7)), f"{DEAD_SPOOL}:{key(7)}"]
+
+
+async def test_records_that_come_after_an_empty_batch_are_found(tmp_path: Path) -> None:
+    spool(tmp_path, call(0))
+    child = Converter()
+    try:
+        first = await child.load(load(tmp_path))
+        assert (await child.load(load(tmp_path, first.after))).items == []
+        spool(tmp_path, call(1), first=1)
+        assert len((await child.load(load(tmp_path, first.after))).items) == 1
+    finally:
+        child.close()
+
+
+async def test_a_child_that_is_killed_costs_one_error_and_no_record(tmp_path: Path) -> None:
+    spool(tmp_path, call(0), call(1))
+    child = Converter()
+    try:
+        whole = await child.load(load(tmp_path))
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+        with pytest.raises(ConverterEnded, match="converter process"):
+            await child.load(load(tmp_path))
+        # One by one, in case that one of them was what it died of.
+        one = await child.load(load(tmp_path))
+        two = await child.load(load(tmp_path, one.after))
+        assert [*one.items, *two.items] == whole.items
+    finally:
+        child.close()
+
+
+async def test_a_child_that_hangs_is_given_up(tmp_path: Path) -> None:
+    spool(tmp_path, call(0))
+    child = Converter(silence_seconds=1.0, command=SILENT)
+    with pytest.raises(ConverterEnded, match="no answer for 1 s"):
+        await child.load(load(tmp_path))
+    assert child.pid is None
+
+
+async def test_draining_does_not_wait_for_a_child_that_hangs(tmp_path: Path) -> None:
+    spool(tmp_path, call(0))
+    child = Converter(silence_seconds=30.0, command=SILENT)
+    with anyio.fail_after(10):
+        with anyio.move_on_after(1.0):
+            await child.load(load(tmp_path))
+    assert child.pid is None
+
+
+async def test_a_record_that_children_die_of_becomes_a_dead_letter_and_holds_up_no_other(tmp_path: Path) -> None:
+    payloads = [call(0), call(1), POISON, call(3)]
+    spool(tmp_path, *payloads)
+    rig = Rig(tmp_path, settings=QUICK, loader=partial(Converter, command=POISONED))
+    async with rig.running():
+        with anyio.fail_after(30):
+            while len(rig.bus.published) < 4:  # noqa: ASYNC110 - the stub has no event for a publisher
+                await anyio.sleep(0.01)
+    published = {item.id: item for item in rig.bus.published}
+    assert sorted(published) == sorted(
+        [f"{DEAD_SPOOL}:{key(2)}", *(f"traffic.exchange:{key(number)}" for number in (0, 1, 3))]
+    )
+    letter = msgspec.msgpack.decode(published[f"{DEAD_SPOOL}:{key(2)}"].data, type=DeadLetter)
+    assert (letter.data, "ended over it" in letter.error) == (POISON, True)
+    # In a batch, alone, and alone again.
+    assert rig.figure("evolved_shipper_converter_ends_total") == 3
+
+
+async def test_the_child_ends_with_the_shipper(tmp_path: Path) -> None:
+    spool(tmp_path, call(0))
+    made: list[Converter] = []
+    pids: list[int | None] = []
+
+    def loader() -> Converter:
+        made.append(Converter())
+        return made[-1]
+
+    rig = Rig(tmp_path, loader=loader)
+    async with rig.running():
+        await rig.published(1)
+        pids = [each.pid for each in made]
+    assert [each.pid for each in made] == [None]
+    assert pids[0] is not None
+    assert not alive(pids[0])
+
+
+def test_the_child_ends_with_the_daemon_even_by_sigkill(tmp_path: Path) -> None:
+    spool(tmp_path, call(0))
+    code = f"""
+import anyio, sys, time
+from pathlib import Path
+from daemon.ingest.converter import Converter
+from tests.unit.daemon.ingest.test_converter import load
+child = Converter()
+anyio.run(child.load, load(Path({str(tmp_path)!r})))
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert alive(pid)
+    finally:
+        parent.kill()
+        parent.wait()
+    deadline = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not alive(pid)

@@ -1,0 +1,233 @@
+"""From spool to bus: every record once, in order, whatever the bus does meanwhile; the cursor never runs ahead."""
+
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from actors.messages import Feedback, decode, encode
+from actors.messages.spool import RawExchange
+from actors.system.actor import DeadLetter
+from actors.system.errors import BusMisconfigured
+from actors.system.lifecycle import Lifecycle, Restart, Unit
+from actors.system.stub_bus import StubBus
+from daemon.ingest.conversion import InThread, Loader
+from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
+from daemon.tap.replay import ask_replay, asked_replay
+from daemon.tap.segments import read_cursor
+from daemon.tap.spool import SpoolLimits, SpoolWriter
+from daemon.tap.spool_reader import SpoolReader
+
+pytestmark = pytest.mark.anyio
+QUICK = ShipperSettings(poll_seconds=0.002, retry_seconds=0.002, max_retry_seconds=0.01)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+def key(number: int) -> str:
+    return f"{number:032x}"
+
+
+def call(number: int) -> bytes:
+    return encode(
+        RawExchange(
+            id=key(number), path="/v1/chat/completions", request=b"{}", response=b'{"id": "r"}', status=200,
+            received=1.0, finished=2.0,
+        )
+    )  # fmt: skip
+
+
+def spool(directory: Path, *payloads: bytes, first: int = 0) -> None:
+    writer = SpoolWriter(directory, SpoolLimits(tick_seconds=0.001))
+    writer.start()
+    for number, payload in enumerate(payloads, first):
+        assert writer.offer(bytes.fromhex(key(number)), payload)
+    writer.close()
+
+
+class Rig:
+    """A shipper on a stub bus."""
+
+    def __init__(
+        self, *directories: Path, settings: ShipperSettings = QUICK, loader: Callable[[], Loader] = InThread
+    ) -> None:
+        self.bus, self.registry = StubBus(), CollectorRegistry()
+        self.draining = anyio.Event()
+        self.unit = Unit("shipper", lambda life: anyio.lowlevel.checkpoint(), Restart())
+        self.shipper = Shipper(
+            directories,
+            self.bus,
+            settings=settings,
+            metrics=ShipperMetrics(self.registry),
+            rng=random.Random(1),
+            loader=loader,
+        )
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.shipper.run, Lifecycle(self.unit, self.draining, lambda: None))
+            yield
+            self.draining.set()
+            self.unit.interrupt()
+
+    async def published(self, number: int) -> list:
+        with anyio.fail_after(5):
+            while len(self.bus.published) < number:  # noqa: ASYNC110 - the stub has no event for a publisher
+                await anyio.sleep(0.002)
+        return self.bus.published
+
+    def figure(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(name, labels) or 0.0
+
+
+async def test_records_become_messages_under_their_own_ids(tmp_path: Path) -> None:
+    feedback = Feedback(id=key(1), received=3.0, response_id="r", outcome=1.0)
+    spool(tmp_path, call(0), encode(feedback))
+    rig = Rig(tmp_path)
+    async with rig.running():
+        exchange, said = await rig.published(2)
+    assert (exchange.subject, exchange.id) == ("traffic.exchange", f"traffic.exchange:{key(0)}")
+    assert decode(exchange.data).response_id == "r"
+    assert (said.subject, decode(said.data)) == ("traffic.feedback", feedback)
+    assert rig.figure("evolved_shipper_records_total", kind="exchange") == 1
+
+
+async def test_what_is_written_while_it_runs_is_found(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    async with rig.running():
+        await anyio.sleep(0.02)
+        spool(tmp_path, call(0))
+        await rig.published(1)
+
+
+async def test_several_spools_are_emptied(tmp_path: Path) -> None:
+    spool(tmp_path / "one", call(0))
+    spool(tmp_path / "two", call(1), first=1)
+    rig = Rig(tmp_path / "one", tmp_path / "two")
+    async with rig.running():
+        await rig.published(2)
+
+
+async def test_the_cursor_moves_only_over_what_the_bus_has(tmp_path: Path) -> None:
+    spool(tmp_path, call(0), call(1))
+    rig = Rig(tmp_path)
+    rig.bus.down = True
+    async with rig.running():
+        with anyio.fail_after(5):
+            while not rig.figure("evolved_shipper_waits_total"):  # noqa: ASYNC110 - a counter is no event
+                await anyio.sleep(0.002)
+        assert rig.unit.status == "waiting"
+        assert read_cursor(tmp_path).segment == -1
+        rig.bus.down = False
+        await rig.published(2)
+        assert rig.unit.status == "ready"
+    assert SpoolReader(tmp_path).read() == []
+
+
+async def test_draining_during_an_outage_ends_at_once_and_loses_nothing(tmp_path: Path) -> None:
+    spool(tmp_path, call(0))
+    rig = Rig(tmp_path)
+    rig.bus.down = True
+    with anyio.fail_after(5):
+        async with rig.running():
+            await anyio.sleep(0.02)
+    assert len(SpoolReader(tmp_path).read()) == 1
+
+
+async def test_after_a_crash_records_come_again_under_the_same_ids(tmp_path: Path) -> None:
+    spool(tmp_path, call(0), call(1))
+    first, second = Rig(tmp_path), Rig(tmp_path)
+    async with first.running():
+        await first.published(2)
+    (tmp_path / "cursor").unlink()
+    async with second.running():
+        await second.published(2)
+    assert [item.id for item in first.bus.published] == [item.id for item in second.bus.published]
+
+
+async def test_a_record_that_cannot_be_decoded_is_parked_and_does_not_stop_the_others(tmp_path: Path) -> None:
+    spool(tmp_path, b"\x00 no msgpack", call(1))
+    rig = Rig(tmp_path)
+    async with rig.running():
+        dead, exchange = await rig.published(2)
+    letter = msgspec.msgpack.decode(dead.data, type=DeadLetter)
+    assert (dead.subject, letter.data, letter.input_id) == ("dead.spool", b"\x00 no msgpack", key(0))
+    assert letter.error.startswith("spool record: ")
+    assert exchange.subject == "traffic.exchange"
+    assert rig.figure("evolved_shipper_records_total", kind="dead") == 1
+
+
+async def test_a_record_of_a_newer_tap_is_parked_with_that_reason(tmp_path: Path) -> None:
+    newer = msgspec.msgpack.encode({"type": "raw_exchange", "schema": 99, "id": key(0)})
+    spool(tmp_path, newer)
+    rig = Rig(tmp_path)
+    async with rig.running():
+        (dead,) = await rig.published(1)
+    assert "upgrade" in msgspec.msgpack.decode(dead.data, type=DeadLetter).error
+
+
+async def test_the_replay_is_capped(tmp_path: Path) -> None:
+    spool(tmp_path, *(call(number) for number in range(40)))
+    slow = msgspec.structs.replace(QUICK, batch=10, records_per_second=200.0)
+    rig = Rig(tmp_path, settings=slow)
+    began = anyio.current_time()
+    async with rig.running():
+        await rig.published(40)
+    assert anyio.current_time() - began >= 0.14
+
+
+async def test_what_a_broker_confirmed_and_lost_is_published_again(tmp_path: Path) -> None:
+    spool(tmp_path, call(0), call(1), call(2))
+    rig = Rig(tmp_path)
+    async with rig.running():
+        await rig.published(3)
+        rig.bus.lose("traffic.exchange", 2)
+        spool(tmp_path, call(3))
+        published = await rig.published(6)
+    assert [item.id[-1] for item in published] == ["0", "1", "2", "3", "1", "2"]
+    assert rig.figure("evolved_shipper_replays_total", reason="lost") == 1
+    assert SpoolReader(tmp_path).read() == []
+
+
+async def test_a_loss_while_the_shipper_was_down_is_found_at_its_first_record(tmp_path: Path) -> None:
+    spool(tmp_path, call(0), call(1))
+    first, second = Rig(tmp_path), Rig(tmp_path)
+    async with first.running():
+        await first.published(2)
+    # The second broker is as empty as one whose disk is new.
+    spool(tmp_path, call(2))
+    async with second.running():
+        published = await second.published(3)
+    assert [item.id[-1] for item in published] == ["2", "0", "1"]
+
+
+async def test_a_replay_that_was_asked_for_doubles_nothing(tmp_path: Path) -> None:
+    spool(tmp_path, call(0), call(1))
+    rig = Rig(tmp_path)
+    async with rig.running():
+        await rig.published(2)
+        ask_replay(tmp_path, 0.0)
+        with anyio.fail_after(5):
+            while rig.figure("evolved_shipper_records_total", kind="exchange") < 4:  # noqa: ASYNC110 - no event
+                await anyio.sleep(0.002)
+    assert len(rig.bus.published) == 2
+    assert rig.figure("evolved_shipper_replays_total", reason="asked") == 1
+    assert asked_replay(tmp_path) is None
+
+
+async def test_a_bus_without_the_streams_is_not_waited_for(tmp_path: Path) -> None:
+    spool(tmp_path, call(0))
+    rig = Rig(tmp_path)
+    rig.bus = rig.shipper._bus = StubBus(streams=())
+    with pytest.raises(BusMisconfigured):
+        await rig.shipper.run(Lifecycle(rig.unit, rig.draining, lambda: None))

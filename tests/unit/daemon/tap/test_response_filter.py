@@ -1,0 +1,175 @@
+"""What only the tap had asked for is hidden, and not a byte beside it changes."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daemon.tap.response_filter import Hidden, ResponseFilter, as_minted
+from daemon.tap.tool_call_ids import ToolCallIds
+
+ALL = Hidden(("logprobs", "return_token_ids", "return_weight_versions"))
+LOGPROBS = {"content": [{"token": '"{\n', "logprob": -0.5, "bytes": [34, 123], "top_logprobs": []}]}
+
+
+def event(*, shown: bool, first: bool = False, content: str = 'é \u2028 \\ " 1.0') -> bytes:
+    choice = {
+        "index": 0,
+        "delta": {"role": "assistant", "content": ""} if first else {"content": content},
+        "logprobs": LOGPROBS if shown and not first else None,
+        "finish_reason": None,
+    }
+    if not first:
+        choice |= {"token_ids": [5, 6] if shown else None}
+    body = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    if first:
+        body |= {"prompt_token_ids": [1, 2, 3] if shown else None}
+    return b"data: " + json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+def stream(*, shown: bool) -> bytes:
+    return event(shown=shown, first=True) + event(shown=shown) * 3 + b": ping\n\n" + b"data: [DONE]\n\n"
+
+
+def through(veil: ResponseFilter, pieces: list[bytes]) -> bytes:
+    return b"".join([veil.stream(piece) for piece in pieces]) + veil.rest()
+
+
+def test_a_stream_is_what_the_engine_sends_when_nobody_asks() -> None:
+    assert through(ResponseFilter(ALL), [stream(shown=True)]) == stream(shown=False)
+
+
+@given(st.lists(st.integers(min_value=1, max_value=len(stream(shown=True)) - 1), max_size=8))
+def test_it_does_not_matter_how_a_stream_is_cut(cuts: list[int]) -> None:
+    whole = stream(shown=True)
+    edges = [0, *sorted(set(cuts)), len(whole)]
+    pieces = [whole[start:end] for start, end in pairwise(edges)]
+    assert through(ResponseFilter(ALL), pieces) == stream(shown=False)
+
+
+def test_whole_events_go_on_before_the_stream_does() -> None:
+    veil = ResponseFilter(ALL)
+    one = event(shown=True)
+    assert veil.stream(one + one[:10]) == event(shown=False)
+    assert veil.stream(one[10:]) == event(shown=False)
+
+
+def test_only_what_the_agent_left_out_is_hidden() -> None:
+    shown = json.loads(through(ResponseFilter(Hidden(("return_token_ids",))), [event(shown=True)])[6:])
+    assert shown["choices"][0]["logprobs"] == LOGPROBS
+    assert shown["choices"][0]["token_ids"] is None
+
+
+@given(st.text(max_size=40))
+def test_no_text_of_an_answer_is_touched(content: str) -> None:
+    assert through(ResponseFilter(ALL), [event(shown=True, content=content)]) == event(shown=False, content=content)
+
+
+def test_words_that_only_look_like_a_field_stay() -> None:
+    content = '"token_ids":[1],"logprobs":{"content":[]}'
+    assert through(ResponseFilter(ALL), [event(shown=True, content=content)]) == event(shown=False, content=content)
+
+
+def test_a_plain_answer_is_rewritten_when_it_is_whole() -> None:
+    def body(shown: bool) -> bytes:
+        message = {"role": "assistant", "content": "hi", "refusal": None}
+        choice = {
+            "index": 0, "message": message, "logprobs": LOGPROBS if shown else None, "finish_reason": "stop",
+            "token_ids": [7] if shown else None, "weight_versions": [{"version": "1"}] if shown else None,
+        }  # fmt: skip
+        told = {"id": "c", "choices": [choice], "prompt_token_ids": [1] if shown else None, "usage": {"x": 1.50}}
+        return json.dumps(told, separators=(",", ":")).encode()
+
+    veil = ResponseFilter(ALL)
+    whole = body(True)
+    veil.hold(whole[:20])
+    veil.hold(whole[20:])
+    assert veil.whole() == body(False)
+
+
+def test_the_ids_of_a_completions_prompt_stand_in_its_choice() -> None:
+    veil = ResponseFilter(ALL)
+    veil.hold(b'{"choices":[{"text":"a","token_ids":[1],"prompt_token_ids":[2]}]}')
+    assert veil.whole() == b'{"choices":[{"text":"a","token_ids":null,"prompt_token_ids":null}]}'
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"logprobs":', b'{"choices":{"logprobs":1}}', b'"logprobs"'])
+def test_what_is_no_completion_passes_as_it_is(body: bytes) -> None:
+    veil = ResponseFilter(ALL)
+    veil.hold(body)
+    assert veil.whole() == body
+
+
+def test_what_a_broken_stream_leaves_behind_does_not_show_what_was_hidden() -> None:
+    veil = ResponseFilter(ALL)
+    assert veil.stream(event(shown=True)[:-30]) == b""
+    assert veil.rest() == b""
+
+
+def test_events_may_end_in_carriage_returns() -> None:
+    crlf = stream(shown=True).replace(b"\n\n", b"\r\n\r\n")
+    assert through(ResponseFilter(ALL), [crlf]) == stream(shown=False).replace(b"\n\n", b"\r\n\r\n")
+
+
+def test_repeated_tool_call_ids_become_unique_ones() -> None:
+    numbers = iter("ab")
+    veil = ResponseFilter(Hidden(()), mint=ToolCallIds(lambda: next(numbers)).rewrite)
+    calls = [{"id": "call_0", "type": "function", "function": {"name": "f", "arguments": '{"id": "call_0"}'}}] * 2
+    veil.hold(json.dumps({"id": "c", "choices": [{"message": {"content": None, "tool_calls": calls}}]}).encode())
+    told = json.loads(veil.whole())
+    assert told["id"] == "c"
+    assert [call["id"] for call in told["choices"][0]["message"]["tool_calls"]] == ["call_a", "call_b"]
+    assert told["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"id": "call_0"}'
+
+
+def test_events_that_only_carry_ids_are_left_out() -> None:
+    def empty(rest: bytes = b"") -> bytes:
+        return b'data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":null,"token_ids":[4]}]%b}\n\n' % rest
+
+    assert through(ResponseFilter(ALL), [event(shown=True) + empty() + event(shown=True)]) == event(shown=False) * 2
+    assert through(ResponseFilter(ALL), [empty(b',"usage":{"total_tokens":3}')]) != b"", "usage is news"
+    assert through(ResponseFilter(Hidden(("logprobs",))), [empty()]) == empty(), "the agent asked for the ids itself"
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" , ", " : ")])
+@pytest.mark.parametrize("alternatives", [[], [{"token": "}]", "logprob": -1e-05, "bytes": None}]])
+def test_other_engines_may_write_the_same_fields_in_another_form(
+    separators: tuple[str, str], alternatives: list[dict[str, object]]
+) -> None:
+    entry = {"token": '\\"}]', "logprob": -9999.0, "bytes": [1], "top_logprobs": alternatives}
+    choice = {
+        "token_ids": [1],
+        "index": 0,
+        "logprobs": {"content": [entry], "refusal": None},
+        "delta": {"content": "x"},
+    }
+    told = {"prompt_token_ids": [2], "choices": [choice, {**choice, "index": 1}]}
+    sent = b"data: " + json.dumps(told, separators=separators).encode() + b"\n\n"
+    shown = json.loads(through(ResponseFilter(ALL), [sent])[6:])
+    assert shown["prompt_token_ids"] is None
+    assert [(one["token_ids"], one["logprobs"], one["delta"]) for one in shown["choices"]] == [
+        (None, None, {"content": "x"})
+    ] * 2
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_record_has_the_ids_that_the_agent_got(streamed: bool) -> None:
+    numbers = iter("abc")
+    mint = ToolCallIds(lambda: next(numbers)).another()
+    calls = [{"id": "call_0", "type": "function"}, {"id": "call_1", "type": "function"}]
+    part = "delta" if streamed else "message"
+    body = json.dumps({"id": "c", "choices": [{part: {"tool_calls": calls}}]}).encode()
+    if streamed:
+        body = b"data: %b\n\ndata: [DONE]\n\n" % body
+    shown = through(ResponseFilter(Hidden(()), mint=mint.rewrite), [body]) if streamed else whole(mint, body)
+    assert b'"call_a"' in shown
+    assert b'"call_b"' in shown
+    assert as_minted(body, mint, streamed=streamed) == shown
+
+
+def whole(mint: ToolCallIds, body: bytes) -> bytes:
+    veil = ResponseFilter(Hidden(()), mint=mint.rewrite)
+    veil.hold(body)
+    return veil.whole()

@@ -1,0 +1,135 @@
+"""`evolved install --system`: what it writes, leaves alone and takes back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from daemon.cli.main import main
+from daemon.errors import InstallRefused
+from daemon.settings.config import Config, load
+from daemon.upkeep import install
+
+PROGRAM = Path("/opt/evolved/bin/evolved")
+
+
+def plan(units=install.USUAL, config: Config | None = None) -> install.Plan:
+    settings = install.example()
+    return install.plan(config or load(settings), settings.read_bytes(), units, PROGRAM)
+
+
+def everything_below(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+def test_units_settings_and_a_list_are_written_and_all_of_it_is_taken_away(tmp_path: Path) -> None:
+    install.install(plan(), tmp_path)
+    assert everything_below(tmp_path) == {
+        "etc/systemd/system/evolved.target", "etc/systemd/system/evolved.slice",
+        "etc/systemd/system/evolved-tap.socket", "etc/systemd/system/evolved-tap.service",
+        "etc/systemd/system/evolved-broker.service", "etc/systemd/system/evolved-daemon.service",
+        "etc/sysusers.d/evolved.conf", "etc/evolved/config.toml", "etc/evolved/installed.json",
+    }  # fmt: skip
+    assert (tmp_path / install.CREDENTIALS).stat().st_mode & 0o777 == 0o700
+    assert install.uninstall(tmp_path) == []
+    assert everything_below(tmp_path) == set()
+    assert not (tmp_path / install.SETTINGS).exists()
+
+
+def test_units_name_the_program_the_settings_and_where_the_tap_listens(tmp_path: Path) -> None:
+    settings = tmp_path / "config.toml"
+    settings.write_text('[tap]\nhost = "::1"\nport = 9000\n')
+    files = plan(install.UNITS, load(settings)).files
+    text = {Path(name).name: content.decode() for name, content in files.items()}
+    assert "ListenStream=[::1]:9000\n" in text["evolved-tap.socket"]
+    for unit in ("tap", "broker", "learner"):
+        assert f"ExecStart={PROGRAM} {unit} --config /etc/evolved/config.toml\n" in text[f"evolved-{unit}.service"]
+    assert not [name for name, content in text.items() if "@" in content.replace("@system-service", "").replace(
+        "@privileged", "").replace("@resources", "")]  # fmt: skip
+
+
+def test_the_settings_that_come_with_it_are_valid() -> None:
+    assert load(install.example()).engines.shadow.url
+
+
+def test_installing_again_brings_units_up_to_date_and_leaves_changed_settings(tmp_path: Path) -> None:
+    install.install(plan(), tmp_path)
+    (tmp_path / "etc/evolved/config.toml").write_text("[tap]\nport = 9001\n")
+    unit = tmp_path / "etc/systemd/system/evolved-tap.service"
+    unit.write_text("of an older release")
+    install.install(plan(), tmp_path)
+    assert "ExecStart" in unit.read_text()
+    assert (tmp_path / "etc/evolved/config.toml").read_text() == "[tap]\nport = 9001\n"
+    assert install.uninstall(tmp_path) == [tmp_path / "etc/evolved/config.toml"]
+
+
+def test_a_unit_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
+    unit = tmp_path / "etc/systemd/system/evolved-tap.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text("mine")
+    with pytest.raises(InstallRefused, match=r"evolved-tap\.service is there and is not ours"):
+        install.install(plan(), tmp_path)
+    assert everything_below(tmp_path) == {"etc/systemd/system/evolved-tap.service"}
+    assert unit.read_text() == "mine"
+
+
+def test_settings_that_were_there_before_stay_when_it_goes(tmp_path: Path) -> None:
+    settings = tmp_path / "etc/evolved/config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("seed = 1\n")
+    install.install(plan(), tmp_path)
+    install.uninstall(tmp_path)
+    assert settings.read_text() == "seed = 1\n"
+
+
+def test_purging_takes_state_settings_and_credentials_too(tmp_path: Path) -> None:
+    install.install(plan(), tmp_path)
+    (tmp_path / install.STATE / "spool").mkdir(parents=True)
+    (tmp_path / install.STATE / "spool" / "a").write_text("x")
+    (tmp_path / install.CREDENTIALS / "judge").write_text("x")
+    (tmp_path / "etc/evolved/config.toml").write_text("changed")
+    assert install.uninstall(tmp_path, purge=True) == []
+    assert everything_below(tmp_path) == set()
+
+
+@pytest.mark.parametrize("place", ["/home/me/.venv", "/root/venv", "/tmp/venv"])
+def test_a_program_that_the_services_could_not_see_is_refused(place: str) -> None:
+    with pytest.raises(InstallRefused, match="cannot be seen by the services"):
+        install.plan(Config(), b"", program=Path(place) / "bin" / "evolved")
+
+
+def test_a_unit_that_does_not_exist_is_named() -> None:
+    with pytest.raises(InstallRefused, match=r"no unit 'tapp'; there are tap, broker"):
+        plan(("tapp",))
+
+
+def test_nothing_to_take_away_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InstallRefused, match="nothing of evolved is installed"):
+        install.uninstall(tmp_path)
+
+
+def test_the_command_shows_first_what_it_would_write(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("sys.prefix", "/opt/evolved")
+    assert main(["install", "--system", "--root", str(tmp_path), "--dry-run", "--json"]) == 0
+    assert "/etc/systemd/system/evolved-tap.socket" in json.loads(capsys.readouterr().out)["would_write"]
+    assert everything_below(tmp_path) == set()
+    assert main(["install", "--system", "--root", str(tmp_path), "--units", "learner"]) == 0
+    assert "systemctl enable --now evolved.target evolved-learner.service" in capsys.readouterr().out
+    assert main(["uninstall", "--root", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["left"] == []
+
+
+def test_from_systemd_253_on_a_reload_is_waited_for_and_the_drop_ins_go_again(tmp_path: Path) -> None:
+    for version, wanted in ((252, 0), (253, 2)):
+        todo = install.plan(Config(), b"", program=Path("/opt/evolved/bin/evolved"), systemd=version)
+        assert sum(name.endswith(".service.d/notify-reload.conf") for name in todo.files) == wanted
+    install.install(todo, tmp_path)
+    drop_in = tmp_path / install.SYSTEM / "evolved-daemon.service.d" / "notify-reload.conf"
+    assert "Type=notify-reload" in drop_in.read_text()
+    assert install.uninstall(tmp_path) == []
+    assert not drop_in.parent.exists()
+
+
+def test_a_relative_state_directory_is_refused_with_the_right_one() -> None:
+    with pytest.raises(InstallRefused, match='state_dir = "/var/lib/evolved"'):
+        plan(config=Config(state_dir="state"))

@@ -1,0 +1,215 @@
+"""What is too old goes, what anything rests on stays, and a quota is kept as far as that allows."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from actors.messages import BatchOrder, Candidate, Experience, Feedback, Serving, Step, Task, Verdict
+from actors.store import Dropped, Joined, Store
+from actors.store.archive import ask
+from actors.store.integrity import check
+from daemon.upkeep.retention import QuotaSettings, Retention, RetentionCollector, RetentionSettings
+from tests.support.credited import attributed
+from tests.support.traffic import exchange, feedback
+
+pytestmark = pytest.mark.anyio
+DAY = 86_400.0
+NOW = 1000 * DAY
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Kept:
+    """A store and a state directory."""
+
+    def __init__(self, state: Path, url: str) -> None:
+        self.state, self.url = state, url
+        self.store = Store(url, clock=lambda: NOW)
+
+    async def run(self, key: str, days: float, *, dropped: bool = True, filler: bytes = b"") -> None:
+        """A run that ended so many days ago, with two calls and what was said of it."""
+        at = NOW - days * DAY
+        calls = [exchange(key, number, started=at, **({"response": filler} if filler else {})) for number in range(2)]
+        steps = tuple(Step(exchange_id=call.id) for call in calls)
+        run = attributed(key, steps=steps, started=at, ended=at, source="production")
+        said = feedback(key, 1)
+        await self.store.save([*calls, run, said, Joined(id=said.id, trajectory_id=key)])
+        if dropped:
+            await self.store.save([Dropped(id=key, reason="too old")])
+
+    def retention(self, quota: int = 0, **settings: float) -> Retention:
+        limit = Small(quota) if quota else QuotaSettings()
+        path = Path(self.url.removeprefix("sqlite:///")) if self.url.startswith("sqlite") else None
+        return Retention(
+            RetentionSettings(**settings), limit, store=self.store, state=self.state, database=path,
+            clock=lambda: NOW, pause=0.0,
+        )  # fmt: skip
+
+    def version(self, number: int, size: int = 1000) -> Path:
+        path = self.state / "versions" / f"v{number:06d}"
+        path.mkdir(parents=True)
+        (path / "model.safetensors").write_bytes(b"w" * size)
+        return path
+
+    async def there(self, *keys: str) -> list[str]:
+        return [key for key in keys if await self.store.trajectory(key) is not None]
+
+
+def rejected(number: int) -> Verdict:
+    return Verdict(id=f"j{number}", version=number, path="", manifest="", incumbent=0, decision="reject", reason="")
+
+
+class Small:
+    """A quota that is less than anybody may set."""
+
+    def __init__(self, state_bytes: int) -> None:
+        self.state_bytes = state_bytes
+
+
+@pytest.fixture
+async def kept(tmp_path: Path, store_url: str):
+    made = Kept(tmp_path / "state", store_url)
+    made.state.mkdir()
+    await made.store.open()
+    yield made
+    await made.store.aclose()
+
+
+async def test_a_run_goes_with_its_age_its_feedback_with_it_and_its_calls_after_it(kept: Kept) -> None:
+    await kept.run("old", 400)
+    await kept.run("middle", 200)
+    await kept.run("new", 1)
+    lone = exchange("lone", 0, started=NOW - 200 * DAY)
+    await kept.store.save([lone, Feedback(id="unjoined", received=NOW - 400 * DAY, response_id="r-never")])
+    retention = kept.retention()
+    await retention.round()
+    assert await kept.there("old", "middle", "new") == ["middle", "new"]
+    assert await kept.store.feedback_for("old") == []
+    # Whose key a run came with stands in its calls alone: they stay as long as it does, however old.
+    ids = [f"x-default-{key}-0" for key in ("old", "middle", "new", "lone")]
+    assert [call.id for call in await kept.store.exchanges(ids)] == [ids[1], ids[2]]
+    assert await kept.store.unjoined_feedback() == []
+    assert retention.rows == {"trajectories": 1, "exchanges": 3, "feedback": 1}
+    assert min(retention.bytes.values()) > 0
+    assert ask(kept.url, lambda connection: check(connection, None, lambda _: None)).findings == ()
+
+
+async def test_what_something_rests_on_stays_however_old(kept: Kept) -> None:
+    for key in ("lesson", "retired", "task", "order", "trained"):
+        await kept.run(key, 900)
+    await kept.run("pool", 900, dropped=False)
+    lesson = Experience(id="l", when_to_use="", content="", sources=("lesson",), state="active")
+    gone = Experience(id="g", when_to_use="", content="", sources=("retired",), state="active")
+    order = {"path": "", "sha256": "", "size": 0}
+    await kept.store.save(
+        [
+            lesson, gone, msgspec.structs.replace(gone, state="retired", revision=1),
+            BatchOrder(id="answered", trajectories=("trained",), created=1.0, **order),
+            BatchOrder(id="open", trajectories=("order",), created=2.0, **order),
+            Candidate(id="c", version=1, parent=0, path="", files=(), manifest="", batch_ids=("answered",)),
+        ]
+    )  # fmt: skip
+    await kept.store.offer([Task(id="t", goal="", environment="travel", spec={"made_from": ["task"]})], ["task"])
+    await kept.retention().round()
+    everything = ("lesson", "retired", "task", "order", "trained", "pool")
+    assert await kept.there(*everything) == ["lesson", "task", "order", "pool"]
+    # Lineage of what was trained is there still.
+    (line,) = (await kept.store.lineage("trained")).batches
+    assert [version.version for version in line.versions] == [1]
+
+
+async def test_orders_that_nothing_came_of_go_but_the_newest(kept: Kept) -> None:
+    orders = [
+        BatchOrder(id=key, path="", sha256="", size=0, trajectories=(key,), created=NOW - days * DAY)
+        for key, days in (("answered", 900), ("lost", 800), ("newest", 700))
+    ]
+    version = Candidate(id="c", version=1, parent=0, path="", files=(), manifest="", batch_ids=("answered",))
+    await kept.store.save([*orders, version])
+    await kept.retention().round()
+    assert {order.id for order in await kept.store.batches()} == {"answered", "newest"}
+
+
+async def test_weights_that_serve_served_last_are_pinned_or_on_trial_stay(kept: Kept) -> None:
+    for number in range(10):
+        kept.version(number)
+    (kept.state / "versions" / "pinned").write_text("3 serving\n")
+    candidates = [Candidate(id=f"c{n}", version=n, parent=n - 1, path="", files=(), manifest="") for n in range(1, 10)]
+    verdicts = [
+        Verdict(id=f"j{n}", version=n, path="", manifest="", incumbent=0, decision="reject", reason="")
+        for n in range(1, 7)
+    ]
+    servings = [
+        Serving(id=f"s{n}", engine="one", version=n, previous=0, path="", result="swapped", since=float(at))
+        for at, n in enumerate((1, 2, 4))
+    ]
+    await kept.store.save([*candidates, *verdicts, *servings])
+    await kept.retention(versions_kept=2).round()
+    left = sorted(int(path.name[1:]) for path in (kept.state / "versions").glob("v*"))
+    assert left == [0, 2, 3, 4, 7, 8, 9]
+    (kept.state / "versions" / "pinned").write_text("not a number")
+    await kept.store.save(
+        [Verdict(id="j9", version=9, path="", manifest="", incumbent=0, decision="reject", reason="")]
+    )
+    await kept.retention(versions_kept=2).round()
+    assert sorted(int(path.name[1:]) for path in (kept.state / "versions").glob("v*")) == left
+
+
+async def test_a_quota_sheds_order_files_then_the_oldest_runs_then_weights(kept: Kept) -> None:
+    batches = kept.state / "batches"
+    batches.mkdir()
+    for at, name in enumerate(("first", "second", "untrained")):
+        (batches / f"{name}.batch").write_bytes(b"b" * 100_000)
+        os.utime(batches / f"{name}.batch", (at, at))
+    order = {"path": "", "sha256": "", "size": 0}
+    await kept.store.save(
+        [
+            *(BatchOrder(id=name, trajectories=(), **order) for name in ("first", "second", "untrained")),
+            Candidate(id="c", version=1, parent=0, path="", files=(), manifest="", batch_ids=("first", "second")),
+        ]
+    )
+    for days in (40, 20, 2):
+        await kept.run(f"run-{days}", days)
+    for number in range(5):
+        kept.version(number, 100_000)
+    await kept.store.save([rejected(9)])
+    total = (await kept.retention().round()).total
+
+    await kept.retention(total - 50_000).round()
+    assert sorted(path.stem for path in batches.iterdir()) == ["second", "untrained"]
+    assert await kept.there("run-40", "run-20") == ["run-40", "run-20"]
+
+    retention = kept.retention(1)  # more than there is to shed
+    await retention.round()
+    assert [path.stem for path in batches.iterdir()] == ["untrained"]
+    assert await kept.there("run-40", "run-20", "run-2") == []
+    assert sorted(path.name for path in (kept.state / "versions").glob("v*")) == ["v000000", "v000003", "v000004"]
+    assert retention.usage.total > 1
+    samples = [s for metric in RetentionCollector(retention, QuotaSettings()).collect() for s in metric.samples]
+    figures = {(sample.name, *sample.labels.values()): sample.value for sample in samples}
+    assert figures["evolved_retention_removed_total", "versions"] == 2
+    assert figures["evolved_retention_removed_bytes_total", "batch_files"] == 100_000
+    assert figures["evolved_state_bytes", "versions"] == 300_000
+
+
+async def test_many_rows_go_in_small_transactions(kept: Kept) -> None:
+    calls = [exchange(f"r{number}", 0, started=1.0) for number in range(450)]
+    await kept.store.save(calls)
+    steps: list[int] = []
+    retention = kept.retention()
+    await retention.round(beat=lambda: steps.append(retention.rows["exchanges"]))
+    assert retention.rows["exchanges"] == 450
+    assert {200, 400, 450} <= set(steps)
+
+
+def test_a_setting_that_would_let_records_come_back_is_refused_with_the_remedy() -> None:
+    with pytest.raises(ValueError, match=r"trajectories_days = 5: .* use 31"):
+        RetentionSettings(trajectories_days=5.0)
+    with pytest.raises(ValueError, match=r"versions_kept = 1: .* use 2"):
+        RetentionSettings(versions_kept=1)
+    with pytest.raises(ValueError, match=r"state_bytes = 5: .* 0 is no limit"):
+        QuotaSettings(state_bytes=5)
