@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall
-from adapters.judges.evidence import Call, read_call
-from adapters.judges.schema import fits
+from actors.ports.json_schema import fits
 
 _REFUSAL = re.compile(
     r"""
@@ -28,6 +27,28 @@ _REFUSAL = re.compile(
 _CALL_TAGS = ("<tool_call", "<function=", "<|python_tag|>", "[TOOL_CALLS]")
 """Left over in the text, they are calls that no parser could read."""
 _GRAM, _LEAST_WORDS, _LOOPING = 4, 24, 0.5
+
+
+class ParsedCall(msgspec.Struct, frozen=True):
+    """A tool call, read."""
+
+    name: str
+    arguments: dict[str, Any] | None
+    """None: not a JSON object."""
+
+    @property
+    def key(self) -> str:
+        """The same for calls that ask for the same thing, however their JSON was written."""
+        return f"{self.name} {json.dumps(self.arguments, sort_keys=True)}"
+
+
+def read_call(call: ToolCall) -> ParsedCall:
+    """`call` with its arguments parsed."""
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        arguments = None
+    return ParsedCall(call.name, arguments if isinstance(arguments, dict) else None)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +84,7 @@ def valid_calls(answer: Answer, schemas: Mapping[str, Any]) -> bool:
     return all(_valid(read_call(call), schemas) for call in answer.calls)
 
 
-def _valid(call: Call, schemas: Mapping[str, Any]) -> bool:
+def _valid(call: ParsedCall, schemas: Mapping[str, Any]) -> bool:
     return call.name in schemas and call.arguments is not None and fits(call.arguments, schemas[call.name])
 
 

@@ -1,9 +1,8 @@
-"""Whether a tool call fits the tools that the request offered: name, JSON, and the top level of the schema.
+"""Whether a tool call fits the tools that the request offered: name, JSON, and the schema of the arguments.
 
-Checked are what a model gets wrong: a tool that is not there, arguments that are no JSON object, a required argument
-left out, one that the schema does not know and forbids, a value of the wrong type or outside an enum (JSON Schema
-2020-12, sections 6.1.1, 6.1.2, 6.5.3). Nested schemas and formats are not looked into: what passes here may still be
-refused by the tool, what fails here is surely wrong.
+Checked are what a model gets wrong: a tool that is not there, arguments that are not a JSON object, a required argument
+left out, one that the schema does not know and forbids, a value that does not fit its schema
+(`actors.ports.json_schema`). What passes here may still be refused by the tool, what fails here is surely wrong.
 """
 
 import json
@@ -11,17 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.messages import Step, ToolCall
+from actors.ports.json_schema import fits
 
 _TAG = "<tool_call"
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
-}
 
 
 def offered(tools: bytes) -> dict[str, dict[str, Any]]:
@@ -69,26 +60,9 @@ def fault(call: ToolCall, tools: Mapping[str, Mapping[str, Any]]) -> str:
         if wanted is None:
             if schema.get("additionalProperties") is False:
                 return f"no argument {name!r}"
-        elif isinstance(wanted, dict) and not _fits(value, wanted):
+        elif not fits(value, wanted):
             return f"argument {name!r} does not fit"
     return ""
-
-
-def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
-    named = schema.get("type")
-    kinds = [kind for kind in ([named] if isinstance(named, str) else _list(named)) if kind in _TYPES]
-    if kinds and not any(_is(value, kind) for kind in kinds):
-        return False
-    choices = schema.get("enum")
-    return not isinstance(choices, list) or value in choices
-
-
-def _is(value: Any, kind: str) -> bool:
-    if isinstance(value, bool):
-        return kind == "boolean"  # to Python a bool is an int
-    if kind == "integer" and isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, _TYPES[kind])
 
 
 def _list(value: Any) -> list[Any]:

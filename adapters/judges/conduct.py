@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actors.messages import ToolCall
-from actors.ports.answers import Answer, conversation_text, loops, offered, refuses, valid_calls
+from actors.ports.answers import Answer, conversation_text, loops, offered, read_call, refuses, valid_calls
 from actors.ports.preference import Request
-from adapters.judges.evidence import read_call
+from adapters.judges.evidence import values_of
 
 
 class ConductJudge:
@@ -44,7 +44,7 @@ def _merits(request: Request, answer: Answer) -> tuple[float, ...]:
     calls = [read_call(call) for call in answer.calls]
     repeats = loops(answer) or any(call.key in made for call in calls)
     said = conversation_text(request.messages)
-    values = [value for call in calls for value in call.values()]
+    values = [value for call in calls for value in values_of(call)]
     grounded = all(json.dumps(value)[1:-1] in said for value in values)
     return (
         float(valid_calls(answer, offered(request.tools))),

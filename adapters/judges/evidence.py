@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
-from actors.messages import Step, ToolCall
+from actors.messages import Step
+from actors.ports.answers import ParsedCall
 
 _FAILED_WORDS = frozenset({"error", "failed", "failure", "fail", "denied", "refused", "unauthorized", "forbidden"})
 _ERROR_KEYS = ("error", "errors", "exception", "error_message", "errorMessage", "traceback")
@@ -34,30 +33,9 @@ _EMPTY_WORDS = frozenset(
 """Values that say how it went, not what was found: finding one in a later call shows nothing."""
 
 
-class Call(msgspec.Struct, frozen=True):
-    """A tool call, read."""
-
-    name: str
-    arguments: dict[str, Any] | None
-    """None: not a JSON object."""
-
-    @property
-    def key(self) -> str:
-        """The same for calls that ask for the same thing, however their JSON was written."""
-        return f"{self.name} {json.dumps(self.arguments, sort_keys=True)}"
-
-    def values(self) -> set[str]:
-        """The informative values among the arguments."""
-        return set(_informative(self.arguments))
-
-
-def read_call(call: ToolCall) -> Call:
-    """`call` with its arguments parsed."""
-    try:
-        arguments = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        arguments = None
-    return Call(call.name, arguments if isinstance(arguments, dict) else None)
+def values_of(call: ParsedCall) -> set[str]:
+    """The informative values among the arguments."""
+    return set(_informative(call.arguments))
 
 
 def documents(observation: str) -> list[Any]:

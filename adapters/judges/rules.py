@@ -26,7 +26,8 @@ from collections.abc import Sequence
 import msgspec
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
-from adapters.judges.evidence import Call, failures, found_values, read_call, words
+from actors.ports.answers import ParsedCall, read_call
+from adapters.judges.evidence import failures, found_values, values_of, words
 
 SUCCESS = 0.5
 """An outcome of at least this much is a success."""
@@ -36,7 +37,7 @@ _CALL_TAG = "<tool_call"
 class _Deed(msgspec.Struct):
     """A step with what could be read from it."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[ParsedCall, ...]
     wrong: int
     """Results that are errors."""
     results: int
@@ -116,7 +117,7 @@ def _trace(trajectory: Trajectory, succeeded: bool) -> list[_Deed]:
     for index, step in enumerate(trajectory.steps):
         calls = tuple(map(read_call, step.tool_calls))
         wrong, results = failures(step)
-        asked: set[str] = set().union(*(call.values() for call in calls)) if calls else words(step.text)
+        asked: set[str] = set().union(*(values_of(call) for call in calls)) if calls else words(step.text)
         deed = _Deed(calls, wrong, results, asked)
         names = {call.name for call in calls}
         # A tool that has answered before is no way to end: the run was cut off in the middle of its work.

@@ -23,14 +23,14 @@ from typing import Any
 import msgspec
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
-from actors.ports.answers import offered
+from actors.ports.answers import offered, read_call
 from actors.ports.errors import JudgeNotSetUp
+from actors.ports.json_schema import fits
 from actors.ports.judges import Judge
 from adapters.chat.settings import settings_of
-from adapters.judges.evidence import documents, failed, read_call
+from adapters.judges.evidence import documents, failed
 from adapters.judges.named import judge_named
 from adapters.judges.rules import SUCCESS
-from adapters.judges.schema import fits
 
 _EXIT_KEYS = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
 _EXIT_TEXT = re.compile(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.experience.probing import Prober, Report
-from actors.experience.probing_round import ProbeSettings
+from actors.experience.probing import Prober
+from actors.experience.probing_round import ProbeReport, ProbeSettings
 from actors.messages import Trajectory
 from actors.ports.environments import Episode
 from actors.ports.errors import EnvironmentFailed
@@ -25,7 +25,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 async def probe(
     tmp_path: Path, drift: Drift, *, skips_check: float = 0.0, blind: float = 0.0, label: str = "d", **settings: int
-) -> Report:
+) -> ProbeReport:
     drift.write(tmp_path / "desk.json")
     clerk = Clerk(random.Random(7), skips_check=skips_check, blind=blind)
     desk = TravelDesk(tmp_path / "desk.json")
@@ -33,7 +33,7 @@ async def probe(
     return await prober.probe(KNOWN, label)
 
 
-def told(report: Report) -> set[tuple[str, str, str]]:
+def told(report: ProbeReport) -> set[tuple[str, str, str]]:
     assert all(found.verified and found.sources for found in report.findings)
     return {(found.tool, found.before, found.name) for found in report.findings}
 

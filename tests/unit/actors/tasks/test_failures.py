@@ -8,12 +8,13 @@ import pytest
 
 from actors.kinds.clusters import cluster_of
 from actors.messages import Attributed, Step, ToolCall, Trajectory
+from actors.ports.reference_calls import SyntheticTaskSpec
 from actors.store import Store
 from actors.store.erasing import Selector
 from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_ATTRIBUTED
 from actors.tasks.failures import FailureSettings, LiveFailures
-from adapters.environments.synthetic_tasks import SelfMadeSpec, SyntheticTasks
+from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import Variant
@@ -116,7 +117,7 @@ async def test_a_kind_that_no_task_has_is_made_in_other_worlds_by_the_way_of_a_r
     assert all(task.origin == "production" and task.goal.startswith("Find a flight to:") for task in tasks)
     desk = SyntheticTasks(TravelDesk())
     for task in tasks:
-        spec = SelfMadeSpec.of(task)
+        spec = SyntheticTaskSpec.of(task)
         assert spec is not None
         assert spec.made_from == ("f0", "f1", "f2", "won")
         assert task.goal.split("to:")[1].rstrip(".") in spec.base_goal, "its entities are those of its world"
@@ -133,7 +134,7 @@ async def test_an_answer_that_was_said_and_not_called_is_what_the_task_asks_for(
     bench = Bench(store)
     await bench.see(*[run(f"f{n}", "D", good=False) for n in range(3)], run("won", "D", good=True, says=True))
     await bench.actor.tick()
-    spec = SelfMadeSpec.of((await bench.tasks())[0])
+    spec = SyntheticTaskSpec.of((await bench.tasks())[0])
     assert spec is not None
     assert (spec.verifier, spec.answer, len(spec.reference)) == ("answer", "fid", 1)
 

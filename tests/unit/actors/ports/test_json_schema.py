@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapters.judges.schema import fits
+from actors.ports.json_schema import fits
 
 OBJECT = {
     "type": "object",
