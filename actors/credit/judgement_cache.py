@@ -15,8 +15,8 @@ from actors.credit.budget import Budget
 from actors.credit.calibration import CalibrationSettings
 from actors.credit.judge_stats import PREFIX, JudgeStats
 from actors.messages import Attribution, Trajectory
+from actors.ports.store import OutcomeRow
 from actors.store.judgements import Bounds, Judgement
-from actors.store.reading import OutcomeRow
 
 BUDGET = "attributor.budget"
 """State key of what was spent."""

@@ -30,10 +30,9 @@ import msgspec
 
 from actors.kinds.clusters import cluster_of
 from actors.messages import Trajectory, derived_id
-from actors.ports.store import CanaryStore
+from actors.ports.store import CanaryStore, OutcomeRow
 from actors.statistics.change_tests import Strata, means, planned_looks, share_rise
 from actors.statistics.intervals import wilson
-from actors.store.reading import OutcomeRow
 from actors.tool_results.runs import is_error, tool_names
 from actors.versions.desired_state import ServingTrial
 

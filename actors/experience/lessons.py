@@ -11,7 +11,7 @@ that finds them goes first. Only what a tap sees is compared. Pure: the experien
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -87,11 +87,6 @@ def read_practice(experience: Experience) -> Practice | None:
     return Practice(
         intent=found["same"], tool=found["tool"], before=found["before"] or "", producer=found["producer"] or ""
     )
-
-
-def render(experiences: Iterable[Experience]) -> str:
-    """The lessons as they stand in a prompt: one line each, every line preceded by a newline; empty for none."""
-    return "".join(f"\nWhen to use: {lesson.when_to_use}. Content: {lesson.content}." for lesson in experiences)
 
 
 class _Tally:

@@ -14,9 +14,9 @@ import anyio
 import msgspec
 import structlog
 
-from actors.experience.lessons import render
 from actors.kinds.clusters import cluster_of, template_of
 from actors.messages import Task, derived_id
+from actors.messages.experience import lessons_text
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.ports.store import Retriever
@@ -193,7 +193,7 @@ class Exam:
         if number not in self._given:
             found = await self._retriever.lessons(task.goal)
             # Two attempts may have asked at once: the first answer holds for both.
-            self._given.setdefault(number, render(found[: self._settings.lessons]))
+            self._given.setdefault(number, lessons_text(found[: self._settings.lessons]))
             while len(self._given) > _REMEMBERED:
                 self._given.popitem(last=False)
         return self._given[number]

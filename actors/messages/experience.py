@@ -1,5 +1,6 @@
 """What was learned in words: lessons, and tasks to try them on."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from actors.messages.base import Message
@@ -60,3 +61,8 @@ class Task(Message, frozen=True, kw_only=True, tag="task"):
     """What the environment needs to set the task up again; JSON-able, meaningless to anyone else."""
     difficulty: float = 0.5
     origin: Literal["environment", "questioner", "production", "heldout"] = "environment"
+
+
+def lessons_text(lessons: Iterable[Experience]) -> str:
+    """The lessons as they stand in a prompt: one line each, every line preceded by a newline; empty for none."""
+    return "".join(f"\nWhen to use: {lesson.when_to_use}. Content: {lesson.content}." for lesson in lessons)

@@ -21,8 +21,27 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
-from actors.store.live import FailedCall
-from actors.store.reading import OutcomeRow
+
+
+class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How one trajectory went, without its body."""
+
+    id: str
+    ended: float
+    outcome: float | None
+    min_version: int
+    max_version: int
+    cluster: str
+    goal: str
+
+
+class FailedCall(msgspec.Struct, frozen=True):
+    """A call that an engine answered with an error of its own, or not at all."""
+
+    id: str
+    engine: str
+    run: str
+    """The trajectory that it named, else its own id: a client that tries again fails once."""
 
 
 class StateStore(Protocol):

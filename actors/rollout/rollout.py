@@ -8,7 +8,7 @@ version comes (all groups of a round were equal, the learner is away), another o
 frozen there are none.
 
 Which tasks: a share of those that were made here (`actors.tasks.mixture`), the rest are the environment's own, of the
-kinds that are planned (`actors.tasks.own`).
+kinds that are planned (`actors.rollout.own_tasks`).
 
 No task can hold up the others. An attempt that is lost is made again a few times; a task that loses one attempt after
 the other is given up for this round; a group that does not come to its end goes out with the attempts that did. All of
@@ -28,21 +28,21 @@ from functools import partial
 import anyio
 import structlog
 
-from actors.experience.lessons import render
 from actors.messages import Experience, Task, Trajectory, derived_id
+from actors.messages.experience import lessons_text
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterError, EngineError
 from actors.ports.store import Retriever, RolloutStore, TaskPlanner
 from actors.rollout.episode_runner import Played, begin, play
+from actors.rollout.guidance import Guidance
 from actors.rollout.harness.config import PLAIN, HarnessConfig
 from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.own_tasks import OwnTasks
 from actors.rollout.settings import RolloutSettings
+from actors.rollout.task_source import Play, TaskSource
 from actors.system.actor import Context, Output, Result
 from actors.system.streams import TRAJECTORY_CLOSED
-from actors.tasks.guidance import Guidance
-from actors.tasks.mixture import Mixture, Play
-from actors.tasks.own import OwnTasks
 from actors.versions.version_timeline import VersionTimeline
 
 __all__ = ["Rollout", "RolloutSettings"]
@@ -72,7 +72,7 @@ class Rollout:
         planner: TaskPlanner | None = None,
         times: VersionTimeline | None = None,
         manner: HarnessConfig = PLAIN,
-        mixture: Mixture | None = None,
+        mixture: TaskSource | None = None,
     ) -> None:
         """
         Args:
@@ -303,7 +303,7 @@ class Rollout:
                 episode,
                 context=self._manner.context,
                 agent=self._manner.agent,
-                lessons_text=render(lessons),
+                lessons_text=lessons_text(lessons),
                 system=settings.system,
                 plain_opening=plain,
                 max_steps=settings.max_steps,

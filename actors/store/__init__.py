@@ -1,5 +1,6 @@
 """What evolved keeps: SQLAlchemy tables, and `Store`, their repository and the system's ledger."""
 
+from actors.ports.store import OutcomeRow
 from actors.store.errors import (
     SchemaMismatch,
     StoreError,
@@ -9,7 +10,7 @@ from actors.store.errors import (
     UnknownRecord,
 )
 from actors.store.lineage import BatchLine, Judged, Lineage, VersionLine
-from actors.store.reading import DeadRow, OutcomeRow
+from actors.store.reading import DeadRow
 from actors.store.records import Dropped, Joined, Late
 from actors.store.saving import stitchable
 from actors.store.spans import Span

@@ -3,22 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from sqlalchemy import Connection, Select, select
 
 from actors.messages import Attributed, Exchange, Trajectory, decode
+from actors.ports.store import FailedCall
 from actors.store import tables as t
 from actors.store.engine import chunks
 from actors.store.reading import bodies
-
-
-class FailedCall(msgspec.Struct, frozen=True):
-    """A call that an engine answered with an error of its own, or not at all."""
-
-    id: str
-    engine: str
-    run: str
-    """The trajectory that it named, else its own id: a client that tries again fails once."""
 
 
 def failed_calls(connection: Connection, since: float, limit: int, until: float | None = None) -> list[FailedCall]:

@@ -20,6 +20,7 @@ from actors.messages import (
     Verdict,
     decode,
 )
+from actors.ports.store import OutcomeRow
 from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.engine import chunks
@@ -29,18 +30,6 @@ _SCANNED = 100_000
 """Newest production trajectories that the gate's evidence is looked for among, by id alone."""
 _ANSWERS = 256
 """Newest answers of the learner among which the last that moved it is looked for."""
-
-
-class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """How one trajectory went, without its body."""
-
-    id: str
-    ended: float
-    outcome: float | None
-    min_version: int
-    max_version: int
-    cluster: str
-    goal: str
 
 
 class DeadRow(msgspec.Struct, frozen=True, kw_only=True):

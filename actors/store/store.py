@@ -29,6 +29,7 @@ from actors.messages import (
     Trajectory,
     Verdict,
 )
+from actors.ports.store import FailedCall, OutcomeRow
 from actors.store import erasing, judgements, ledger, live, memory, opinions, reading, saving
 from actors.store import tables as t
 from actors.store import tasks as pool
@@ -38,11 +39,10 @@ from actors.store.erasing import Scope, Selector
 from actors.store.integrity import quick
 from actors.store.judgements import Bounds, Judgement
 from actors.store.lineage import Lineage, lineage
-from actors.store.live import FailedCall
 from actors.store.migrations import migrate
 from actors.store.opinions import Heard, Said, Voices
 from actors.store.postgresql import check
-from actors.store.reading import DeadRow, OutcomeRow
+from actors.store.reading import DeadRow
 from actors.store.saving import save
 from actors.store.settings import DEFAULTS, StoreSettings
 from actors.store.tasks import TaskState

@@ -23,7 +23,7 @@ import structlog
 
 from actors.curation.curriculum import slots
 from actors.kinds.clusters import cluster_of
-from actors.messages import Task
+from actors.rollout.task_source import Play
 from actors.statistics.beta_posterior import BetaPosterior
 from actors.store.tasks import TaskState
 from actors.tasks.ports import TaskBook
@@ -58,15 +58,6 @@ class MixtureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Of a self-made task at which every attempt fails, offer one that tells which calls it takes."""
     retries: Annotated[int, msgspec.Meta(ge=0)] = 3
     """Times that it is tried again before it is retired."""
-
-
-class Play(msgspec.Struct, frozen=True):
-    """A task to be played by a group."""
-
-    task: Task
-    key: str
-    """Names its group: another for each round of the same task."""
-    scale: float = 1.0
 
 
 class Weigher(Protocol):

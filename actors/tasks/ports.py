@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from actors.messages import Task, Trajectory
-from actors.store.reading import OutcomeRow
+from actors.ports.store import OutcomeRow
 from actors.store.tasks import TaskState
 
 

@@ -36,8 +36,8 @@ examples:
 _SIGNS = {"well": "[green]well[/green]", "warning": "[yellow]warning[/yellow]", "fault": "[red]fault[/red]"}
 
 
-def add_doctor(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Declare them, by the command line's `add`."""
+def add_doctor(add: Callable[..., argparse.ArgumentParser], parser: Callable[[], argparse.ArgumentParser]) -> None:
+    """Declare them, by the command line's `add`; `parser` makes the parser of all commands, for completion."""
     doctor = add("doctor", run_doctor, "Find what is wrong with an installation, and the remedy.")
     doctor.description, doctor.formatter_class = DOCTOR_HELP, argparse.RawDescriptionHelpFormatter
     doctor.add_argument("--only", nargs="+", metavar="CHECK", help="by name, as in the table (all)")
@@ -52,6 +52,7 @@ def add_doctor(add: Callable[..., argparse.ArgumentParser]) -> None:
     completion = add("completion", run_completion, "A script that lets a shell complete our commands.", config=False)
     completion.description, completion.formatter_class = COMPLETION_HELP, argparse.RawDescriptionHelpFormatter
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    completion.set_defaults(parser=parser)
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
@@ -123,10 +124,8 @@ def show(done: "list[Examined]") -> None:
 
 
 def run_completion(arguments: argparse.Namespace) -> int:
-    """Exit status 0."""
+    """Exit status 0; `arguments.parser` makes the parser of all commands."""
     import shtab
 
-    from daemon.cli.main import parser
-
-    print(shtab.complete(parser(), shell=arguments.shell))
+    print(shtab.complete(arguments.parser(), shell=arguments.shell))
     return 0

@@ -180,7 +180,7 @@ def parser() -> argparse.ArgumentParser:
     status = add("status", _status, "What runs, what serves, what was counted.")
     status.add_argument("--json", action="store_true", help="as JSON")
     add_orders(add)
-    add_doctor(add)
+    add_doctor(add, parser)
 
     _keys_arguments(add("keys", _keys, "Make, list and revoke keys for agents and operators."))
 

@@ -117,7 +117,7 @@ def _filled(name: str, marks: Mapping[str, str]) -> bytes:
 def _templates() -> Path:
     """The units, beside the package in a wheel and in ops/ in a checkout."""
     packaged = Path(str(importlib.resources.files("daemon"))) / "systemd"
-    return packaged if packaged.is_dir() else Path(__file__).parents[1] / "ops" / "systemd"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "ops" / "systemd"
 
 
 def example() -> Path:

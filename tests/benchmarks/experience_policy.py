@@ -8,8 +8,8 @@ import msgspec
 import torch
 from tokenizers import Tokenizer
 
-from actors.experience.lessons import render
 from actors.messages import Experience, Task, Trajectory
+from actors.messages.experience import lessons_text
 from actors.ports.environments import Episode
 from adapters.environments.travel.drift import Variant
 from learner.warmstart import chat
@@ -26,7 +26,7 @@ class Guided(Attempt):
         super().__init__(task, variant)
         self.given = lessons
         if lessons:
-            self.opening = chat.opening(task.goal, variant.tools(), render(lessons))
+            self.opening = chat.opening(task.goal, variant.tools(), lessons_text(lessons))
 
     def run(self, number: int, player: Player, at: float) -> Trajectory:
         """What the rollout would have recorded, without tokens."""

@@ -31,9 +31,7 @@ from actors.messages import (
 from actors.ports.engines import Generation
 from actors.ports.environments import Observation, Profile, Split
 from actors.ports.errors import CheckpointRefused, EngineUnavailable, EnvironmentFailed
-from actors.ports.store import SwapReport
-from actors.store.live import FailedCall
-from actors.store.reading import OutcomeRow
+from actors.ports.store import FailedCall, OutcomeRow, SwapReport
 from actors.system.actor import Result
 
 

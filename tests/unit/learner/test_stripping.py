@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from actors.experience.lessons import render
 from actors.messages import Experience
+from actors.messages.experience import lessons_text
 from actors.rollout.harness.errors import EpisodeLost
 from actors.rollout.harness.rows import hint_span
 from adapters.engines.embedded.prompts import Prompts
@@ -45,7 +45,9 @@ LIMITS = BuildSettings(
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory) -> dict[str, Prompts]:
     # Full stop and line feeds become one token, as in Qwen's own vocabulary.
-    corpus = [f"{text}\n\n# Tools\n\n" for text in (*SYSTEMS.values(), render(LESSONS))] * 4 + [str(t) for t in TOOLS]
+    corpus = [f"{text}\n\n# Tools\n\n" for text in (*SYSTEMS.values(), lessons_text(LESSONS))] * 4 + [
+        str(t) for t in TOOLS
+    ]
     qwen = write_qwen(tmp_path_factory.mktemp("qwen"), corpus)
     return {"desk": Prompts(WARM_START), "qwen": Prompts(Path(qwen))}
 
@@ -87,7 +89,7 @@ def packed(prompts: Prompts, system: str, lessons: str, hint: tuple[int, int]):
 @pytest.mark.parametrize("lessons", [LESSONS, LESSONS[:1], LESSONS[1:]], ids=["both", "first", "with line feeds"])
 @pytest.mark.parametrize("name", ["desk", "qwen"])
 def test_a_guided_conversation_without_its_span_is_the_plain_one(templates, name, lessons):
-    prompts, system, text = templates[name], SYSTEMS[name], render(lessons)
+    prompts, system, text = templates[name], SYSTEMS[name], lessons_text(lessons)
     openings = [prompts.encode(prompts.text(conversation(system, given)[0], TOOLS)) for given in ("", text)]
     span = hint_span(*openings)
     assert "Content:" in prompts.decode(openings[1][slice(*span)])
@@ -102,7 +104,7 @@ def test_a_guided_conversation_without_its_span_is_the_plain_one(templates, name
 
 @pytest.mark.parametrize("name", ["desk", "qwen"])
 def test_positions_close_up_over_the_cut(templates, name):
-    prompts, system, text = templates[name], SYSTEMS[name], render(LESSONS)
+    prompts, system, text = templates[name], SYSTEMS[name], lessons_text(LESSONS)
     span = hint_span(*(prompts.encode(prompts.text(conversation(system, given)[0], TOOLS)) for given in ("", text)))
     layouts = [Layout(packed(prompts, system, given, at)[0]) for given, at in (("", (0, 0)), (text, span))]
     plain, guided = layouts
@@ -117,6 +119,8 @@ def test_a_lesson_that_melts_into_its_surroundings_is_refused_and_not_half_cut(t
     # Without a full stop the line feeds after the system text are a token of their own; after the lesson's they are
     # not, so no one span of ids is the lesson.
     prompts, system = templates["qwen"], "You are a desk"
-    openings = [prompts.encode(prompts.text(conversation(system, given)[0], TOOLS)) for given in ("", render(LESSONS))]
+    openings = [
+        prompts.encode(prompts.text(conversation(system, given)[0], TOOLS)) for given in ("", lessons_text(LESSONS))
+    ]
     with pytest.raises(EpisodeLost, match="hint_not_separable"):
         hint_span(*openings)

@@ -10,8 +10,7 @@ from actors.deployment.canary import CanarySettings
 from actors.deployment.swapper import Swapper, SwapperSettings
 from actors.messages import Directive
 from actors.messages.routes import read_routes
-from actors.ports.store import SwapReport
-from actors.store.live import FailedCall
+from actors.ports.store import FailedCall, SwapReport
 from tests.support.fakes import FakeRunner, candidate
 from tests.unit.actors.deployment.test_swapper import Bench, versions
 

@@ -7,8 +7,7 @@ import pytest
 
 from actors.messages import Directive, Serving, Verdict
 from actors.messages.signing import record_problem
-from actors.ports.store import SwapReport
-from actors.store.live import FailedCall
+from actors.ports.store import FailedCall, SwapReport
 from actors.versions.desired_state import Plan, plan
 from tests.support.fakes import FakeEngine, FakeRunner
 from tests.unit.actors.deployment.test_swapper import Bench, versions

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.experience.lessons import ContrastSettings, Practice, contrast, lesson_id, read_practice, render
+from actors.experience.lessons import ContrastSettings, Practice, contrast, lesson_id, read_practice
 from actors.messages import Experience, Trajectory
+from actors.messages.experience import lessons_text
 from actors.tool_results.tool_calls import calls_of, first_word, mentions, tool_specs
 from adapters.environments.travel import Drift
 from adapters.environments.travel.demonstrations import hints
@@ -28,10 +29,10 @@ BOOK = Practice(intent="book", tool="buy", producer="search")
 
 def test_lessons_read_exactly_as_the_warm_start_was_taught():
     desk = Variant.of(Drift(rename={"book": "buy"}))
-    assert render([lesson(CANCEL), lesson(BOOK)]) == "".join("\n" + line for line in hints("C", desk))
+    assert lessons_text([lesson(CANCEL), lesson(BOOK)]) == "".join("\n" + line for line in hints("C", desk))
     needs = Variant.of(Drift(precondition={"book": "hold"}))
-    assert render([lesson(Practice(intent="book", tool="book", before="hold"))]) == "\n" + hints("A", needs)[0]
-    assert render([]) == ""
+    assert lessons_text([lesson(Practice(intent="book", tool="book", before="hold"))]) == "\n" + hints("A", needs)[0]
+    assert lessons_text([]) == ""
 
 
 names = st.from_regex(r"[a-z]{1,8}(_[a-z]{1,5})?", fullmatch=True)

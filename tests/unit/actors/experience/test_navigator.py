@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 import numpy as np
 import pytest
 
-from actors.experience.lessons import render
 from actors.experience.navigator import Navigator
 from actors.experience.retrieval.ranking import utility
 from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
+from actors.messages.experience import lessons_text
 from actors.ports.errors import EmbedderUnavailable
 from actors.store import Store
 from actors.system.actor import Received
@@ -59,7 +59,7 @@ async def test_a_goal_gets_the_lessons_whose_intent_it_names_in_its_own_order(st
     assert await ids(actor, BOTH) == ["cancel", "book"]
     assert await ids(actor, "Book a flight to:Oslo for:Mia.") == ["book"]
     assert await ids(actor, "Clear the queue.") == []
-    assert render(await actor.lessons(BOTH)) == (
+    assert lessons_text(await actor.lessons(BOTH)) == (
         "\nWhen to use: cancel. Content: before_cancel:check_policy then cancel:drop."
         "\nWhen to use: book. Content: search then book:buy."
     )

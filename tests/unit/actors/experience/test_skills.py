@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from actors.experience.lessons import render
 from actors.experience.skill_trials import SkillReplayer, SkillTrialSettings, Tried
 from actors.experience.skills import Skill, SkillSettings, bind, draw_skills, read_skill
 from actors.experience.tool_memory import ToolSettings, draw_tools, error_class
 from actors.kinds.clusters import template_of
 from actors.messages import Experience, Trajectory
+from actors.messages.experience import lessons_text
 from adapters.environments.travel import Drift, TravelDesk
 from tests.support.travelling import call, plays, trajectory
 
@@ -43,7 +43,7 @@ def test_a_skill_can_be_read_back_and_shown_in_a_prompt():
     lesson = as_lesson(skill)
     assert read_skill(lesson) == skill.calls
     json.dumps(lesson.detail)
-    assert render([lesson]).count("\n") == 1
+    assert lessons_text([lesson]).count("\n") == 1
 
 
 @pytest.mark.anyio

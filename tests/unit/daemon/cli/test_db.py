@@ -14,7 +14,7 @@ from daemon.cli.main import main
 from daemon.processes.state_lock import state_lock
 from tests.support.ports import free_port
 
-PAST = Path(__file__).parents[1] / "actors" / "store" / "past"
+PAST = Path(__file__).parents[2] / "actors" / "store" / "past"
 
 
 @pytest.fixture

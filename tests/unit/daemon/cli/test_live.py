@@ -22,7 +22,7 @@ from daemon.processes.asgi import serve
 from tests.benchmarks.report import await_port
 from tests.support.ports import free_port
 
-SUPPORT = Path(__file__).parents[2] / "support"
+SUPPORT = Path(__file__).parents[3] / "support"
 
 
 class Daemon:

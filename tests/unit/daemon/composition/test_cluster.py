@@ -40,7 +40,7 @@ def test_a_second_daemon_on_one_sqlite_file_is_refused_until_the_first_one_is_de
     url = f"sqlite:///{tmp_path}/evolved.db"
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
     ) as first:  # fmt: skip
         assert first.stdout is not None
         assert first.stdout.readline() == "has it\n"

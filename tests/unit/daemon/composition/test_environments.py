@@ -25,7 +25,7 @@ from daemon.tap.keys import add_key
 from tests.benchmarks.report import await_port
 from tests.support.ports import free_port
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 TROUBLE = "tests.support.troublesome:Troublesome"
 
 

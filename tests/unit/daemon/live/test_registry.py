@@ -26,7 +26,7 @@ from daemon.live.settings import LiveSettings
 from tests.support.http_api import HttpApi, Said
 
 pytestmark = pytest.mark.anyio
-SUPPORT = Path(__file__).parents[2] / "support"
+SUPPORT = Path(__file__).parents[3] / "support"
 HERE = LiveSettings(allow_private=("127.0.0.1",))
 SHOP = {"kind": "callables", "functions": ["math:sqrt", "math:floor"], "policy": {"read_only": ["sqrt"]}}
 

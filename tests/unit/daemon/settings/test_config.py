@@ -14,8 +14,8 @@ from daemon.settings.config import Config, curator_settings, load, serving_engin
 from daemon.settings.reference import field_texts, reference
 from daemon.settings.reference_page import reference_page
 
-REFERENCE = Path(__file__).parents[3] / "config.toml"
-PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+REFERENCE = Path(__file__).parents[4] / "config.toml"
+PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"
 
 
 def test_the_reference_in_the_repository_is_up_to_date() -> None:
