@@ -28,7 +28,7 @@ POISONED = (
     "-c",
     f"""
 import os, socket, sys
-from daemon import conversion, converter_process
+from daemon.ingest import conversion, converter_process
 
 plain = conversion.convert
 
