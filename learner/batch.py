@@ -6,8 +6,6 @@ The file is safetensors: no pickle, and no types but numpy's, so that any traine
 """
 
 import json
-import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from actors.messages.files import write_whole
 from learner.errors import BatchFileInvalid
 
 SCHEMA = 2
@@ -115,15 +114,7 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             "algorithm": json.dumps(self.algorithm),
         }
         data = save({name: getattr(self, name) for name in (*TOKENS, *ROWS)}, metadata=header)
-        aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-        try:
-            with aside.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
+        write_whole(path, data)
 
     @classmethod
     def load(cls, path: Path) -> "TrajectoryBatch":

@@ -3,10 +3,7 @@
 The page forbids itself to load or run anything, and every text in it is escaped: it shows what users and tools wrote.
 """
 
-import os
-import secrets
 from html import escape
-from pathlib import Path
 
 from learner.inspect import Inspection, RowView
 from learner.inspect_text import (
@@ -54,21 +51,6 @@ def page(inspection: Inspection) -> str:
             parts.append(f"<h3>{_text(about_row(number, row))}</h3><pre>{_tokens(row, inspection.largest)}</pre>")
     parts.append("</body></html>\n")
     return "\n".join(parts)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write `text` so that `path` has all of it, for its owner's eyes alone, whatever was there before.
-
-    Raises:
-        OSError: no such directory, disk full.
-    """
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _tokens(row: RowView, largest: float) -> str:

@@ -3,7 +3,6 @@
 <state>/learner/v000007/    optimizer.safetensors (or one a rank), cursor.json
 """
 
-import os
 from collections.abc import Callable, Collection
 from hashlib import sha256
 from pathlib import Path
@@ -11,9 +10,10 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from actors.messages.files import write_whole
 from learner.cursor import SCHEMA, Cursor
 from learner.errors import CheckpointInvalid
-from learner.versions import debris, digest, fsync, remove_directory, sweep, write_directory
+from learner.versions import debris, digest, remove_directory, sweep, write_directory
 
 _log = structlog.get_logger(__name__)
 CURSOR = "cursor.json"
@@ -101,12 +101,7 @@ class Memory:
         Raises:
             OSError: the disk fails.
         """
-        directory = self.path(cursor.version)
-        aside = directory / f".{CURSOR}.part"
-        aside.write_bytes(msgspec.json.encode(cursor))
-        fsync(aside)
-        os.replace(aside, directory / CURSOR)
-        fsync(directory)
+        write_whole(self.path(cursor.version) / CURSOR, msgspec.json.encode(cursor), sync="directory")
 
     def above(self, newest: int) -> list[str]:
         """Names of what no version was committed for."""

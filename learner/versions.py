@@ -23,6 +23,7 @@ import msgspec
 import structlog
 
 from actors.messages import MANIFEST, SIGNATURE, Candidate, FileDigest, Manifest, derived_id
+from actors.messages.files import fsync, write_whole
 from actors.messages.signing import PublicKeys, SigningKey
 from learner.errors import CheckpointInvalid
 
@@ -178,11 +179,8 @@ class Versions:
         assert self._key is not None
         Versions(self.directory).read(version, verify=True)
         directory = self.path(version)
-        aside = directory / f".{SIGNATURE}.{os.getpid()}"
-        aside.write_text(f"{self._key.sign('manifest', (directory / MANIFEST).read_bytes())}\n")
-        fsync(aside)
-        aside.replace(directory / SIGNATURE)
-        fsync(directory)
+        signature = self._key.sign("manifest", (directory / MANIFEST).read_bytes())
+        write_whole(directory / SIGNATURE, f"{signature}\n".encode(), sync="directory")
 
     def candidate(self, version: int) -> Candidate:
         """The announcement of `version`; the same each time.
@@ -328,12 +326,3 @@ def sweep(directory: Path) -> None:
     """Remove what `debris` finds."""
     for name in debris(directory):
         shutil.rmtree(directory / name, ignore_errors=True)
-
-
-def fsync(path: Path) -> None:
-    """Make a file or a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

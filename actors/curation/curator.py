@@ -14,7 +14,6 @@ and in the sandbox. More in docs/curator.md.
 """
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from heapq import merge
@@ -28,6 +27,7 @@ from actors.curation.pool import UNREPORTED, CuratorSettings, Selected, Training
 from actors.curation.watch import Watch
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, Serving, derived_id, encode_batch
+from actors.messages.files import write_whole
 from actors.messages.lineage import REMEMBERED
 from actors.store import Store
 from actors.system.actor import Output, Received, Result
@@ -334,7 +334,7 @@ class Curator:
         order_id = derived_id("batch", *sorted(members))
         data = encode_batch(selected.items)
         path = self._batches / f"{order_id}{_SUFFIX}"
-        await anyio.to_thread.run_sync(write_aside, path, data)
+        await anyio.to_thread.run_sync(_write_order, path, data)
         await anyio.to_thread.run_sync(self._clean)
         _log.info(
             "batch_written", order=order_id, trajectories=len(members), groups=selected.groups,
@@ -387,18 +387,7 @@ class Curator:
                 path.unlink(missing_ok=True)
 
 
-def write_aside(path: Path, data: bytes) -> None:
-    """Write `data` so that `path` has all of it or does not exist, across a power cut too."""
+def _write_order(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    part = path.with_name(f".{path.name}.part")
     # What agents and users said stands in there: for our own eyes alone.
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-    part.rename(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    write_whole(path, data, mode=0o600, sync="directory")

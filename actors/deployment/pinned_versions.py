@@ -1,8 +1,9 @@
 """What the swapper asks of the version directories: that some stay, and that one is what was judged."""
 
-import os
 from hashlib import sha256
 from pathlib import Path
+
+from actors.messages.files import write_whole
 
 
 def write_pins(versions: Path, pins: frozenset[int], serving: frozenset[int]) -> None:
@@ -13,12 +14,8 @@ def write_pins(versions: Path, pins: frozenset[int], serving: frozenset[int]) ->
             behind the number, and the learner keeps what it needs to learn on from there.
     """
     versions.mkdir(parents=True, exist_ok=True)
-    aside = versions / ".pinned.new"
-    with aside.open("w") as file:
-        file.write("".join(f"{pin}{' serving' if pin in serving else ''}\n" for pin in sorted(pins)))
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(versions / "pinned")
+    text = "".join(f"{pin}{' serving' if pin in serving else ''}\n" for pin in sorted(pins))
+    write_whole(versions / "pinned", text.encode())
 
 
 def manifest_problem(path: Path, digest: str) -> str:

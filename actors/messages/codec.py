@@ -21,12 +21,14 @@ _decoder: msgspec.msgpack.Decoder[AnyMessage] = msgspec.msgpack.Decoder(AnyMessa
 _items = msgspec.msgpack.Decoder(tuple[BatchItem, ...])
 
 
-class _Envelope(msgspec.Struct):
+class Envelope(msgspec.Struct):
+    """What tells a message that is malformed from one of a newer schema."""
+
     type: str = "?"
     schema: int = 0
 
 
-_envelope = msgspec.msgpack.Decoder(_Envelope)
+_envelope = msgspec.msgpack.Decoder(Envelope)
 
 
 def encode(message: Message) -> bytes:

@@ -6,10 +6,11 @@ A file, because either side may be away and must find it again when it is back. 
 all of it or none. `until` bounds how stale it may get: what nobody has renewed by then is no longer believed.
 """
 
-import os
 from pathlib import Path
 
 import msgspec
+
+from actors.messages.files import write_whole
 
 
 class Routes(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,12 +35,7 @@ def write_routes(path: Path, routes: Routes) -> None:
         OSError: it cannot be written; the old one is still there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.new")
-    with aside.open("wb") as file:
-        file.write(msgspec.json.encode(routes))
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    write_whole(path, msgspec.json.encode(routes))
 
 
 def read_routes(path: Path) -> Routes:

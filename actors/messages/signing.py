@@ -15,7 +15,6 @@ import contextlib
 import fcntl
 import math
 import os
-import secrets
 import stat
 import threading
 from collections.abc import Generator, Iterator, Sequence
@@ -28,6 +27,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from actors.messages.files import write_whole
 from actors.messages.policy import Directive, Verdict
 
 Kind = Literal["manifest", "verdict", "directive"]
@@ -160,7 +160,7 @@ def trust(path: Path, pem: str) -> bool:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _locked(path.parent):
-            before = path.read_text() if path.exists() else ""
+            before = path.read_text(encoding="utf-8") if path.exists() else ""
             known = {fingerprint(key) for key in parse(before, str(path))} if before.strip() else set[str]()
             fresh = [key for key in parse(pem, "the key to be trusted") if fingerprint(key) not in known]
             if not fresh:
@@ -169,7 +169,8 @@ def trust(path: Path, pem: str) -> bool:
                 key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
                 for key in fresh
             ]
-            _appear(path, "".join([before if not before or before.endswith("\n") else f"{before}\n", *blocks]), 0o644)
+            text = "".join([before if not before or before.endswith("\n") else f"{before}\n", *blocks])
+            write_whole(path, text.encode(), mode=0o644)
     except (OSError, UnicodeDecodeError) as error:
         raise BadKey(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     return True
@@ -265,37 +266,11 @@ def _make(path: Path) -> bool:
     pem = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    aside = _aside(path, pem.decode(), 0o600)
     try:
-        os.link(aside, path)
+        write_whole(path, pem, mode=0o600, exclusive=True)
     except FileExistsError:  # another process was faster; its key is the key
         return False
-    finally:
-        aside.unlink()
     return True
-
-
-def _appear(path: Path, text: str, mode: int) -> None:
-    aside = _aside(path, text, mode)
-    try:
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-
-
-def _aside(path: Path, text: str, mode: int) -> Path:
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        aside.unlink()
-        raise
-    return aside
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ for, so it happens in the daemon, in `adapters.intake.tap`. These records never 
 import msgspec
 
 from actors.messages.base import SCHEMA, Message
+from actors.messages.codec import Envelope
 from actors.messages.errors import MalformedMessage, UnsupportedSchema
 from actors.messages.traffic import Feedback, Hints, Part, Source
 
@@ -57,14 +58,7 @@ class RawExchange(Message, frozen=True, kw_only=True, tag="raw_exchange"):
 SpoolRecord = RawExchange | Feedback
 
 _decoder: msgspec.msgpack.Decoder[SpoolRecord] = msgspec.msgpack.Decoder(SpoolRecord)
-
-
-class _Envelope(msgspec.Struct):
-    type: str = "?"
-    schema: int = 0
-
-
-_envelope = msgspec.msgpack.Decoder(_Envelope)
+_envelope = msgspec.msgpack.Decoder(Envelope)
 
 
 def decode_spooled(data: bytes) -> SpoolRecord:

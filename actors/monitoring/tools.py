@@ -33,7 +33,7 @@ class ToolList(msgspec.Struct):
     """It was reported, or it was there from the start."""
 
 
-class State(msgspec.Struct):
+class ToolState(msgspec.Struct):
     """What the monitor remembers."""
 
     tools: dict[str, dict[str, ToolList]] = {}
@@ -49,7 +49,7 @@ class ToolDrift(Quiet):
 
     def __init__(self, settings: ToolSettings) -> None:
         self._settings = settings
-        self._state = State()
+        self._state = ToolState()
 
     def sighted(self, run: RunSummary, names: tuple[str, ...]) -> None:
         """A run came with this tool list; before `look`, as all runs do."""
@@ -84,7 +84,7 @@ class ToolDrift(Quiet):
         return msgspec.msgpack.encode(self._state)
 
     def restore(self, data: bytes) -> None:
-        self._state = msgspec.msgpack.decode(data, type=State)
+        self._state = msgspec.msgpack.decode(data, type=ToolState)
 
     def _new_lists(self, now: float) -> list[Finding]:
         found: list[Finding] = []

@@ -24,6 +24,7 @@ import anyio.abc
 import msgspec
 import structlog
 
+from actors.messages.files import write_whole
 from actors.system.errors import BrokerFailed
 from actors.system.lifecycle import Lifecycle
 
@@ -262,7 +263,7 @@ class Broker:
         password = earlier.password if earlier else secrets.token_urlsafe(32)
         credentials = Credentials(f"nats://{self._settings.host}:{port}", "evolved", password)
         quoted = {name: json.dumps(str(self._directory / name)) for name in ("jetstream", "nats.log", "nats.pid")}
-        _write_private(
+        _write_lines(
             self._config,
             (
                 f"server_name: {self._server_name}",
@@ -283,7 +284,7 @@ class Broker:
                 "}",
             ),
         )
-        _write_private(self.credentials_path, (msgspec.json.encode(credentials).decode(),))
+        _write_lines(self.credentials_path, (msgspec.json.encode(credentials).decode(),))
         return port
 
     async def _answers(self, port: int) -> None:
@@ -347,14 +348,9 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _write_private(path: Path, lines: Sequence[str]) -> None:
+def _write_lines(path: Path, lines: Sequence[str]) -> None:
     """Replace `path` by `lines`, readable by the owner alone from the first moment on."""
-    aside = path.with_name(path.name + ".part")
-    aside.unlink(missing_ok=True)
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
-    aside.replace(path)
+    write_whole(path, ("\n".join(lines) + "\n").encode(), mode=0o600, sync="none")
 
 
 def _port_of(credentials: Credentials | None) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from actors.messages.files import write_whole
 from actors.system.errors import PayloadMissing
 
 _NAME = re.compile(r"[0-9a-f]{64}\.blob")
@@ -49,12 +50,7 @@ class ClaimStore:
         if target.exists() and target.stat().st_size == len(data):
             os.utime(target)
             return Claim(target.name, digest, len(data))
-        aside = self._directory / f".{digest}.{os.getpid()}.part"
-        with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(target)
+        write_whole(target, data)
         return Claim(target.name, digest, len(data))
 
     def get(self, claim: Claim) -> bytes:

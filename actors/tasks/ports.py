@@ -8,8 +8,8 @@ from actors.ports.store import OutcomeRow
 from actors.store.tasks import TaskState
 
 
-class TaskSink(Protocol):
-    """Takes tasks that somebody made."""
+class TaskBook(Protocol):
+    """The pool as those see it who make tasks for it, or play from it."""
 
     async def offer(self, tasks: Sequence[Task], made_from: Collection[str] = ()) -> int:
         """Put `tasks` into the pool; how many were new. What is there already, by id, stays as it is.
@@ -18,10 +18,6 @@ class TaskSink(Protocol):
             made_from: ids of what they rest on, beside what their `spec` names: forgotten with it.
         """
         ...
-
-
-class TaskBook(TaskSink, Protocol):
-    """The pool as those see it who play from it."""
 
     async def task_states(self, states: Collection[str] = (), limit: int = ...) -> list[TaskState]:
         """Tasks in one of `states`, or all of them, those that were played longest ago first."""

@@ -25,10 +25,11 @@ import anyio
 import msgspec
 import structlog
 
+from actors.messages.files import write_whole
 from actors.ports.engines import Engine
 from actors.ports.errors import CheckpointRefused, EngineError, EngineUnavailable, SwapFailed
 from adapters.engines.client import Deadlines
-from adapters.engines.swap_files import SwapFiles, SwapJob, SwapOutcome, write_whole
+from adapters.engines.swap_files import SwapFiles, SwapJob, SwapOutcome
 from adapters.engines.vllm import VllmEngine
 
 __all__ = ["SwapJob", "SwapOutcome", "collect", "perform", "run_swap"]

@@ -117,13 +117,3 @@ class SwapFiles:
             return msgspec.json.decode(self.result.read_bytes(), type=SwapOutcome)
         except FileNotFoundError:
             return None
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it appears whole."""
-    aside = path.with_name(path.name + ".new")
-    with aside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)

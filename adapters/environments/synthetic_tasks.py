@@ -29,7 +29,7 @@ _ANSWER_WORDS = 24
 _WORD = re.compile(r"\w+")
 
 
-class Grader(Protocol):
+class OutcomeGrader(Protocol):
     """Says how well an attempt did where no execution can decide."""
 
     async def grade(self, task: Task, steps: Sequence[Step]) -> float:
@@ -48,7 +48,7 @@ class SyntheticEpisode:
     """One attempt at a self-made task."""
 
     def __init__(
-        self, task: Task, spec: SyntheticTaskSpec, base: Episode, reached: Reached | None, grader: Grader | None
+        self, task: Task, spec: SyntheticTaskSpec, base: Episode, reached: Reached | None, grader: OutcomeGrader | None
     ) -> None:
         self._task, self._spec, self._base, self._reached, self._grader = task, spec, base, reached, grader
         self.messages: list[dict[str, Any]] = _opened(base.messages, spec.base_goal, task.goal)
@@ -119,7 +119,7 @@ class SyntheticTasks:
         grader: for tasks that no state can verify; None: such tasks fail to begin.
     """
 
-    def __init__(self, environment: Environment, grader: Grader | None = None) -> None:
+    def __init__(self, environment: Environment, grader: OutcomeGrader | None = None) -> None:
         self._environment, self._grader = environment, grader
         self.name = environment.name
         self._cache: OrderedDict[tuple[str, str], Reached] = OrderedDict()
@@ -204,4 +204,12 @@ def _says(text: str, value: str) -> bool:
     return any(said[at : at + len(wanted)] == wanted for at in range(len(said) - len(wanted) + 1))
 
 
-__all__ = ["Grader", "ReferenceCall", "SyntheticEpisode", "SyntheticTaskSpec", "SyntheticTasks", "Verifier", "replay"]
+__all__ = [
+    "OutcomeGrader",
+    "ReferenceCall",
+    "SyntheticEpisode",
+    "SyntheticTaskSpec",
+    "SyntheticTasks",
+    "Verifier",
+    "replay",
+]

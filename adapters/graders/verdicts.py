@@ -11,7 +11,7 @@ from actors.ports.reference_calls import SyntheticTaskSpec
 
 
 class Verdicts:
-    """What `adapters.environments.synthetic_tasks.SelfMade` asks.
+    """An `OutcomeGrader` of `adapters.environments.synthetic_tasks`.
 
     Args:
         grader: whose grades these are.

@@ -21,7 +21,7 @@ import structlog
 from actors.ports.errors import LiveApiError, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable, LiveToolUnknown
 from adapters.live import CallResult, HoldsSecrets, LiveApi, Operation
 from adapters.live.audit import AuditLine, AuditLog
-from adapters.live.limits import Breaker, TokenBucket
+from adapters.live.limits import TokenBucket, WindowBreaker
 from adapters.live.policy import Decision, PolicySettings, decide, offered
 from adapters.live.recording import Recorded, Recordings
 from adapters.live.scrubbing import Scrubber
@@ -71,7 +71,7 @@ class Guarded:
         self._recordings, self._audit = recordings, audit
         self._scrubber = Scrubber(api.secrets if isinstance(api, HoldsSecrets) else frozenset)
         # Intervals are of the event loop's clock, which is there once it runs.
-        self._breaker = Breaker(settings.breaker, anyio.current_time)
+        self._breaker = WindowBreaker(settings.breaker, anyio.current_time)
         self._buckets: dict[str, TokenBucket] = {}
         self._turn = anyio.Semaphore(settings.concurrent)
         self._operations: dict[str, Operation] = {}

@@ -1,4 +1,4 @@
-"""`TokenBucket` and `Breaker`: how often an API is called, and when it is left alone. The clock is an argument."""
+"""`TokenBucket`, `WindowBreaker`: how often an API is called, and when it is left alone. The clock is an argument."""
 
 from collections import deque
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class RateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Calls at once after a pause."""
 
 
-class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WindowBreakerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When an API counts as broken."""
 
     failures: AtLeastOne = 5
@@ -66,12 +66,16 @@ class TokenBucket:
         self._tokens = min(float(self._settings.burst), self._tokens + 1.0)
 
 
-class Breaker:
+class WindowBreaker:
     """After Nygard, "Release It!": closed; open after so many failures within a window; half-open for one probe, whose
     answer closes it and whose failure doubles the wait.
+
+    A judge's (`actors.credit.breaker`) counts failures in a row, and any answer closes it: a judge is asked the same
+    kind of question by one actor. An API is called by many at once, and one operation that works says little of another
+    that does not; so it takes a share of the calls to open this one, and the probe alone closes it.
     """
 
-    def __init__(self, settings: BreakerSettings, clock: Callable[[], float]) -> None:
+    def __init__(self, settings: WindowBreakerSettings, clock: Callable[[], float]) -> None:
         self._settings, self._clock = settings, clock
         self._failed: deque[float] = deque(maxlen=max(_REMEMBERED, settings.failures))
         self._succeeded: deque[float] = deque(maxlen=max(_REMEMBERED, settings.failures))

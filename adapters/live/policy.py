@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from adapters.live.limits import BreakerSettings, RateSettings
+from adapters.live.limits import RateSettings, WindowBreakerSettings
 
 Mode = Literal["live", "shadow", "dry_run"]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -46,7 +46,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Of the API as a whole."""
     tool_rate: RateSettings = RateSettings(per_second=5.0, burst=10)
     """Of each tool."""
-    breaker: BreakerSettings = BreakerSettings()
+    breaker: WindowBreakerSettings = WindowBreakerSettings()
     max_text: AtLeastOne = 20_000
     """Characters of an answer that an agent is shown."""
     max_structured: AtLeastOne = 1 << 20

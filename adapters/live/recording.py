@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import anyio
 import msgspec
 
+from actors.messages.files import write_whole
 from actors.ports.errors import AdapterNotSetUp
 
 _KEY = "digest.key"
@@ -117,8 +118,7 @@ class Recordings:
         with self._lock:
             path = self._directory / f"{digest}.json"
             try:
-                path.with_suffix(".tmp").write_bytes(data)
-                path.with_suffix(".tmp").replace(path)
+                write_whole(path, data, sync="none")
             except OSError:
                 self.counts["failed"] += 1
                 return

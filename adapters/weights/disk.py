@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from actors.messages.files import fsync
 from actors.ports.errors import WeightsDiskFull
 
 PARTIAL = ".pull"
@@ -63,9 +64,9 @@ def writing(path: Path) -> Iterator[None]:
 def appear(aside: Path, target: Path) -> None:
     """Make the directory `aside` durable and give it its name, in one step."""
     for path in (*aside.iterdir(), aside):
-        _fsync(path)
+        fsync(path)
     aside.rename(target)
-    _fsync(target.parent)
+    fsync(target.parent)
 
 
 def sweep(directory: Path, version: int) -> None:
@@ -109,11 +110,3 @@ def _touched(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

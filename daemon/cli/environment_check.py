@@ -14,7 +14,7 @@ _MOST_TURNS = 500
 _NAME_LENGTH = 64
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """What one check found."""
 
     check: str
@@ -27,14 +27,14 @@ class Wrong(Exception):
     """Says what is."""
 
 
-async def check(environment: Environment, families: str | None = None, *, timeout: float = 60.0) -> list[Finding]:
+async def check(environment: Environment, families: str | None = None, *, timeout: float = 60.0) -> list[CheckResult]:
     """Every check, in order; one that fails does not keep the next from being made.
 
     Args:
         families: kinds of task to check with; None for the environment's mix.
         timeout: seconds for each.
     """
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     for name, one in _CHECKS.items():
         began, problem = anyio.current_time(), ""
         try:
@@ -46,7 +46,7 @@ async def check(environment: Environment, families: str | None = None, *, timeou
             problem = str(error)
         except Exception as error:  # whatever it raises where it should not is what is wrong with it
             problem = f"{type(error).__name__}: {error}"[:500]
-        found.append(Finding(name, problem, anyio.current_time() - began))
+        found.append(CheckResult(name, problem, anyio.current_time() - began))
     return found
 
 

@@ -126,10 +126,11 @@ def run_inspect(arguments: argparse.Namespace) -> int:
     import msgspec
     from rich.console import Console
 
+    from actors.messages.files import write_whole
     from daemon.errors import ConfigError
     from learner.checkpoints import Checkpoints
     from learner.inspect import decoder, inspect
-    from learner.inspect_html import page, write_private
+    from learner.inspect_html import page
     from learner.inspect_known import known, tokenizer_file
     from learner.inspect_terminal import show
 
@@ -142,7 +143,7 @@ def run_inspect(arguments: argparse.Namespace) -> int:
     )  # fmt: skip
     if arguments.html is not None:
         try:
-            write_private(arguments.html, page(inspection))
+            write_whole(arguments.html, page(inspection).encode(), mode=0o600, sync="none")
         except OSError as error:
             raise ConfigError(f"--html {arguments.html}: {error.strerror}") from error
     if arguments.json:

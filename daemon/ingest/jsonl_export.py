@@ -4,7 +4,6 @@ store (read-only) -> to_line -> FILE        (the way back is `daemon.ingest.json
 """
 
 import gzip
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from actors.messages import Attributed, Exchange, Feedback, Trajectory
+from actors.messages.files import writing_whole
 from actors.store.archive import Archive, Kind
 from actors.store.errors import StoreError, StoreUnavailable
 from adapters.intake.jsonl import to_line
@@ -88,19 +88,12 @@ def _writing(out: str) -> Iterator[IO[bytes]]:
         sys.stdout.buffer.flush()
         return
     path = Path(out)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(aside, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            if path.suffix == ".gz":
-                with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                    yield packed  # type: ignore[misc]  # an IO[bytes] in all but name
-            else:
-                yield file
-            file.flush()
-            os.fsync(file.fileno())
-        aside.rename(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with writing_whole(path, mode=0o600) as file:
+        if path.suffix == ".gz":
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                yield packed  # type: ignore[misc]  # an IO[bytes] in all but name
+        else:
+            yield file
 
 
 def moment(text: str, now: float) -> float:

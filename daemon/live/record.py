@@ -1,11 +1,11 @@
 """The registrations of run time on disk: one JSON file that only our user reads, written aside and renamed."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from actors.messages.files import write_whole
 from daemon.errors import StartFailed
 from daemon.live.settings import Entry
 
@@ -33,10 +33,4 @@ def write(path: Path, entries: Sequence[Entry]) -> None:
         OSError: it cannot be written; what was there is untouched.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(entries), indent=1))
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    write_whole(path, msgspec.json.format(msgspec.json.encode(entries), indent=1), mode=0o600)

@@ -24,6 +24,7 @@ from typing import Literal
 import msgspec
 import structlog
 
+from actors.messages.files import writing_whole
 from daemon.tap.errors import KeysUnusable
 
 PREFIX = b"evk_"
@@ -252,29 +253,20 @@ def _changing(path: Path) -> Iterator[list[Key]]:
         keys = list(before)
         yield keys
         if tuple(keys) != before:
-            _replace(path, _File(keys=tuple(keys)), directory)
+            _replace(path, _File(keys=tuple(keys)))
     except OSError as error:
         raise KeysUnusable(f"{path}: {error.strerror}; give another file, or run as its owner") from error
     finally:
         os.close(directory)
 
 
-def _replace(path: Path, content: _File, directory: int) -> None:
-    new = path.with_name(f".{path.name}.{os.getpid()}")
+def _replace(path: Path, content: _File) -> None:
     owner = path.stat() if path.exists() else path.parent.stat()
     mode = stat.S_IMODE(owner.st_mode) if path.exists() else 0o600
-    new.unlink(missing_ok=True)  # of a process that was killed here
-    try:
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
-            _give(file.fileno(), owner)
-            os.fchmod(file.fileno(), mode)
-            file.write(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-        os.fsync(directory)
-    finally:
-        new.unlink(missing_ok=True)
+    with writing_whole(path, mode=0o600, sync="directory") as file:
+        _give(file.fileno(), owner)
+        os.fchmod(file.fileno(), mode)
+        file.write(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
 
 
 def _give(made: Path | int, owner: os.stat_result) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from actors.messages.files import write_whole
+
 _NAME = "replay"
 
 
@@ -21,9 +23,7 @@ def ask_replay(directory: Path, since: float) -> None:
     Raises:
         OSError: the disk failed, or there is no spool.
     """
-    aside = directory / f"{_NAME}.part"
-    aside.write_bytes(msgspec.json.encode(since))
-    aside.replace(directory / _NAME)
+    write_whole(directory / _NAME, msgspec.json.encode(since), sync="none")
 
 
 def asked_replay(directory: Path) -> float | None:

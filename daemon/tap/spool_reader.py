@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from actors.messages import MessageError
+from actors.messages.files import write_whole
 from actors.messages.spool import RawExchange, decode_spooled
 from daemon.tap.segments import HEADER, MAX_PAYLOAD, Cursor, Position, read_cursor, segment_numbers, segment_path
 
@@ -109,9 +110,8 @@ class SpoolReader:
             with contextlib.suppress(FileNotFoundError):
                 os.utime(segment_path(self._directory, number), (now, now))
         self._published, self.sequence = position.segment, sequence
-        aside = self._directory / "cursor.part"
-        aside.write_bytes(msgspec.json.encode(Cursor(position.segment, position.offset, sequence)))
-        aside.replace(self._directory / "cursor")
+        cursor = Cursor(position.segment, position.offset, sequence)
+        write_whole(self._directory / "cursor", msgspec.json.encode(cursor), sync="none")
 
     def kept_since(self, since: float) -> tuple[int, int]:
         """What was published at `since` (unix seconds) or later and is still there: (segments, bytes)."""

@@ -9,7 +9,6 @@
 A directory, or one tar file if its name ends in .tar; it appears whole or not at all.
 """
 
-import contextlib
 import os
 import shutil
 import tarfile
@@ -22,6 +21,7 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from actors.messages import MANIFEST, SIGNATURE
+from actors.messages.files import fsync, writing_whole
 from actors.store import StoreError
 from actors.store import tables as t
 from actors.store.archive import ask
@@ -82,14 +82,10 @@ def backup(
         aside.mkdir(parents=True, mode=0o700)
         contents = _fill(config, aside, settings, with_keys, with_weights, say)
         if out.suffix == ".tar":
-            packed = aside.with_suffix(".tarpart")
-            with contextlib.ExitStack() as stack:
-                stack.callback(packed.unlink, missing_ok=True)
-                _pack(aside, packed)
-                packed.rename(out)
+            _pack(aside, out)
         else:
             aside.rename(out)
-        _sync(out.parent)
+        fsync(out.parent)
     except StoreError as error:
         raise TransferFailed(str(error)) from error
     except OSError as error:
@@ -134,13 +130,13 @@ def _fill(
     files: list[Entry] = []
     for path in _files(aside):
         files.append(Entry(str(path.relative_to(aside)), digest(path), path.stat().st_size))
-        _sync(path)
+        fsync(path)
     contents = Contents(
         created=created, schema=schema, database=database.name, head=str(head), keys=with_keys, versions=tuple(kept),
         files=tuple(files),
     )  # fmt: skip
     (aside / CONTENTS).write_bytes(msgspec.json.format(msgspec.json.encode(contents), indent=1))
-    _sync(aside / CONTENTS)
+    fsync(aside / CONTENTS)
     return contents
 
 
@@ -180,17 +176,6 @@ def digest(path: Path) -> str:
 
 
 def _pack(directory: Path, target: Path) -> None:
-    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        with tarfile.open(fileobj=file, mode="w") as tar:
-            for path in (directory / CONTENTS, *(path for path in _files(directory) if path.name != CONTENTS)):
-                tar.add(path, arcname=str(path.relative_to(directory)))
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with writing_whole(target, mode=0o600) as file, tarfile.open(fileobj=file, mode="w") as tar:
+        for path in (directory / CONTENTS, *(path for path in _files(directory) if path.name != CONTENTS)):
+            tar.add(path, arcname=str(path.relative_to(directory)))

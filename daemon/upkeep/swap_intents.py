@@ -6,6 +6,7 @@ own (`actors.store.leases`), taken before the program starts and given back when
 nobody else starts one. Its epoch rises with every swap, and engines with our plug-in refuse a smaller one.
 """
 
+import contextlib
 import os
 import socket
 from pathlib import Path
@@ -14,6 +15,7 @@ from uuid import uuid4
 import anyio.to_thread
 import msgspec
 
+from actors.messages.files import write_whole
 from actors.ports.errors import EngineUnavailable
 from actors.store.leases import Leases
 
@@ -92,14 +94,6 @@ def _name(engine: str) -> str:
 def _identity(path: Path) -> str:
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = path / "identity"
-    try:
-        # Linked, not renamed: of two that make it at once the first one's stays.
-        aside = path / f".identity.{uuid4().hex}"
-        aside.write_text(uuid4().hex)
-        try:
-            os.link(aside, file)
-        finally:
-            aside.unlink()
-    except FileExistsError:
-        pass
+    with contextlib.suppress(FileExistsError):  # of two that make it at once the first one's stays
+        write_whole(file, uuid4().hex.encode(), sync="none", exclusive=True)
     return file.read_text().strip()

@@ -9,7 +9,6 @@ are kept, and whatever serves.
 """
 
 import hashlib
-import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from actors.experience.retrieval.errors import SnapshotMissing, SnapshotRefused
+from actors.messages.files import write_whole
 
 _FORMAT = 1
 
@@ -83,8 +83,9 @@ class Snapshots:
             )  # fmt: skip
             file = self._directory / _file(found.pool)
             if not file.exists():
-                _put(file, data)
-            _put(self._directory / _name(version), msgspec.json.format(msgspec.json.encode(found)) + b"\n")
+                write_whole(file, data)
+            manifest = msgspec.json.format(msgspec.json.encode(found)) + b"\n"
+            write_whole(self._directory / _name(version), manifest)
             self._prune({version, *serving})
             return found
 
@@ -137,7 +138,7 @@ class Snapshots:
                 used.add(_file(self._manifest(version).pool))
             except SnapshotRefused:
                 continue
-        for path in self._directory.glob("pool-*"):
+        for path in (*self._directory.glob("pool-*"), *self._directory.glob(".*.part")):  # these of a kill
             if path.name not in used:
                 path.unlink(missing_ok=True)
 
@@ -171,13 +172,3 @@ def _unpack(data: bytes, version: int) -> list[tuple[str, int]]:
         return list(zip(keys, parts["revisions"].tolist(), strict=True))
     except (SafetensorError, KeyError, ValueError) as error:
         raise SnapshotRefused(f"snapshot of version {version}: {error}") from error
-
-
-def _put(path: Path, data: bytes) -> None:
-    """Written aside and renamed: there is the whole file, or none."""
-    aside = path.with_name(f"{path.name}.part")
-    with aside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)

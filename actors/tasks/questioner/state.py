@@ -1,12 +1,12 @@
 """`QuestionerState`: all that the questioner knows and has made, as one JSON document: result and checkpoint in one."""
 
-import os
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from actors.messages import Task
+from actors.messages.files import write_whole
 from actors.tasks.questioner.errors import TaskFileMalformed
 from actors.tasks.questioner.filters import Dropped, Entry
 from actors.tasks.questioner.goal_templates import Template
@@ -91,12 +91,7 @@ class QuestionerState(msgspec.Struct, kw_only=True):
 
 def write(state: QuestionerState, path: Path) -> None:
     """Replace `path` by `state`, all or nothing, whenever the process dies."""
-    aside = path.with_name(f"{path.name}.new")
-    with aside.open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(state), indent=1))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
+    write_whole(path, msgspec.json.format(msgspec.json.encode(state), indent=1))
 
 
 def read(path: Path) -> QuestionerState:

@@ -57,12 +57,12 @@ def main(argv: list[str]) -> int:
     os.dup2(2, 1)
     _limit(int(os.environ["BFCL_WORKER_MEMORY"]))
     signal.signal(signal.SIGVTALRM, _stop)
-    worker = Worker(tasks)
+    worlds = Worlds(tasks)
     for line in sys.stdin.buffer:
         request = json.loads(line)
         answer: dict[str, Any] = {"id": request["id"]}
         try:
-            answer["value"] = worker.serve(request)
+            answer["value"] = worlds.serve(request)
         except Refused as error:
             answer["refused"] = str(error)
         except Exception as error:
@@ -228,7 +228,7 @@ class World:
             self._failure = verdict["error_type"]
 
 
-class Worker:
+class Worlds:
     """Worlds by number."""
 
     def __init__(self, tasks: Tasks) -> None:

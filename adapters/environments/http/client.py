@@ -12,7 +12,7 @@ from actors.messages import Task, ToolCall, derived_id
 from actors.ports.environments import Profile, Split
 from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed
 from adapters.chat.keys import checked_url, read_key
-from adapters.environments.http.shapes import Info, ServiceRequest, State, said, written
+from adapters.environments.http.shapes import Info, ServiceRequest, ServiceState, said, written
 from adapters.environments.http.wire import Unanswered, Wire, decoded
 from adapters.environments.remote import Opening, RemoteEpisode, Stepped, remote_episode
 
@@ -103,7 +103,7 @@ class HttpEnvironment:
         link = _Instance(self._wire, self.name, key, theirs=self._theirs)
         try:
             answer = await link.call("create", task_id=wanted, params=params, again=True)
-            return remote_episode(link, _opening(decoded(answer.data, State)))
+            return remote_episode(link, _opening(decoded(answer.data, ServiceState)))
         except BaseException:
             await link.aclose()  # it may have been made, and the answer lost
             raise
@@ -135,7 +135,7 @@ class _Instance:
     async def step(self, calls: Sequence[ToolCall], text: str) -> Stepped:
         message = (written if self._theirs else said)(calls, text)
         params: dict[str, Any] = {} if self._theirs else {"reward": False}
-        found = decoded((await self.call("step", messages=message, params=params)).data, State)
+        found = decoded((await self.call("step", messages=message, params=params)).data, ServiceState)
         info = found.info or Info()
         told = found.state if self._theirs or info.messages else []
         text = info.text if info.text is not None else "\n".join(str(one.get("content") or "") for one in found.state)
@@ -152,7 +152,7 @@ class _Instance:
         return decoded((await self.call("get_state")).data, dict[str, Any])
 
     async def clone(self) -> "tuple[_Instance, Opening]":
-        found = decoded((await self.call("clone")).data, State)
+        found = decoded((await self.call("clone")).data, ServiceState)
         if found.info is None or not found.info.instance_id:
             raise Unanswered("the environment service does not say which instance the clone is")
         twin = _Instance(self._wire, self._environment, found.info.instance_id, theirs=self._theirs)
@@ -190,6 +190,6 @@ class _Instance:
             raise EnvironmentFailed(str(error)) from error
 
 
-def _opening(found: State) -> Opening:
+def _opening(found: ServiceState) -> Opening:
     info = found.info or Info()
     return Opening(messages=found.state, tools=info.tools or [], stateful=info.stateful, cloneable=info.cloneable)

@@ -49,7 +49,7 @@ class Info(msgspec.Struct, kw_only=True):
     messages: bool = False
 
 
-class State(msgspec.Struct, kw_only=True):
+class ServiceState(msgspec.Struct, kw_only=True):
     """`data` of /create, /step and /clone."""
 
     state: list[dict[str, Any]]

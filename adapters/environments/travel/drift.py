@@ -4,12 +4,12 @@ Production agents and the sandbox read the same drift file, so their desks drift
 changed service would.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from actors.messages.files import write_whole
 from actors.ports.errors import EnvironmentFailed
 
 PARAMETERS: dict[str, tuple[str, ...]] = {
@@ -50,9 +50,7 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def write(self, path: Path) -> None:
         """Make this the drift of all desks that read `path`; atomic, so that no desk reads half of it."""
-        aside = path.with_name(path.name + ".new")
-        aside.write_bytes(msgspec.json.encode(self))
-        os.replace(aside, path)
+        write_whole(path, msgspec.json.encode(self), sync="none")
 
     @classmethod
     def read(cls, path: Path) -> "Drift":

@@ -331,14 +331,13 @@ def test_a_version_of_another_branch_brings_its_own_line(state, base):
     assert checkpoints.cursor.chain == (0, 3)
 
 
-@pytest.mark.parametrize("call", ["replace", "fsync", "write_bytes"])
+@pytest.mark.parametrize("call", ["replace", "fsync", "open"])
 @pytest.mark.parametrize("at", [0, 1])
 def test_a_kill_while_going_back_leaves_it_done_or_not_begun(state, base, monkeypatch, call, at):
     checkpoints = opened(state, base)
     for value in (1, 2, 3):
         step(checkpoints, value)
-    owner = Path if call == "write_bytes" else os
-    original, calls = getattr(owner, call), 0
+    original, calls = getattr(os, call), 0
 
     def killed(*args, **kwargs):
         nonlocal calls
@@ -348,7 +347,7 @@ def test_a_kill_while_going_back_leaves_it_done_or_not_begun(state, base, monkey
         return original(*args, **kwargs)
 
     with monkeypatch.context() as patch, contextlib.suppress(Killed):
-        patch.setattr(owner, call, killed)
+        patch.setattr(os, call, killed)
         back(checkpoints, 1)
     again = opened(state)
     gone = again.cursor.finished("back") is not None

@@ -23,7 +23,7 @@ from learner.checkpoints import Checkpoints
 from learner.credit import CreditSettings, Running, assign
 from learner.errors import BatchFileInvalid
 from learner.inspect import Known, TrajectoryView, decoder, inspect
-from learner.inspect_html import page, write_private
+from learner.inspect_html import page
 from learner.inspect_known import known, tokenizer_file
 from learner.inspect_terminal import show
 from learner.inspect_text import about_steps, visible
@@ -207,15 +207,6 @@ def test_the_page_is_one_file_that_loads_and_runs_nothing(order):
     titles = [value for name, value in found.attributes if name == "title"]
     assert any("advantage +1.000, clip 0.80 to 1.60" in title for title in titles)
     assert "http" not in re.sub(r"http-equiv", "", text)
-
-
-def test_the_page_is_for_its_owner_alone_even_over_an_open_file(tmp_path):
-    path = tmp_path / "b.html"
-    path.write_text("old")
-    path.chmod(0o666)
-    write_private(path, "new")
-    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o600)
-    assert [p.name for p in tmp_path.iterdir()] == ["b.html"]
 
 
 def test_control_and_formatting_characters_become_visible():

@@ -493,7 +493,7 @@ def test_a_full_disk_leaves_it_where_it_was(bench, monkeypatch):
     for n in range(2):
         bench.train(f"o{n}", group(version=n))
     with monkeypatch.context() as patch:
-        patch.setattr("learner.memory.os.replace", full_disk)
+        patch.setattr("actors.messages.files.os.replace", full_disk)
         with pytest.raises(OSError, match="full"):
             bench.updater.go_back(back(version="2", to="1"))
     assert held(bench, bench.weights(2))

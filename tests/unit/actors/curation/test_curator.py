@@ -212,7 +212,7 @@ async def test_traffic_alone_is_ordered_with_its_production_share(bench: Bench) 
 
 async def test_batch_files_are_bounded_and_torn_ones_removed(bench: Bench) -> None:
     (bench.path / "batches").mkdir(exist_ok=True)
-    (bench.path / "batches" / ".x.batch.part").write_bytes(b"torn")
+    (bench.path / "batches" / ".0123456789abcdef.x.batch.part").write_bytes(b"torn")
     await bench.restart(keep_files=2)
     for version in range(1, 5):
         (order,) = await bench.credit(*group(f"g{version}", MIXED, min_version=version))

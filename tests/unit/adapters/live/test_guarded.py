@@ -14,7 +14,7 @@ from actors.ports.errors import LiveApiRefused, LiveApiUnavailable
 from adapters.live import CallResult
 from adapters.live.audit import AuditLog
 from adapters.live.guarded import Guarded
-from adapters.live.limits import BreakerSettings, RateSettings
+from adapters.live.limits import RateSettings, WindowBreakerSettings
 from adapters.live.policy import PolicySettings
 from adapters.live.recording import Recordings
 from tests.support.scripted_live_api import ScriptedLiveApi, operation
@@ -169,7 +169,9 @@ async def test_secrets_are_in_no_answer_record_audit_log_or_error(tmp_path: Path
 
     api = ScriptedLiveApi(*TOOLS, answer=leaking, secrets=frozenset({KEY}))
     with structlog.testing.capture_logs() as logs:
-        guard, _ = guarded(tmp_path, api, mode="live", allow=("*",), breaker=BreakerSettings(failures=1, first_wait=60))
+        guard, _ = guarded(
+            tmp_path, api, mode="live", allow=("*",), breaker=WindowBreakerSettings(failures=1, first_wait=60)
+        )
         shown = str(await guard.call("get_item", {"id": 1}))
         api.answer = failing
         with pytest.raises(LiveApiUnavailable) as caught:
@@ -233,7 +235,7 @@ async def test_nothing_is_executed_while_the_audit_log_cannot_be_written(tmp_pat
 
 
 async def test_a_broken_api_is_left_alone_and_said_so_once_and_its_return_once(tmp_path: Path) -> None:
-    breaker = BreakerSettings(failures=3, window=60, first_wait=10, max_wait=30)
+    breaker = WindowBreakerSettings(failures=3, window=60, first_wait=10, max_wait=30)
     with structlog.testing.capture_logs() as logs:
         guard, api = guarded(tmp_path, mode="live", allow=("*",), breaker=breaker)
         good, api.answer = api.answer, failing

@@ -1,0 +1,73 @@
+"""`write_whole`: a file that is there as a whole or not at all, whoever reads or dies meanwhile.
+
+It is written beside its place under a hidden name that no other writer has, `.TOKEN.NAME.part`, and renamed. A process
+that is killed meanwhile leaves that one; any other end removes it.
+"""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Generator
+from pathlib import Path
+from typing import IO, Literal
+
+Sync = Literal["none", "file", "directory"]
+"""What is on the disk for sure once it is written: nothing, the content, or the content under its name."""
+
+
+@contextlib.contextmanager
+def writing_whole(
+    path: Path, *, mode: int = 0o666, sync: Sync = "file", exclusive: bool = False
+) -> Generator[IO[bytes]]:
+    """A file to write to that gets the name `path` at the end, in the place of what is there; an exception in between
+    leaves `path` as it was.
+
+    Args:
+        mode: permissions, less the umask.
+        sync: how durable it is.
+        exclusive: an existing file stays.
+
+    Raises:
+        FileExistsError: `exclusive`, and there is one.
+        OSError: no such directory, disk full, no permission; `path` is as it was.
+    """
+    aside = path.with_name(f".{secrets.token_hex(8)}.{path.name}.part")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            yield file
+            if sync != "none":
+                file.flush()
+                os.fsync(descriptor)
+        if exclusive:
+            os.link(aside, path)
+        else:
+            os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    if sync == "directory":
+        fsync(path.parent)
+
+
+def write_whole(path: Path, content: bytes, *, mode: int = 0o666, sync: Sync = "file", exclusive: bool = False) -> None:
+    """Give `path` this content; see `writing_whole`.
+
+    Raises:
+        FileExistsError: `exclusive`, and there is one.
+        OSError: no such directory, disk full, no permission; `path` is as it was.
+    """
+    with writing_whole(path, mode=mode, sync=sync, exclusive=exclusive) as file:
+        file.write(content)
+
+
+def fsync(path: Path) -> None:
+    """Make a file or a directory durable.
+
+    Raises:
+        OSError: it is not there, or the disk failed.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
