@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall, VersionSpan
+from actors.ports.completions import ChatCompletion, Choice
 from actors.ports.environments import Observation
 from actors.rollout.harness.errors import EpisodeLost
 
@@ -22,45 +23,18 @@ class Completion(msgspec.Struct, frozen=True):
     """One a sampled id, -1 where the engine does not say."""
 
 
-class _Function(msgspec.Struct):
-    name: str
-    arguments: str
-
-
-class _Call(msgspec.Struct):
-    function: _Function
-    id: str = ""
-
-
-class _Message(msgspec.Struct):
-    content: str | None = None
-    tool_calls: list[_Call] | None = None
-
-
-class _LogProb(msgspec.Struct):
-    logprob: float
-
-
-class _LogProbs(msgspec.Struct):
-    content: list[_LogProb] | None = None
-
-
 class _Span(msgspec.Struct):
     version: str | int
     start: int
     end: int
 
 
-class _Choice(msgspec.Struct):
-    message: _Message
-    finish_reason: str | None = None
+class _Choice(Choice):
     token_ids: list[int] | None = None
-    logprobs: _LogProbs | None = None
     weight_versions: list[_Span] | None = None
 
 
-class _Response(msgspec.Struct):
-    choices: list[_Choice]
+class _Response(ChatCompletion[_Choice]):
     id: str = ""
     prompt_token_ids: list[int] | None = None
 
@@ -74,11 +48,11 @@ def read(body: dict[str, Any]) -> Completion:
     try:
         response = msgspec.convert(body, _Response, strict=False)
         choice = response.choices[0]
-    except (msgspec.ValidationError, IndexError) as error:
+        calls = choice.calls()
+    except (ValueError, IndexError) as error:
         raise EpisodeLost("malformed_response", error) from error
     ids = choice.token_ids or []
-    content = choice.logprobs.content if choice.logprobs is not None else None
-    logprobs = [item.logprob for item in content or []]
+    logprobs = choice.sampled
     if response.prompt_token_ids is None or len(logprobs) != len(ids) or not ids:
         raise EpisodeLost("no_token_ids", f"{len(ids)} ids, {len(logprobs)} log-probs")
     versions = [-1] * len(ids)
@@ -87,10 +61,8 @@ def read(body: dict[str, Any]) -> Completion:
             versions[at] = span.version
     return Completion(
         id=response.id,
-        text=choice.message.content or "",
-        calls=tuple(
-            ToolCall(call.function.name, call.function.arguments, call.id) for call in choice.message.tool_calls or []
-        ),
+        text=choice.text,
+        calls=calls,
         prompt=response.prompt_token_ids,
         ids=ids,
         logprobs=logprobs,
