@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from actors.messages import ToolCall, VersionSpan
+from actors.messages import ToolCall, VersionSpan, token_versions, version_number
 from actors.ports.completions import ChatCompletion, Choice
 from actors.ports.environments import Observation
 from actors.rollout.harness.errors import EpisodeLost
@@ -55,10 +55,7 @@ def read(body: dict[str, Any]) -> Completion:
     logprobs = choice.sampled
     if response.prompt_token_ids is None or len(logprobs) != len(ids) or not ids:
         raise EpisodeLost("no_token_ids", f"{len(ids)} ids, {len(logprobs)} log-probs")
-    versions = [-1] * len(ids)
-    for span in (VersionSpan(_number(item.version), item.start, item.end) for item in choice.weight_versions or []):
-        for at in range(max(0, span.start), min(span.end, len(ids))):
-            versions[at] = span.version
+    spans = (VersionSpan(version_number(str(one.version)), one.start, one.end) for one in choice.weight_versions or ())
     return Completion(
         id=response.id,
         text=choice.text,
@@ -66,7 +63,7 @@ def read(body: dict[str, Any]) -> Completion:
         prompt=response.prompt_token_ids,
         ids=ids,
         logprobs=logprobs,
-        versions=versions,
+        versions=token_versions(spans, len(ids)).tolist(),
     )
 
 
@@ -87,8 +84,3 @@ def answered(calls: tuple[ToolCall, ...], seen: Observation) -> tuple[dict[str, 
     """What came back for `calls`, as messages of later requests."""
     tool = {"role": "tool", "content": seen.text, "tool_call_id": calls[0].id if calls else "none"}
     return seen.messages or (tool,)
-
-
-def _number(version: str | int) -> int:
-    text = str(version)
-    return int(text) if text.isdecimal() else -1
