@@ -8,8 +8,8 @@ import anyio
 import msgspec
 import structlog
 
-from actors.messages import ToolCall
 from actors.ports.answers import Answer
+from actors.ports.completions import ChatCompletion, Choice
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineUnavailable
 from actors.statistics.intervals import Interval, Pairs, newcombe_paired
@@ -18,41 +18,11 @@ from actors.system.errors import DependencyUnavailable
 _log = structlog.get_logger(__name__)
 
 
-class _Function(msgspec.Struct):
-    name: str = ""
-    arguments: str | None = "{}"
-
-
-class _Call(msgspec.Struct):
-    function: _Function
-    id: str = ""
-
-
-class _Message(msgspec.Struct):
-    content: str | None = None
-    tool_calls: list[_Call] | None = None
-
-
-class _LogProb(msgspec.Struct):
-    logprob: float = 0.0
-
-
-class _LogProbs(msgspec.Struct):
-    content: list[_LogProb] | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: _Message
-    finish_reason: str | None = None
-    logprobs: _LogProbs | None = None
-
-
 class _Usage(msgspec.Struct):
     completion_tokens: int = 0
 
 
-class _Response(msgspec.Struct):
-    choices: list[_Choice]
+class _Response(ChatCompletion[Choice]):
     usage: _Usage | None = None
 
 
@@ -95,14 +65,10 @@ def answer_of(body: Mapping[str, Any]) -> Answer | None:
         choice = response.choices[0]
     except (msgspec.ValidationError, IndexError):
         return None
-    content = choice.logprobs.content if choice.logprobs is not None else None
-    logprobs = [item.logprob for item in content or () if math.isfinite(item.logprob)]
+    logprobs = [logprob for logprob in choice.sampled if math.isfinite(logprob)]
     return Answer(
-        text=choice.message.content or "",
-        calls=tuple(
-            ToolCall(call.function.name, call.function.arguments or "{}", call.id)
-            for call in choice.message.tool_calls or ()
-        ),
+        text=choice.text,
+        calls=choice.calls(unsaid="{}"),
         tokens=(response.usage.completion_tokens if response.usage is not None else 0) or len(logprobs),
         cut=choice.finish_reason == "length",
         surprisal=-math.fsum(logprobs) / len(logprobs) if logprobs else 0.0,

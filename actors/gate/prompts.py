@@ -23,6 +23,7 @@ import structlog
 from actors.gate.asking import Shares, answer_of, ask
 from actors.gate.panel import Finding, Kind, Report
 from actors.messages import Exchange, Trajectory
+from actors.messages.dialects import dialect_at
 from actors.ports.answers import Answer, loops, offered, refuses, same_action, valid_calls
 from actors.ports.engines import Engine
 from actors.ports.errors import JudgeUnavailable
@@ -252,7 +253,7 @@ def _chosen(trajectories: Sequence[Trajectory], settings: PromptSettings) -> lis
 def _prompt(exchange: Exchange, number: int, settings: PromptSettings) -> Prompt | None:
     """The prompt in `exchange`; None if it cannot be replayed as a chat completion, or nobody knows its answer."""
     usable = exchange.status == 200 and exchange.complete and not exchange.sampling.forced
-    if not usable or not exchange.endpoint.endswith("/chat/completions") or len(exchange.request) > settings.max_bytes:
+    if not usable or dialect_at(exchange.endpoint) != "chat" or len(exchange.request) > settings.max_bytes:
         return None
     try:
         request = msgspec.json.decode(exchange.request, type=dict[str, Any])

@@ -27,7 +27,16 @@ from actors.messages.policy import (
     ServingResult,
     Verdict,
 )
-from actors.messages.traffic import Exchange, Feedback, Hints, Sampling, VersionSpan
+from actors.messages.row_builder import RowBuilder
+from actors.messages.traffic import (
+    Exchange,
+    Feedback,
+    Hints,
+    Sampling,
+    VersionSpan,
+    token_versions,
+    version_number,
+)
 from actors.messages.trajectory import (
     Attributed,
     Attribution,
@@ -67,6 +76,7 @@ __all__ = [
     "Message",
     "MessageError",
     "Opinion",
+    "RowBuilder",
     "Sampling",
     "Serving",
     "ServingResult",
@@ -91,4 +101,6 @@ __all__ = [
     "new_id",
     "pack_array",
     "steps_array",
+    "token_versions",
+    "version_number",
 ]

@@ -1,8 +1,11 @@
 """What the tap saw: one LLM call, and what somebody later said of it."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from actors.messages.base import Message
 
@@ -13,6 +16,19 @@ class VersionSpan(msgspec.Struct, frozen=True):
     version: int
     start: int
     end: int
+
+
+def version_number(label: str) -> int:
+    """The weight version that an engine's label stands for, -1 if none."""
+    return int(label) if label.isascii() and label.isdigit() else -1
+
+
+def token_versions(spans: Iterable[VersionSpan], length: int) -> npt.NDArray[np.int32]:
+    """The version of each of `length` response tokens, -1 where no span says."""
+    versions = np.full(length, -1, dtype=np.int32)
+    for span in spans:
+        versions[max(0, span.start) : max(0, span.end)] = span.version
+    return versions
 
 
 class Hints(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,6 +64,15 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Mean of -log p of its tokens under the weights that sampled them, nats; an estimate of their entropy."""
 
 
+def listed_tools(tools: bytes) -> list[dict[str, Any]]:
+    """The tools in a request's tool list (JSON), whatever the dialect; empty where none can be read."""
+    try:
+        listed = json.loads(tools) if tools else []
+    except (ValueError, RecursionError):
+        return []
+    return [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
+
+
 def offered(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Schema of the parameters by the tool's name, from a tool list in OpenAI's form."""
     found: dict[str, Any] = {}

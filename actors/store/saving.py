@@ -22,6 +22,7 @@ from actors.messages import (
     decode,
     encode,
 )
+from actors.messages.dialects import dialect_at
 from actors.store import audit, tasks
 from actors.store import tables as t
 from actors.store.columns import lookup
@@ -29,15 +30,17 @@ from actors.store.engine import chunks, insert_new, table_of
 from actors.store.errors import UnknownRecord
 from actors.store.records import Dropped, Joined, Late
 from actors.store.waiting import claimed, forget, wait
-from actors.trajectories.dialects import has_conversation
 
 T = TypeVar("T")
 
 
 def stitchable(exchange: Exchange) -> bool:
-    """Whether the call can be a step: one of a conversation, and the engine answered it, or a mirror saw it alone."""
+    """Whether the call can be a step: one of a conversation, and the engine answered it, or a mirror saw it alone.
+
+    The others (embeddings, unknown paths) are kept and counted.
+    """
     answered = 0 < exchange.status < 400 or (exchange.status == 0 and exchange.source != "tap")
-    return answered and has_conversation(exchange.endpoint)
+    return answered and dialect_at(exchange.endpoint) is not None
 
 
 class Saved(msgspec.Struct):

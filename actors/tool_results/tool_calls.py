@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall, Trajectory
+from actors.ports.answers import read_call
 from actors.tool_results.runs import is_error
 
 GOAL = ""
@@ -91,9 +92,8 @@ def calls_of(trajectory: Trajectory) -> list[ToolCallResult]:
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any] | None:
-    """The arguments of `call`, None if they are no JSON object."""
-    found = read_json(call.arguments)
-    return found if isinstance(found, dict) else None
+    """The arguments of `call`, None if it has none or they are no JSON object."""
+    return read_call(call).arguments if call.arguments else None
 
 
 def read_json(text: str) -> Any:

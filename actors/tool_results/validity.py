@@ -5,11 +5,11 @@ left out, one that the schema does not know and forbids, a value that does not f
 (`actors.ports.json_schema`). What passes here may still be refused by the tool, what fails here is surely wrong.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from actors.messages import Step, ToolCall
+from actors.ports.answers import listed_tools, read_call
 from actors.ports.json_schema import fits
 
 _TAG = "<tool_call"
@@ -17,13 +17,9 @@ _TAG = "<tool_call"
 
 def offered(tools: bytes) -> dict[str, dict[str, Any]]:
     """Schema of the arguments by tool name, from a request's tool list (JSON) in any dialect; {} where it has none."""
-    try:
-        listed = json.loads(tools) if tools else []
-    except ValueError:
-        return {}
     found: dict[str, dict[str, Any]] = {}
-    for tool in listed if isinstance(listed, list) else ():
-        function = tool.get("function", tool) if isinstance(tool, dict) else {}
+    for tool in listed_tools(tools):
+        function = tool.get("function", tool)
         name = function.get("name") if isinstance(function, dict) else None
         if isinstance(name, str):
             schema = function.get("parameters", function.get("input_schema"))
@@ -42,11 +38,8 @@ def fault(call: ToolCall, tools: Mapping[str, Mapping[str, Any]]) -> str:
     """What is wrong with `call`, empty if nothing is; any name will do where no tools were offered."""
     if tools and call.name not in tools:
         return f"no tool {call.name!r}"
-    try:
-        arguments = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        return "arguments are no JSON"
-    if not isinstance(arguments, dict):
+    arguments = read_call(call).arguments
+    if arguments is None:
         return "arguments are no JSON object"
     schema = tools.get(call.name, {})
     for name in _list(schema.get("required")):

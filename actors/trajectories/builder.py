@@ -9,7 +9,7 @@ from typing import Literal, cast
 import msgspec
 import numpy as np
 
-from actors.messages import Feedback, Step, TokenRow, Trajectory, derived_id, ids_array, pack_array
+from actors.messages import Feedback, RowBuilder, Step, TokenRow, Trajectory, derived_id, ids_array
 from actors.trajectories.parsed_exchange import Answer, ParsedExchange
 from actors.trajectories.roles import handoffs, roles_of
 from actors.trajectories.side_calls import sort_out
@@ -150,54 +150,28 @@ def _follows(turn: ParsedExchange, answer: Answer) -> bool:
     return bool(answer.future) and (turn.history == answer.future or turn.outline == answer.outline)
 
 
-class _Row:
-    """A row that grows."""
-
-    def __init__(self, temperature: float) -> None:
-        self.temperature = temperature
-        self.ids = b""
-        self.step: list[bytes] = []
-        self.logprobs: list[bytes] = []
-        self.versions: list[bytes] = []
-
-    def extend(self, turn: ParsedExchange, number: int) -> None:
-        context = len(turn.prompt_ids) // 4 - len(self.ids) // 4
-        self.ids = turn.prompt_ids + turn.response_ids
-        sampled = len(turn.response_ids) // 4
-        # Repeated as bytes: a list of numbers would take longer than all else here.
-        self.step += (b"\xff\xff" * context, pack_array(number, "<i2") * sampled)
-        self.logprobs += (bytes(4 * context), turn.logprobs)
-        self.versions += (b"\xff" * 4 * context, turn.versions)
-
-    def pack(self) -> TokenRow:
-        return TokenRow(
-            ids=self.ids,
-            step=b"".join(self.step),
-            logprobs=b"".join(self.logprobs),
-            versions=b"".join(self.versions),
-            temperature=self.temperature,
-        )
-
-
 def _rows(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[tuple[TokenRow, ...], list[int]]:
     """The rows, and the row of each turn (-1 without tokens).
 
-    A turn continues the row if its prompt begins with exactly the row's ids. Where the client or the template rewrote
-    the past, it does not, and a row of its own keeps every log-prob with the context that it was sampled in. Each role
-    has rows of its own: a planner's row goes on where a worker has come back to it.
+    Each role has rows of its own: a planner's row goes on where a worker has come back to it.
     """
-    rows: list[_Row] = []
+    rows: list[RowBuilder] = []
     where: list[int] = []
     newest: dict[str, int] = {}
     for number, turn in enumerate(turns):
         if not turn.response_ids:
             where.append(-1)
             continue
-        # All arrays are whole int32 tokens, so a prefix in bytes is a prefix in tokens.
         at = newest.get(roles[number], -1)
-        if at < 0 or rows[at].temperature != turn.temperature or not turn.prompt_ids.startswith(rows[at].ids):
-            rows.append(_Row(turn.temperature))
+        if at < 0 or rows[at].temperature != turn.temperature or not rows[at].continued_by(turn.prompt_ids):
+            rows.append(RowBuilder(turn.temperature))
             at = newest[roles[number]] = len(rows) - 1
-        rows[at].extend(turn, number)
+        rows[at].extend(
+            number,
+            prompt=turn.prompt_ids,
+            sampled=turn.response_ids,
+            logprobs=turn.logprobs,
+            versions=turn.versions,
+        )
         where.append(at)
     return tuple(row.pack() for row in rows), where

@@ -10,9 +10,8 @@ from collections.abc import Collection, Sequence
 from itertools import takewhile
 
 import msgspec
-import numpy as np
 
-from actors.messages import Exchange, ToolCall, pack_array
+from actors.messages import Exchange, ToolCall, VersionSpan, pack_array, token_versions
 from actors.trajectories.dialects import Item, canonical, digest, read_conversation
 
 MAX_TEXT = 100_000
@@ -195,12 +194,8 @@ def _tokens(exchange: Exchange) -> bool:
 
 def _versions(exchange: Exchange, assumed: int) -> bytes:
     number = len(exchange.response_ids) // 4
-    if not exchange.versions:
-        return pack_array(np.full(number, assumed, dtype=np.int32), "<i4")
-    versions = np.full(number, -1, dtype=np.int32)
-    for span in exchange.versions:
-        versions[max(0, span.start) : max(0, span.end)] = span.version
-    return pack_array(versions, "<i4")
+    spans = exchange.versions or (VersionSpan(assumed, 0, number),)
+    return pack_array(token_versions(spans, number), "<i4")
 
 
 def _future(item: Item, state: "hashlib.blake2b", about: bytes, depth: int) -> Answer:

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actors.messages import VersionSpan
+from actors.messages import VersionSpan, version_number
 from actors.ports.engines import Generation
 from actors.ports.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 from adapters.engines.checkpoint import describe, validate
@@ -278,11 +278,6 @@ class EngineClient:
         if response.status_code in (502, 503, 504):
             raise EngineUnavailable(f"{self.name} ({self.url}) is not ready: {response.status_code} {text}")
         raise EngineRejected(f"{self.name}: {path} {response.status_code}: {text}", response.status_code)
-
-
-def version_number(label: str) -> int:
-    """The weight version that a label stands for, -1 if none."""
-    return int(label) if label.isascii() and label.isdigit() else -1
 
 
 def _ints(ids: Sequence[int]) -> list[int]:

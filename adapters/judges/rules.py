@@ -20,13 +20,12 @@ Rules, in this order; the first that applies decides:
    have been right and wasted by what followed, or be the very mistake; no rule can tell, and a guess would teach.
 """
 
-import json
 from collections.abc import Sequence
 
 import msgspec
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
-from actors.ports.answers import ParsedCall, read_call
+from actors.ports.answers import ParsedCall, listed_tools, read_call
 from adapters.judges.evidence import failures, found_values, values_of, words
 
 SUCCESS = 0.5
@@ -173,10 +172,5 @@ def _enabled(index: int, deeds: Sequence[_Deed]) -> int | None:
 
 def _offered(tools: bytes) -> set[str]:
     """Names in the request's tool list; empty if there is none that can be read."""
-    try:
-        listed = json.loads(tools) if tools else []
-    except ValueError:
-        return set()
-    described = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
-    functions = [tool.get("function", tool) for tool in described]
+    functions = [tool.get("function", tool) for tool in listed_tools(tools)]
     return {str(function["name"]) for function in functions if isinstance(function, dict) and "name" in function}

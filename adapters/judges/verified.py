@@ -13,7 +13,6 @@ Evidence is mostly against: that a call worked does not show that it was needed.
 """
 
 import difflib
-import json
 import math
 import re
 from collections import Counter
@@ -23,7 +22,7 @@ from typing import Any
 import msgspec
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
-from actors.ports.answers import offered, read_call
+from actors.ports.answers import listed_tools, offered, read_call
 from actors.ports.errors import JudgeNotSetUp
 from actors.ports.json_schema import fits
 from actors.ports.judges import Judge
@@ -106,7 +105,7 @@ class VerifiedJudge:
 
 def evidence(trajectory: Trajectory) -> Mapping[int, StepLabel]:
     """What is known of steps without any judge, by step from 0."""
-    schemas = _schemas(trajectory.tools)
+    schemas = offered(listed_tools(trajectory.tools))
     found: dict[int, StepLabel] = {}
     for number, step in enumerate(trajectory.steps):
         label = _schema_error(step, schemas) or _error(step) or _exit(step) or _edited(step)
@@ -121,14 +120,6 @@ def evidence(trajectory: Trajectory) -> Mapping[int, StepLabel]:
             else StepLabel("BAD", 0.8, "the run failed with it")
         )  # fmt: skip
     return found
-
-
-def _schemas(tools: bytes) -> dict[str, Any]:
-    try:
-        listed = json.loads(tools) if tools else []
-    except ValueError:
-        return {}
-    return offered([tool for tool in listed if isinstance(tool, dict)]) if isinstance(listed, list) else {}
 
 
 def _schema_error(step: Step, schemas: Mapping[str, Any]) -> StepLabel | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from actors.messages import Step, Trajectory
-from actors.ports.answers import offered
+from actors.ports.answers import listed_tools, offered
 from adapters.chat.quoting import quote
 from adapters.judges.evidence import failures
 
@@ -123,12 +123,8 @@ def show(number: int, step: Step, shape: Shape) -> Shown:
 
 def tool_names(trajectory: Trajectory, most: int = 64) -> str:
     """Names of the tools that were offered, as a JSON list."""
-    try:
-        listed = json.loads(trajectory.tools) if trajectory.tools else []
-    except ValueError:
-        listed = []
-    described = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
-    return json.dumps([_plain(name) for name in list(offered(described))[:most]], ensure_ascii=False)
+    names = list(offered(listed_tools(trajectory.tools)))
+    return json.dumps([_plain(name) for name in names[:most]], ensure_ascii=False)
 
 
 _LEAST = 60

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from actors.messages import ToolCall, VersionSpan
+from actors.messages import ToolCall, VersionSpan, token_versions, version_number
+from actors.ports.completions import ChatCompletion, Choice
 from actors.ports.environments import Observation
 from actors.rollout.harness.errors import EpisodeLost
 
@@ -22,45 +23,18 @@ class Completion(msgspec.Struct, frozen=True):
     """One a sampled id, -1 where the engine does not say."""
 
 
-class _Function(msgspec.Struct):
-    name: str
-    arguments: str
-
-
-class _Call(msgspec.Struct):
-    function: _Function
-    id: str = ""
-
-
-class _Message(msgspec.Struct):
-    content: str | None = None
-    tool_calls: list[_Call] | None = None
-
-
-class _LogProb(msgspec.Struct):
-    logprob: float
-
-
-class _LogProbs(msgspec.Struct):
-    content: list[_LogProb] | None = None
-
-
 class _Span(msgspec.Struct):
     version: str | int
     start: int
     end: int
 
 
-class _Choice(msgspec.Struct):
-    message: _Message
-    finish_reason: str | None = None
+class _Choice(Choice):
     token_ids: list[int] | None = None
-    logprobs: _LogProbs | None = None
     weight_versions: list[_Span] | None = None
 
 
-class _Response(msgspec.Struct):
-    choices: list[_Choice]
+class _Response(ChatCompletion[_Choice]):
     id: str = ""
     prompt_token_ids: list[int] | None = None
 
@@ -74,27 +48,22 @@ def read(body: dict[str, Any]) -> Completion:
     try:
         response = msgspec.convert(body, _Response, strict=False)
         choice = response.choices[0]
-    except (msgspec.ValidationError, IndexError) as error:
+        calls = choice.calls()
+    except (ValueError, IndexError) as error:
         raise EpisodeLost("malformed_response", error) from error
     ids = choice.token_ids or []
-    content = choice.logprobs.content if choice.logprobs is not None else None
-    logprobs = [item.logprob for item in content or []]
+    logprobs = choice.sampled
     if response.prompt_token_ids is None or len(logprobs) != len(ids) or not ids:
         raise EpisodeLost("no_token_ids", f"{len(ids)} ids, {len(logprobs)} log-probs")
-    versions = [-1] * len(ids)
-    for span in (VersionSpan(_number(item.version), item.start, item.end) for item in choice.weight_versions or []):
-        for at in range(max(0, span.start), min(span.end, len(ids))):
-            versions[at] = span.version
+    spans = (VersionSpan(version_number(str(one.version)), one.start, one.end) for one in choice.weight_versions or ())
     return Completion(
         id=response.id,
-        text=choice.message.content or "",
-        calls=tuple(
-            ToolCall(call.function.name, call.function.arguments, call.id) for call in choice.message.tool_calls or []
-        ),
+        text=choice.text,
+        calls=calls,
         prompt=response.prompt_token_ids,
         ids=ids,
         logprobs=logprobs,
-        versions=versions,
+        versions=token_versions(spans, len(ids)).tolist(),
     )
 
 
@@ -115,8 +84,3 @@ def answered(calls: tuple[ToolCall, ...], seen: Observation) -> tuple[dict[str, 
     """What came back for `calls`, as messages of later requests."""
     tool = {"role": "tool", "content": seen.text, "tool_call_id": calls[0].id if calls else "none"}
     return seen.messages or (tool,)
-
-
-def _number(version: str | int) -> int:
-    text = str(version)
-    return int(text) if text.isdecimal() else -1

@@ -1,12 +1,8 @@
-"""Turns to token rows: a turn extends a row if its prompt begins with exactly the ids of the row, else one begins.
-
-Nothing is ever re-tokenized: prompt ids are the engine's own rendering, the others are those it sampled. So whatever a
-context template makes of the history, each token is trained on behind exactly the ids that it was sampled behind.
-"""
+"""Turns of an episode to token rows (`actors.messages.row_builder`), whatever a template makes of the history."""
 
 from collections.abc import Sequence
 
-from actors.messages import TokenRow, pack_array
+from actors.messages import RowBuilder, TokenRow, pack_array
 from actors.rollout.harness.completion import Completion
 from actors.rollout.harness.errors import EpisodeLost
 
@@ -38,27 +34,11 @@ class Rows:
 
     def __init__(self, temperature: float) -> None:
         self._temperature = temperature
-        self._ids: list[list[int]] = []
-        self._steps: list[list[int]] = []
-        self._logprobs: list[list[float]] = []
-        self._versions: list[list[int]] = []
-        self._hints: list[Span] = []
+        self._rows: list[RowBuilder] = []
         self.min_version = -1
         """Oldest version that sampled a token, -1 if unknown."""
         self.max_version = -1
         """Newest version that sampled a token, -1 if unknown."""
-
-    def home(self, prompt: Sequence[int]) -> int:
-        """Index of the row that `prompt` extends; -1 if it begins one.
-
-        The newest is tried first; then the longest, for histories that go back to an earlier state, and for loops that
-        hold several conversations at once.
-        """
-        last = len(self._ids) - 1
-        if last >= 0 and prompt[: len(self._ids[last])] == self._ids[last]:
-            return last
-        fitting = [at for at, ids in enumerate(self._ids) if prompt[: len(ids)] == ids]
-        return max(fitting, key=lambda at: len(self._ids[at]), default=-1)
 
     def add(self, turn: Completion, step: int, hint: Span = (0, 0)) -> int:
         """Take in a turn; index of the row that it went to.
@@ -67,29 +47,31 @@ class Rows:
             hint: span of the lesson in the turn's prompt; of interest if the turn begins a row.
         """
         oldest = min(turn.versions)
-        self.min_version = min(self.min_version, oldest) if self._ids else oldest
+        self.min_version = min(self.min_version, oldest) if self._rows else oldest
         self.max_version = max(self.max_version, *turn.versions)
-        at = self.home(turn.prompt)
+        prompt = pack_array(turn.prompt, "<i4")
+        at = self._home(prompt)
         if at < 0:
-            at = len(self._ids)
-            for columns in (self._ids, self._steps, self._logprobs, self._versions):
-                columns.append([])
-            self._hints.append(hint)
-        context = turn.prompt[len(self._ids[at]) :]
-        self._ids[at] += [*context, *turn.ids]
-        self._steps[at] += [-1] * len(context) + [step] * len(turn.ids)
-        self._logprobs[at] += [0.0] * len(context) + turn.logprobs
-        self._versions[at] += [-1] * len(context) + turn.versions
+            at = len(self._rows)
+            self._rows.append(RowBuilder(self._temperature, hint))
+        self._rows[at].extend(
+            step,
+            prompt=prompt,
+            sampled=pack_array(turn.ids, "<i4"),
+            logprobs=pack_array(turn.logprobs, "<f4"),
+            versions=pack_array(turn.versions, "<i4"),
+        )
         return at
 
     @property
     def unversioned(self) -> bool:
         """Whether some sampled token has no version."""
-        return bool(self._ids) and self.min_version < 0
+        return bool(self._rows) and self.min_version < 0
 
     def assume(self, version: int) -> None:
         """All sampled tokens are of `version`."""
-        self._versions = [[version if step >= 0 else -1 for step in steps] for steps in self._steps]
+        for row in self._rows:
+            row.assume(version)
         self.min_version = self.max_version = version
 
     def pack(self, why_not: str = "") -> tuple[tuple[TokenRow, ...], str]:
@@ -98,17 +80,16 @@ class Rows:
             why_not = "greedy"
         if not why_not and self.unversioned:
             why_not = "no weight versions"
-        rows = tuple(
-            TokenRow(
-                ids=pack_array(ids, "<i4"),
-                step=pack_array(steps, "<i2"),
-                logprobs=pack_array(logprobs, "<f4"),
-                versions=pack_array(versions, "<i4"),
-                hint=hint,
-                temperature=self._temperature,
-            )
-            for ids, steps, logprobs, versions, hint in zip(
-                self._ids, self._steps, self._logprobs, self._versions, self._hints, strict=True
-            )
-        )
-        return rows, why_not
+        return tuple(row.pack() for row in self._rows), why_not
+
+    def _home(self, prompt: bytes) -> int:
+        """Index of the row that `prompt` continues; -1 if it begins one.
+
+        The newest is tried first; then the longest, for histories that go back to an earlier state, and for loops that
+        hold several conversations at once.
+        """
+        last = len(self._rows) - 1
+        if last >= 0 and self._rows[last].continued_by(prompt):
+            return last
+        fitting = [at for at, row in enumerate(self._rows) if row.continued_by(prompt)]
+        return max(fitting, key=lambda at: len(self._rows[at]), default=-1)

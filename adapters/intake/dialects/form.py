@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from actors.messages import VersionSpan
+from actors.messages import VersionSpan, version_number
 
 Fields = dict[str, msgspec.Raw]
 """A JSON object whose values nobody has decoded yet."""
@@ -98,18 +98,17 @@ def pack(prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[float], s
 
 
 def version_spans(spans: Any, length: int) -> tuple[VersionSpan, ...]:
-    """The spans that the engine names, within `length` tokens; a label that is no number of ours is version -1."""
+    """The spans that the engine names, within `length` tokens."""
     found: list[VersionSpan] = []
     for span in spans if isinstance(spans, list) else ():
         if not isinstance(span, dict):
             continue
-        label = str(span.get("version"))
         start, end = span.get("start"), span.get("end")
         if not isinstance(start, int) or not isinstance(end, int):
             continue
         start, end = max(0, start), min(length, end)
         if start < end:
-            found.append(VersionSpan(int(label) if label.isascii() and label.isdigit() else -1, start, end))
+            found.append(VersionSpan(version_number(str(span.get("version"))), start, end))
     return tuple(found)
 
 

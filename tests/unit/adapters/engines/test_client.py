@@ -6,7 +6,7 @@ import pytest
 
 from actors.messages import VersionSpan
 from actors.ports.errors import CheckpointRefused, EngineRejected, EngineUnavailable
-from adapters.engines.client import Deadlines, EngineClient, version_number
+from adapters.engines.client import Deadlines, EngineClient
 from tests.support.engine import answer, running_engine
 
 pytestmark = pytest.mark.anyio
@@ -106,11 +106,6 @@ async def test_a_load_that_is_refused_names_the_checkpoint(tmp_path):
 async def test_an_answer_of_another_shape_is_rejected(body):
     with pytest.raises(EngineRejected, match="serving"):
         await client(200, body).version()
-
-
-@pytest.mark.parametrize(("label", "version"), [("0", 0), ("17", 17), ("default", -1), ("-3", -1), ("", -1), ("²", -1)])
-def test_a_label_that_is_no_number_is_minus_one(label, version):
-    assert version_number(label) == version
 
 
 async def test_a_generation_has_ids_log_probs_and_spans():

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.messages import Exchange, Hints, floats_array, ids_array
+from actors.messages.dialects import ENDINGS
 from actors.messages.spool import RawExchange
+from adapters.intake.dialects import DIALECTS, dialect_of
 from adapters.intake.tap import exchange_from_raw
 
 SSE = "text/event-stream"
@@ -144,6 +146,12 @@ def test_one_bad_event_does_not_cost_the_others() -> None:
 def test_a_stream_on_an_unknown_path_is_merged_by_its_form() -> None:
     assert json.loads(seen("/v2/talk", BLOCKS).response) == MESSAGE
     assert json.loads(seen("/v2/talk", RESPONSES).response) == WHOLE
+
+
+def test_every_dialect_of_the_table_is_read_under_its_name() -> None:
+    assert [dialect_of("/v1" + ending) for ending in ENDINGS] == list(DIALECTS.values())
+    assert [dialect.name for dialect in DIALECTS.values()] == list(DIALECTS)
+    assert dialect_of("/v1/embeddings").name == "plain"
 
 
 def test_embeddings_and_unknown_paths_are_kept_as_they_came() -> None:

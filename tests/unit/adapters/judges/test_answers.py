@@ -3,7 +3,7 @@
 import pytest
 
 from actors.messages import ToolCall
-from actors.ports.answers import Answer, loops, offered, refuses, same_action, valid_calls
+from actors.ports.answers import Answer, listed_tools, loops, offered, refuses, same_action, valid_calls
 from actors.ports.preference import Request
 from adapters.judges.conduct import ConductJudge
 
@@ -83,3 +83,18 @@ async def test_a_call_that_was_made_before_is_worse_than_a_new_one():
     made = {"role": "assistant", "tool_calls": [{"function": {"name": "book", "arguments": '{"to": "Oslo"}'}}]}
     request = Request(messages=[*REQUEST.messages, made], tools=[BOOK])
     assert await ConductJudge().prefer(request, GOOD, Answer(text="Booked.")) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("tools", "found"),
+    [
+        (b"", []),
+        (b"[", []),
+        (b"\xff\xfe\xff", []),
+        (b'{"name": "book"}', []),
+        (b"[" * 100_000, []),
+        (b'[{"name": "book"}, "find", null, {}]', [{"name": "book"}, {}]),
+    ],
+)
+def test_a_tool_list_is_what_of_it_can_be_read(tools, found):
+    assert listed_tools(tools) == found

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.messages import Exchange, ToolCall
-from actors.trajectories.dialects import READERS, has_conversation, read_conversation
+from actors.messages.dialects import ENDINGS, dialect_at
+from actors.trajectories.dialects import READERS, read_conversation
 from actors.trajectories.dialects.conversation import Conversation, Item
 from actors.trajectories.parsed_exchange import read_turn
 from tests.support.traffic import SPOKEN, exchange
@@ -38,8 +39,8 @@ def test_a_turn_is_the_same_in_every_dialect(dialect: str, number: int) -> None:
 
 
 def test_only_endpoints_with_a_conversation_are_read() -> None:
-    assert all(has_conversation("/v1" + ending) for ending in READERS)
-    assert not any(has_conversation(path) for path in ("/v1/embeddings", "/v1/models", "/v1/audio/speech", ""))
+    assert [READERS[dialect] for dialect in ENDINGS.values()] == list(READERS.values())
+    assert not any(dialect_at(path) for path in ("/v1/embeddings", "/v1/models", "/v1/audio/speech", ""))
     assert read("/v1/embeddings", {"input": "x"}) == Conversation(items=())
 
 
@@ -142,7 +143,7 @@ anything = st.recursive(
 
 
 @settings(max_examples=150, deadline=None)
-@given(request=anything, response=anything, ending=st.sampled_from(sorted(READERS)))
+@given(request=anything, response=anything, ending=st.sampled_from(sorted(ENDINGS)))
 def test_no_json_is_too_strange(request: object, response: object, ending: str) -> None:
     fields = {"request": json.dumps(request).encode(), "response": json.dumps(response).encode()}
     assert read_turn(exchange("a", 0, endpoint=f"/v1{ending}", **fields)).id == "x-default-a-0"
@@ -150,4 +151,4 @@ def test_no_json_is_too_strange(request: object, response: object, ending: str) 
 
 def test_all_dialects_have_a_writer_here() -> None:
     endpoints = {speak("r", [], {"role": "assistant", "content": "x"})[0] for speak in SPOKEN.values()}
-    assert endpoints | {"/v1/completions"} == {f"/v1{ending}" for ending in READERS}
+    assert endpoints | {"/v1/completions"} == {f"/v1{ending}" for ending in ENDINGS}

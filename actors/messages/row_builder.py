@@ -1,0 +1,62 @@
+"""A token row that grows turn by turn.
+
+Nothing is ever re-tokenized: prompt ids are the engine's own rendering, the others are those that it sampled. A turn
+continues a row if its prompt begins with exactly the ids of the row. Where a client or a template rewrote the past it
+does not, and begins another: so every token stands behind exactly the ids that it was sampled behind.
+"""
+
+import numpy as np
+
+from actors.messages.base import pack_array, steps_array
+from actors.messages.trajectory import TokenRow
+
+
+class RowBuilder:
+    """One `TokenRow`. Ids and versions are int32 bytes, log-probs float32 bytes, as in `Exchange`.
+
+    Args:
+        temperature: that all of it was sampled at.
+        hint: as in `TokenRow`.
+    """
+
+    def __init__(self, temperature: float, hint: tuple[int, int] = (0, 0)) -> None:
+        self.temperature = temperature
+        self._hint = hint
+        self._ids = b""
+        self._steps: list[bytes] = []
+        self._logprobs: list[bytes] = []
+        self._versions: list[bytes] = []
+
+    def __len__(self) -> int:
+        """Tokens so far."""
+        return len(self._ids) // 4
+
+    def continued_by(self, prompt: bytes) -> bool:
+        """Whether a turn with this prompt may extend the row."""
+        # All are whole int32 tokens, so a prefix in bytes is a prefix in tokens.
+        return prompt.startswith(self._ids)
+
+    def extend(self, step: int, *, prompt: bytes, sampled: bytes, logprobs: bytes, versions: bytes) -> None:
+        """Take in the turn of step `step`, whose `prompt` continues the row; one log-prob and version a sampled id."""
+        context = len(prompt) // 4 - len(self)
+        self._ids = prompt + sampled
+        # Repeated as bytes: a list of numbers would take longer than all else here.
+        self._steps += (b"\xff\xff" * context, pack_array(step, "<i2") * (len(sampled) // 4))
+        self._logprobs += (bytes(4 * context), logprobs)
+        self._versions += (b"\xff" * 4 * context, versions)
+
+    def assume(self, version: int) -> None:
+        """All that was sampled so far is of `version`."""
+        sampled = steps_array(b"".join(self._steps)) >= 0
+        self._versions = [pack_array(np.where(sampled, version, -1), "<i4")]
+
+    def pack(self) -> TokenRow:
+        """The row so far."""
+        return TokenRow(
+            ids=self._ids,
+            step=b"".join(self._steps),
+            logprobs=b"".join(self._logprobs),
+            versions=b"".join(self._versions),
+            hint=self._hint,
+            temperature=self.temperature,
+        )

@@ -1,0 +1,82 @@
+"""A chat completion in OpenAI's form, as far as all who read one need it: what was said and called, and how likely.
+
+A reader that wants more of it (token ids, usage) adds the fields to a `Choice` or a `ChatCompletion` of its own.
+"""
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from actors.messages import ToolCall
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: str | None = None
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+    id: str = ""
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _LogProb(msgspec.Struct):
+    logprob: float
+
+
+class _LogProbs(msgspec.Struct):
+    content: list[_LogProb] | None = None
+
+
+class Choice(msgspec.Struct):
+    """One answer."""
+
+    message: _Message
+    finish_reason: str | None = None
+    logprobs: _LogProbs | None = None
+
+    @property
+    def text(self) -> str:
+        """What was said, empty if nothing was."""
+        return self.message.content or ""
+
+    @property
+    def sampled(self) -> list[float]:
+        """Log-probs of the sampled tokens, nats; empty where the engine says none."""
+        content = self.logprobs.content if self.logprobs is not None else None
+        return [item.logprob for item in content or ()]
+
+    def calls(self, unsaid: str | None = None) -> tuple[ToolCall, ...]:
+        """The tool calls.
+
+        Args:
+            unsaid: stands for the arguments of a call that came without any.
+
+        Raises:
+            ValueError: there is such a call, and nothing stands for them.
+        """
+        return tuple(
+            ToolCall(call.function.name, _arguments(call.function, unsaid), call.id)
+            for call in self.message.tool_calls or ()
+        )
+
+
+C = TypeVar("C", bound=Choice)
+
+
+class ChatCompletion(msgspec.Struct, Generic[C]):
+    """What an engine answers to `chat`."""
+
+    choices: list[C]
+
+
+def _arguments(function: _Function, unsaid: str | None) -> str:
+    found = unsaid if function.arguments is None else function.arguments
+    if found is None:
+        raise ValueError(f"a call of {function.name!r} without arguments")
+    return found

@@ -1,0 +1,48 @@
+"""One reader of chat completions, two who ask: each is as strict as what it does with the answer demands."""
+
+import pytest
+
+from actors.gate.asking import answer_of
+from actors.rollout.harness.completion import read
+from actors.rollout.harness.errors import EpisodeLost
+
+
+def body(function: dict, **choice) -> dict:
+    message = {"tool_calls": [{"function": function, "id": "c"}]}
+    choice = {"message": message, "token_ids": [7], "logprobs": {"content": [{"logprob": -0.5}]}, **choice}
+    return {"choices": [choice], "prompt_token_ids": [1, 2], "usage": {"completion_tokens": 1}}
+
+
+def test_both_read_the_same_call():
+    given = body({"name": "book", "arguments": '{"to": 1}'})
+    answer, turn = answer_of(given), read(given)
+    assert answer is not None
+    assert answer.calls == turn.calls
+    assert (turn.calls[0].name, turn.calls[0].arguments, turn.calls[0].id) == ("book", '{"to": 1}', "c")
+
+
+@pytest.mark.parametrize("function", [{"name": "book"}, {"name": "book", "arguments": None}])
+def test_a_call_without_arguments_counts_as_empty_at_the_gate_and_loses_an_episode(function):
+    answer = answer_of(body(function))
+    assert answer is not None
+    assert answer.calls[0].arguments == "{}"
+    with pytest.raises(EpisodeLost) as lost:
+        read(body(function))
+    assert lost.value.reason == "malformed_response"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        body({"arguments": "{}"}),
+        body({"name": None, "arguments": "{}"}),
+        body({"name": "book", "arguments": {"to": 1}}),
+        body({"name": "book", "arguments": "{}"}, logprobs={"content": [{}]}),
+        body({"name": "book", "arguments": "{}"}, logprobs={"content": [{"logprob": "?"}]}),
+    ],
+)
+def test_what_no_engine_means_is_no_answer_to_either(broken):
+    assert answer_of(broken) is None
+    with pytest.raises(EpisodeLost) as lost:
+        read(broken)
+    assert lost.value.reason == "malformed_response"
