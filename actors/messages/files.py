@@ -36,8 +36,8 @@ def writing_whole(
     try:
         with open(descriptor, "wb") as file:
             yield file
+            file.flush()
             if sync != "none":
-                file.flush()
                 os.fsync(descriptor)
         if exclusive:
             os.link(aside, path)

@@ -164,3 +164,16 @@ def test_a_kill_in_between_leaves_what_was_there(tmp_path):
     assert len(left) == 1
     assert left[0].startswith(".")
     assert left[0].endswith(".a.part"), "hidden, and told by the name that it was to have"
+
+
+def test_what_a_reader_finds_is_whole_also_if_nothing_was_made_durable(tmp_path, monkeypatch):
+    path, found = tmp_path / "routes.json", []
+    rename = os.replace
+
+    def look(aside, target):
+        rename(aside, target)
+        found.append(path.read_bytes())
+
+    monkeypatch.setattr("actors.messages.files.os.replace", look)
+    write_whole(path, b"whole", sync="none")
+    assert found == [b"whole"]
