@@ -12,7 +12,7 @@ from actors.experience.probing_round import ProbeFinding, ProbeReport
 from actors.messages import Directive, Trajectory
 from actors.ports.errors import AdapterError
 from actors.ports.store import StateStore
-from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
 from actors.system.errors import DependencyUnavailable
 
 _log = structlog.get_logger(__name__)

@@ -19,7 +19,7 @@ from actors.kinds.clusters import cluster_of
 from actors.messages import Step, Task, ToolCall, Trajectory, derived_id
 from actors.ports.environments import Environment, Episode
 from actors.ports.errors import AdapterError
-from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
 from actors.tool_results.tool_calls import ToolCallResult, tool_specs
 
 _log = structlog.get_logger(__name__)

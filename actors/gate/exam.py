@@ -21,8 +21,8 @@ from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.ports.store import Retriever
 from actors.rollout.episode_runner import begin, play
+from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.config import PLAIN, HarnessConfig
-from actors.rollout.harness.errors import EpisodeLost
 from actors.system.errors import DependencyUnavailable
 
 _log = structlog.get_logger(__name__)

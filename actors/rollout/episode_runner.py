@@ -23,9 +23,9 @@ from actors.ports.engines import Engine
 from actors.ports.environments import Environment, Episode
 from actors.rollout.context import CAUSAL, ContextTemplate, Message, Past, with_system
 from actors.rollout.context.budget import fit
+from actors.rollout.errors import Ending, EpisodeLost, RequestRefused
 from actors.rollout.harness.agents import Agent, run_agent
 from actors.rollout.harness.completion import answered, said
-from actors.rollout.harness.errors import Ending, EpisodeLost, RequestRefused
 from actors.rollout.harness.rows import hint_span
 from actors.rollout.harness.session import Sampling, Session, within
 

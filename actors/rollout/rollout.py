@@ -35,9 +35,9 @@ from actors.ports.environments import Environment
 from actors.ports.errors import AdapterError, EngineError
 from actors.ports.store import Retriever, RolloutStore, TaskPlanner
 from actors.rollout.episode_runner import Played, begin, play
+from actors.rollout.errors import EpisodeLost
 from actors.rollout.guidance import Guidance
 from actors.rollout.harness.config import PLAIN, HarnessConfig
-from actors.rollout.harness.errors import EpisodeLost
 from actors.rollout.own_tasks import OwnTasks
 from actors.rollout.settings import RolloutSettings
 from actors.rollout.task_source import Play, TaskSource

@@ -18,7 +18,7 @@ from actors.ports.environments import Environment, Episode, Observation
 from actors.ports.graders import Grader
 from actors.ports.reference_calls import SyntheticTaskSpec
 from actors.rollout.episode_runner import begin, play
-from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

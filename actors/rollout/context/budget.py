@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from actors.rollout.context import ContextTemplate, History, Message
-from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
 
 LOOSEST = 2
 """Tokens a byte of JSON at most."""

@@ -9,7 +9,7 @@ from typing import Protocol
 import anyio
 import msgspec
 
-from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.session import Session
 
 

@@ -7,7 +7,7 @@ import msgspec
 from actors.messages import ToolCall, VersionSpan, token_versions, version_number
 from actors.ports.completions import ChatCompletion, Choice
 from actors.ports.environments import Observation
-from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
 
 
 class Completion(msgspec.Struct, frozen=True):

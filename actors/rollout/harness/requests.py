@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall
-from actors.rollout.harness.errors import SamplingRefused
+from actors.rollout.errors import SamplingRefused
 
 _CHANGES_SAMPLING = ("response_format", "logit_bias", "structured_outputs", "guided_json", "guided_regex", "functions")
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from actors.messages import RowBuilder, TokenRow, pack_array
+from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.completion import Completion
-from actors.rollout.harness.errors import EpisodeLost
 
 MOVED = "the lesson moved between turns"
 Span = tuple[int, int]

@@ -22,9 +22,9 @@ from actors.ports.environments import Episode, Observation
 from actors.ports.errors import AdapterError, EngineRejected, EngineUnavailable, EnvironmentFailed
 from actors.rollout.context import History, Message, with_system
 from actors.rollout.context.budget import Counts
+from actors.rollout.errors import BudgetExceeded, Ending, EpisodeLost, EpisodeOver, RequestRefused
 from actors.rollout.harness.completion import Completion, read
 from actors.rollout.harness.endpoint import Endpoint, endpoint
-from actors.rollout.harness.errors import BudgetExceeded, Ending, EpisodeLost, EpisodeOver, RequestRefused
 from actors.rollout.harness.requests import allowed, read_call
 from actors.rollout.harness.rows import MOVED, Rows, Span, hint_span
 

@@ -7,7 +7,7 @@ from actors.messages import Task
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.rollout.episode_runner import begin, play
-from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
 from actors.tasks.questioner.ports import SolverUnavailable
 
 

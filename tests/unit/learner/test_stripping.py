@@ -7,7 +7,7 @@ import pytest
 
 from actors.messages import Experience
 from actors.messages.experience import lessons_text
-from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.rows import hint_span
 from adapters.engines.embedded.prompts import Prompts
 from daemon.demo.world import WARM_START

@@ -13,7 +13,7 @@ from actors.experience.probing import Prober
 from actors.experience.probing_round import ProbeSettings
 from actors.messages import Attributed, Attribution, Directive, Experience, Message, Trajectory
 from actors.ports.environments import Episode
-from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
 from actors.store import Store
 from actors.system.actor import Received, Result
 from actors.system.errors import DependencyUnavailable

@@ -10,7 +10,7 @@ from actors.experience.probing_round import ProbeReport, ProbeSettings
 from actors.messages import Trajectory
 from actors.ports.environments import Episode
 from actors.ports.errors import EnvironmentFailed
-from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
 from adapters.environments.travel import Drift, TravelDesk
 from tests.support.travelling import Clerk
 

@@ -3,8 +3,8 @@
 import pytest
 
 from actors.gate.asking import answer_of
+from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.completion import read
-from actors.rollout.harness.errors import EpisodeLost
 
 
 def body(function: dict, **choice) -> dict:

@@ -7,7 +7,7 @@ from actors.messages import floats_array, ids_array, steps_array
 from actors.ports.environments import Observation
 from actors.ports.errors import EngineRejected
 from actors.rollout.episode_runner import play
-from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.rows import hint_span
 from tests.support.fakes import FakeEngine, FakeEnvironment
 

@@ -11,7 +11,7 @@ from actors.rollout.context.managing import SelfManaging
 from actors.rollout.context.reasoning import Reasoning
 from actors.rollout.context.sliding import SlidingWindow
 from actors.rollout.episode_runner import opening_ids, play
-from actors.rollout.harness.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
 from adapters.engines.embedded.prompts import Prompts
 from tests.support.chat_templates import write_qwen
 from tests.support.contexts import Babble, LongEpisode, Recorder, Rendering, differences

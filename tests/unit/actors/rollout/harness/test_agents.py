@@ -10,8 +10,8 @@ import pytest
 from actors.ports.errors import EngineRejected
 from actors.rollout.context import ContextTemplate
 from actors.rollout.episode_runner import play
+from actors.rollout.errors import EpisodeLost, EpisodeOver, RequestRefused, SamplingRefused
 from actors.rollout.harness.agents import Agent
-from actors.rollout.harness.errors import EpisodeLost, EpisodeOver, RequestRefused, SamplingRefused
 from tests.support.contexts import Babble, LongEpisode, Recorder, differences
 
 pytestmark = pytest.mark.anyio
