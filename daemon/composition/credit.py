@@ -3,7 +3,7 @@
 import time
 
 from actors.credit.attributor import Attributor
-from daemon.collectors.credit import AttributorCollector
+from daemon.collectors.credit import attributor_figures
 from daemon.composition.wiring import LONG, Wiring
 
 
@@ -18,7 +18,7 @@ def credit(wiring: Wiring) -> Attributor:
         config.attributor, judge=wiring.parts.adapter("judge", config.judge), evidence=store, store=store,
         clock=wiring.clock, ticks=time.monotonic,
     )  # fmt: skip
-    AttributorCollector(attributor).register(wiring.singletons)
+    wiring.figures(attributor_figures, attributor)
     wiring.reloading.part("attributor", attributor.reconfigure, only=("batch", "patience", "budget"))
     # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them busy.
     wiring.act(attributor, LONG, renews=True)

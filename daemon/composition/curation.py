@@ -2,7 +2,7 @@
 
 from actors.curation.curator import Curator
 from actors.curation.curriculum import Curriculum
-from daemon.collectors.curation import CuratorCollector
+from daemon.collectors.curation import curator_figures
 from daemon.composition.wiring import Wiring
 from daemon.settings.config import curator_settings
 
@@ -19,7 +19,7 @@ def curation(wiring: Wiring, curriculum: Curriculum) -> Curator:
         curator_settings(config), store=wiring.parts.store, batches=config.state / "batches", clock=wiring.clock,
         curriculum=curriculum,
     )  # fmt: skip
-    CuratorCollector(curator).register(wiring.singletons)
+    wiring.figures(curator_figures, curator)
     # The curriculum was made from some of them, and the rollout plays groups of that size.
     wiring.reloading.part("curator", lambda told: curator.reconfigure(curator_settings(config, told)), but=_CURRICULUM)
     wiring.act(curator, renews=True)

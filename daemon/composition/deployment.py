@@ -10,7 +10,7 @@ from actors.system.bus import outgoing
 from actors.system.streams import POLICY_DIRECTIVE
 from daemon.api.killswitch import ORIGIN, KillSwitch
 from daemon.api.orders import Orders
-from daemon.collectors.fleet import FleetCollector
+from daemon.collectors.fleet import fleet_figures
 from daemon.composition.cluster import reading_along
 from daemon.composition.resources import Resources
 from daemon.composition.wiring import LONG, Wiring
@@ -51,7 +51,7 @@ def deployment(wiring: Wiring, swaps: Swaps) -> Deployment:
         runner=swaps, versions=parts.versions, key=key, keys=keys, clock=wiring.clock, times=wiring.times,
         routes=Path(tap_settings(config).routes_file), halted=kill.reason,
     )  # fmt: skip
-    FleetCollector(swapper).register(wiring.singletons)
+    wiring.figures(fleet_figures, swapper)
     wiring.reloading.part("swapper", swapper.reconfigure, but=("canary",))
     wiring.act(swapper, LONG, meanwhile=reading_along(swapper.look, swapper.look, config.swapper.reconcile_seconds))
     orders = Orders(

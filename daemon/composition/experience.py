@@ -6,8 +6,8 @@ from actors.experience.probing import Prober, engine_player
 from actors.experience.skill_trials import SkillReplayer
 from actors.ports.embedders import Embedder
 from actors.ports.environments import Environment
-from daemon.collectors.experience import ExperienceCollector
-from daemon.collectors.navigator import NavigatorCollector
+from daemon.collectors.experience import experience_figures
+from daemon.collectors.navigator import navigator_figures
 from daemon.composition.cluster import reading_along
 from daemon.composition.wiring import LONG, Wiring
 
@@ -27,7 +27,7 @@ def experience(wiring: Wiring, environment: Environment | None, embedder: Embedd
         directory=config.state / "lessons", previous=parts.adapter("embedder", config.embedder_before),
         rewriter=parts.adapter("rewriter", config.rewriter),
     )  # fmt: skip
-    NavigatorCollector(navigator).register(wiring.singletons)
+    wiring.figures(navigator_figures, navigator)
     wiring.act(navigator, renews=True, meanwhile=reading_along(navigator.start, navigator.tick, 1.0))
     prober = tester = None
     if environment is not None:
@@ -38,6 +38,6 @@ def experience(wiring: Wiring, environment: Environment | None, embedder: Embedd
         config.experiencer, store=parts.store, prober=prober, clock=wiring.clock, embedder=embedder, tester=tester,
         extractor=parts.adapter("extractor", config.extractor),
     )  # fmt: skip
-    ExperienceCollector(experiencer).register(wiring.singletons)
+    wiring.figures(experience_figures, experiencer)
     wiring.act(experiencer, LONG, renews=True)
     return navigator

@@ -5,7 +5,8 @@ import time
 from actors.system.lifecycle import Restart
 from daemon.api.live import LiveRoutes
 from daemon.api.orders import notice
-from daemon.collectors.live import LiveCollector
+from daemon.collectors.figures import Figures
+from daemon.collectors.live import live_figures
 from daemon.composition.wiring import Wiring
 from daemon.live.registry import Live
 
@@ -22,6 +23,6 @@ def live_apis(wiring: Wiring) -> LiveRoutes:
         await parts.store.save([notice(what, details, by=by, now=time.time())])
 
     live = Live(config.adapters, config.live, config.state, note=note)
-    LiveCollector(live).register(parts.registry)
+    parts.registry.register(Figures(live_figures, live))
     wiring.supervisor.add("live", live.run, Restart(critical=False))
     return LiveRoutes(live)

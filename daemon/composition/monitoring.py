@@ -5,8 +5,8 @@ from typing import NamedTuple
 from actors.curation.curator import Curator
 from actors.gate.gatekeeper import Gatekeeper
 from actors.monitoring.sentinel import Sentinel
-from daemon.collectors.learning import LearningCollector, LearningView
-from daemon.collectors.monitoring import SentinelCollector
+from daemon.collectors.learning import LearningView, learning_figures
+from daemon.collectors.monitoring import sentinel_figures
 from daemon.composition.deployment import Deployment
 from daemon.composition.wiring import Wiring
 
@@ -25,9 +25,9 @@ def monitoring(wiring: Wiring, curator: Curator, gatekeeper: Gatekeeper, deploye
         curator=curator, gatekeeper=gatekeeper, fleet=lambda: deployed.swapper.fleet, canary=config.swapper.canary,
         halted=deployed.kill.reason, leads=lambda: wiring.leadership.leading, clock=wiring.clock,
     )  # fmt: skip
-    LearningCollector(learning).register(wiring.singletons)
+    wiring.figures(learning_figures, learning)
     sentinel = Sentinel(config.sentinel, store=parts.store, engines=parts.engines, clock=wiring.clock)
-    SentinelCollector(sentinel).register(wiring.singletons)
+    wiring.figures(sentinel_figures, sentinel)
     wiring.reloading.part("sentinel", sentinel.reconfigure, but=("monitors",))
     wiring.act(sentinel)
     return Monitoring(sentinel, learning)

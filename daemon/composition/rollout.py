@@ -11,7 +11,7 @@ from actors.ports.graders import Grader
 from actors.ports.store import Retriever
 from actors.rollout.rollout import Rollout
 from daemon.composition.harness import manner
-from daemon.composition.tasks import Tasks
+from daemon.composition.tasks import Tasks, rollout_figures, task_figures
 from daemon.composition.wiring import LONG, Wiring
 
 
@@ -45,6 +45,7 @@ def rollout(
         clock=wiring.clock, rng=wiring.rng("rollout"), planner=curriculum, times=wiring.times,
         manner=manner(config.rollout), mixture=tasks.mixture,
     )  # fmt: skip
-    tasks.register(wiring.singletons, player)
+    wiring.figures(task_figures, tasks)
+    wiring.figures(rollout_figures, player)
     wiring.produce(player)
     return Play(player.loaded, tasks.routes())

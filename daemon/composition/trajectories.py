@@ -3,7 +3,7 @@
 import time
 
 from actors.trajectories.assembler import Assembler
-from daemon.collectors.trajectories import AssemblerCollector
+from daemon.collectors.trajectories import assembler_figures
 from daemon.composition.wiring import Wiring
 
 
@@ -14,6 +14,6 @@ def trajectories(wiring: Wiring) -> None:
         config.assembler, store=wiring.parts.store, clock=wiring.clock, serving=wiring.times.version,
         ticks=time.monotonic,
     )  # fmt: skip
-    AssemblerCollector(assembler).register(wiring.singletons)
+    wiring.figures(assembler_figures, assembler)
     wiring.reloading.part("assembler", assembler.reconfigure)
     wiring.act(assembler, leads=True, renews=True)

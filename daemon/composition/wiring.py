@@ -3,8 +3,11 @@
 
 import random
 import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 
 from actors.system.actor import Actor, Producer
 from actors.system.backpressure import Backpressure
@@ -14,11 +17,13 @@ from actors.system.lifecycle import Lifecycle, Restart
 from actors.system.runner import run_actor, run_producer
 from actors.system.supervisor import Supervisor
 from actors.versions.version_timeline import VersionTimeline
+from daemon.collectors.figures import Figures
 from daemon.composition.cluster import LeaderCollector
 from daemon.composition.reloading import Reloading
 from daemon.composition.resources import Resources
 from daemon.settings.config import Config
 
+T = TypeVar("T")
 LONG = Restart(stall_seconds=900.0)
 """For those whose handlers play dozens of episodes or wait for a swap."""
 
@@ -74,6 +79,10 @@ class Wiring:
             )  # fmt: skip
 
         self.supervisor.add(producer.name, self.leadership.holds(task), LONG)
+
+    def figures(self, read: Callable[[T], Iterable[Metric]], source: T) -> None:
+        """Show what `read` finds in `source`, a singleton."""
+        self.singletons.register(Figures(read, source))
 
     def rng(self, name: str) -> random.Random:
         """One for the part `name`: what it draws follows from the seed, whatever the others draw."""
