@@ -3,39 +3,24 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 
 from actors.experience.experiencer import Experiencer
+from daemon.collectors.figures import counter, gauge
 
 _TENANTS = 64
 """Tenants with figures of their own; a label for every one of thousands would drown whoever scrapes."""
 OTHERS = "(others)"
 
 
-class ExperienceCollector(Collector):
-    """Reads the experiencer's figures at each scrape."""
-
-    def __init__(self, experiencer: Experiencer) -> None:
-        self._experiencer = experiencer
-
-    def register(self, registry: CollectorRegistry) -> None:
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        lessons = GaugeMetricFamily(
-            "evolved_experience_lessons", "Lessons in memory.", labels=("tenant", "kind", "state")
-        )
-        for labels, number in sorted(_bounded(self._experiencer.pool).items()):
-            lessons.add_metric(labels, number)
-        yield lessons
-        counts = CounterMetricFamily(
-            "evolved_experience_events", "What became of lessons and of what they are drawn from.", labels=("what",)
-        )
-        for what, number in sorted(self._experiencer.counts.items()):
-            counts.add_metric((what,), number)
-        yield counts
+def experience_figures(experiencer: Experiencer) -> Iterator[Metric]:
+    yield gauge(
+        "evolved_experience_lessons", "Lessons in memory.", _bounded(experiencer.pool), "tenant", "kind", "state"
+    )
+    yield counter(
+        "evolved_experience_events", "What became of lessons and of what they are drawn from.", experiencer.counts,
+        "what",
+    )  # fmt: skip
 
 
 def _bounded(pool: Mapping[tuple[str, str, str], int]) -> Counter[tuple[str, str, str]]:

@@ -9,9 +9,7 @@ from statistics import median
 from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 
 from actors.curation.agents import LEARNED, SANDBOX, AgentView
 from actors.curation.curator import Curator
@@ -21,6 +19,7 @@ from actors.curation.remedies import counted, tell
 from actors.deployment.canary import CanarySettings
 from actors.deployment.fleet import Fleet
 from actors.gate.gatekeeper import Gatekeeper
+from daemon.collectors.figures import counter, gauge
 
 STATES = ("moving", "waiting", "stuck", "frozen")
 _SHOWN = 64
@@ -208,42 +207,24 @@ def _share(learned: int, runs: int, reasons: Counter[str]) -> str:
     return f"{learned} of {runs} runs of production ({100 * learned / runs:.0f} %) changed the weights{rest}."
 
 
-class LearningCollector(Collector):
-    """Metrics of it, at each scrape."""
-
-    def __init__(self, view: LearningView) -> None:
-        self._view = view
-
-    def register(self, registry: CollectorRegistry) -> None:
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        learning = self._view.learning()
-        state = GaugeMetricFamily(
-            "evolved_learning_state", "1 for the state that learning is in, 0 for the others.", labels=("state",)
-        )
-        waits = GaugeMetricFamily(
-            "evolved_learning_waits_seconds", "Since when learning waits, by what it waits for.", labels=("for",)
-        )
-        forecast = GaugeMetricFamily(
-            "evolved_learning_forecast_seconds", "Until that will be there at the present rate, where it can be told."
-        )
-        if learning is not None:
-            for name in STATES:
-                state.add_metric((name,), float(name == learning.state))
-            waits.add_metric((learning.waits_for,), max(0.0, self._view.now - learning.since))
-            if learning.eta is not None:
-                forecast.add_metric((), max(0.0, learning.eta - self._view.now))
-        yield state
-        yield waits
-        yield forecast
-        runs = CounterMetricFamily(
-            "evolved_learning_runs", "Runs by their effect: learned, or why they taught nothing.", labels=("effect",)
-        )
-        for effect in sorted({LEARNED, *self._view.effects}):
-            runs.add_metric((effect,), self._view.effects[effect])
-        yield runs
-        counts = CounterMetricFamily("evolved_gatekeeper_records", "What the gatekeeper did.", labels=("what",))
-        for what in sorted(self._view.verdicts):
-            counts.add_metric((what,), self._view.verdicts[what])
-        yield counts
+def learning_figures(view: LearningView) -> Iterator[Metric]:
+    learning, now = view.learning(), view.now
+    states: dict[str, float] = {}
+    waits: dict[str, float] = {}
+    forecast: dict[tuple[()], float] = {}
+    if learning is not None:
+        states = {name: float(name == learning.state) for name in STATES}
+        waits = {learning.waits_for: max(0.0, now - learning.since)}
+        if learning.eta is not None:
+            forecast = {(): max(0.0, learning.eta - now)}  # without it, no sample
+    yield gauge("evolved_learning_state", "1 for the state that learning is in, 0 for the others.", states, "state")
+    yield gauge("evolved_learning_waits_seconds", "Since when learning waits, by what it waits for.", waits, "for")
+    yield gauge(
+        "evolved_learning_forecast_seconds", "Until that will be there at the present rate, where it can be told.",
+        forecast,
+    )  # fmt: skip
+    yield counter(
+        "evolved_learning_runs", "Runs by their effect: learned, or why they taught nothing.",
+        {LEARNED: 0, **view.effects}, "effect",
+    )  # fmt: skip
+    yield counter("evolved_gatekeeper_records", "What the gatekeeper did.", view.verdicts, "what")

@@ -1,8 +1,11 @@
-"""The gate's trial from its settings: held-out tasks or replayed outcomes, and the checks beside them."""
+"""The gate in the daemon: the gatekeeper, and its trial: held-out tasks or replayed outcomes, and the checks beside
+them."""
 
+from collections.abc import Callable
 from typing import Any
 
 from actors.gate.drift import DriftCheck
+from actors.gate.gatekeeper import Gatekeeper
 from actors.gate.panel import Panel
 from actors.gate.prompts import PromptCheck
 from actors.gate.replay_trial import ReplayTrial
@@ -13,8 +16,34 @@ from actors.ports.environments import Environment
 from actors.ports.store import GateStore, Retriever
 from daemon.composition import registry as adapters
 from daemon.composition.harness import manner
+from daemon.composition.wiring import LONG, Wiring
 from daemon.errors import ConfigError
-from daemon.settings.config import Config
+from daemon.settings.config import SHADOW, Config
+from daemon.upkeep.swaps import Swaps
+
+
+def gate(
+    wiring: Wiring, environment: Environment | None, navigator: Retriever, swaps: Swaps, loaded: Callable[[int], None]
+) -> Gatekeeper:
+    """Candidates to verdicts.
+
+    Args:
+        environment: where they are tried; without one, on what production's prompts came to.
+        loaded: told each version that the shadow engine took.
+
+    Raises:
+        ConfigError: as `gate_trial`, or its key cannot be used.
+    """
+    config, parts = wiring.config, wiring.parts
+    gatekeeper = Gatekeeper(
+        config.gate.keeper, store=parts.store, shadow=parts.shadow, shadow_name=SHADOW, runner=swaps,
+        trial=gate_trial(config, store=parts.store, shadow=parts.shadow, environment=environment, retriever=navigator),
+        versions=parts.versions, key=parts.provenance.key("gate"), clock=wiring.clock, times=wiring.times,
+        loaded=loaded,
+    )  # fmt: skip
+    wiring.reloading.part("gate.keeper", gatekeeper.reconfigure)
+    wiring.act(gatekeeper, LONG)
+    return gatekeeper
 
 
 def gate_trial(

@@ -2,29 +2,27 @@
 
 import time
 
-from prometheus_client import CollectorRegistry
-
-from actors.store import Store
 from actors.system.lifecycle import Restart
-from actors.system.supervisor import Supervisor
 from daemon.api.live import LiveRoutes
 from daemon.api.orders import notice
-from daemon.collectors.live import LiveCollector
+from daemon.collectors.figures import Figures
+from daemon.collectors.live import live_figures
+from daemon.composition.wiring import Wiring
 from daemon.live.registry import Live
-from daemon.settings.config import Config
 
 
-def live_apis(config: Config, registry: CollectorRegistry, supervisor: Supervisor, store: Store) -> LiveRoutes:
-    """Put the live APIs of `config` under `supervisor`.
+def live_apis(wiring: Wiring) -> LiveRoutes:
+    """The live APIs that are registered; their shadow is an environment.
 
     Raises:
         ConfigError, StartFailed: as `Live`.
     """
+    config, parts = wiring.config, wiring.parts
 
     async def note(what: str, details: dict[str, str], by: str) -> None:
-        await store.save([notice(what, details, by=by, now=time.time())])
+        await parts.store.save([notice(what, details, by=by, now=time.time())])
 
     live = Live(config.adapters, config.live, config.state, note=note)
-    LiveCollector(live).register(registry)
-    supervisor.add("live", live.run, Restart(critical=False))
+    parts.registry.register(Figures(live_figures, live))
+    wiring.supervisor.add("live", live.run, Restart(critical=False))
     return LiveRoutes(live)

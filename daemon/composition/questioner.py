@@ -4,9 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 
 from actors.ports.embedders import Embedder
 from actors.ports.engines import Engine
@@ -18,7 +16,29 @@ from actors.tasks.questioner.ports import TaskSink
 from actors.tasks.questioner.solving import EngineSolver
 from actors.tasks.questioner.state import QuestionerState
 from adapters.environments.synthetic_tasks import SyntheticTasks
+from daemon.collectors.figures import counter, gauge, split
+from daemon.composition.wiring import Wiring
 from daemon.settings.config import Config
+
+
+def questions(wiring: Wiring, environment: Environment | None, embedder: Embedder) -> None:
+    """The questioner, where there is a sandbox and it is switched on.
+
+    Args:
+        environment: the sandbox with all its tools, whatever the tool search shows to others: it explores.
+
+    Raises:
+        ConfigError: there is no adapter of that name for the wording, or it does not take its options.
+    """
+    config, parts = wiring.config, wiring.parts
+    if environment is None or not config.questioner.enabled:
+        return
+    asking = questioner(
+        config, store=parts.store, sink=parts.store, environment=environment, shadow=parts.shadow, embedder=embedder,
+        wording=parts.adapter("wording", config.wording), rng=wiring.rng("questioner"),
+    )  # fmt: skip
+    wiring.figures(questioner_figures, asking)
+    wiring.produce(asking)
 
 
 def questioner(
@@ -53,30 +73,11 @@ def questioner(
     return Questioner(settings, store=store, sink=sink, make=make)
 
 
-class QuestionerCollector(Collector):
-    """Reads the questioner's figures at each scrape."""
-
-    def __init__(self, questioner: Questioner) -> None:
-        self._questioner = questioner
-
-    def register(self, registry: CollectorRegistry) -> None:
-        """Show the figures in `registry`."""
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        state = self._questioner.state
-        events = CounterMetricFamily("evolved_questioner_events", "What the questioner did.", labels=("what",))
-        dropped = CounterMetricFamily(
-            "evolved_questioner_dropped", "Proposed tasks that were not kept, by reason.", labels=("reason",)
-        )
-        for name, count in sorted(state.counts.items()):
-            what, _, reason = name.partition(".")
-            if what == "dropped":
-                dropped.add_metric((reason,), count)
-            else:
-                events.add_metric((name,), count)
-        events.add_metric(("offered",), self._questioner.offered)
-        yield events
-        yield dropped
-        yield GaugeMetricFamily("evolved_questioner_worlds", "Worlds looked at.", state.round)
-        yield GaugeMetricFamily("evolved_questioner_programs", "Programs that are known.", len(state.library))
+def questioner_figures(questioner: Questioner) -> Iterator[Metric]:
+    state = questioner.state
+    dropped, did = split(state.counts, "dropped.")
+    events = {**did, "offered": questioner.offered}
+    yield counter("evolved_questioner_events", "What the questioner did.", events, "what")
+    yield counter("evolved_questioner_dropped", "Proposed tasks that were not kept, by reason.", dropped, "reason")
+    yield gauge("evolved_questioner_worlds", "Worlds looked at.", state.round)
+    yield gauge("evolved_questioner_programs", "Programs that are known.", len(state.library))

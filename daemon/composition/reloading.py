@@ -15,8 +15,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
+
+from daemon.collectors.figures import Figures, gauge
 
 T = TypeVar("T", bound=msgspec.Struct)
 _log = structlog.get_logger(__name__)
@@ -118,27 +119,18 @@ class Reloading(Generic[T]):
 
     def register(self, registry: CollectorRegistry) -> None:
         """Make its figures part of `registry`."""
-        registry.register(_Figures(self))
+        registry.register(Figures(_figures, self))
 
     def _concerns(self, key: str) -> bool:
         return any(_below(key, one) for one in self._minds) or not any(_below(key, one) for one in self._ignores)
 
 
-class _Figures(Collector):
+def _figures(reloading: "Reloading[Any]") -> Iterator[Metric]:
     """Prometheus' own names for the same: `prometheus_config_last_reload_successful`, ..._success_timestamp_seconds."""
-
-    def __init__(self, reloading: "Reloading[Any]") -> None:
-        self._reloading = reloading
-
-    def collect(self) -> Iterator[Metric]:
-        last = self._reloading.last
-        yield GaugeMetricFamily(
-            "evolved_config_reload_success", "1 if the settings were taken when last read.", value=not last.error
-        )
-        yield GaugeMetricFamily("evolved_config_reload_timestamp_seconds", "When they were last read.", value=last.at)
-        yield GaugeMetricFamily(
-            "evolved_config_pending", "Settings of the file that wait for a restart.", value=len(last.pending)
-        )
+    last = reloading.last
+    yield gauge("evolved_config_reload_success", "1 if the settings were taken when last read.", not last.error)
+    yield gauge("evolved_config_reload_timestamp_seconds", "When they were last read.", last.at)
+    yield gauge("evolved_config_pending", "Settings of the file that wait for a restart.", len(last.pending))
 
 
 def flat(settings: msgspec.Struct) -> dict[str, Any]:

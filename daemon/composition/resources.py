@@ -20,7 +20,7 @@ from daemon.composition.cluster import Member, sole_use
 from daemon.composition.engines import engine_clients
 from daemon.errors import StartFailed
 from daemon.processes.bus_connection import open_bus
-from daemon.settings.config import AdapterSettings, Config
+from daemon.settings.config import SHADOW, AdapterSettings, Config
 from daemon.upkeep.consumer_reset import rewind
 from daemon.upkeep.provenance import Provenance
 from daemon.upkeep.weights import WeightsCollector, source
@@ -30,7 +30,12 @@ T = TypeVar("T")
 
 
 class Resources:
-    """What the actors share: store, bus, engines, weights, metrics."""
+    """What the actors share: store, bus, engines, weights, keys, metrics.
+
+    Attributes:
+        shadow: the engine that no agent sees.
+        versions: directory of the weights.
+    """
 
     def __init__(
         self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine], weights: WeightSource,
@@ -38,6 +43,8 @@ class Resources:
     ) -> None:  # fmt: skip
         self.config, self.store, self.bus, self.engines, self.weights = config, store, bus, engines, weights
         self.member, self.registry, self.metrics = member, registry, metrics
+        self.shadow = engines[SHADOW]
+        self.provenance, self.versions = Provenance(config.provenance, config.state), config.state / "versions"
         self._closing = closing
         HostCollector(config.state).register(self.registry)
         if isinstance(weights, HttpPull):

@@ -5,9 +5,7 @@ from random import Random
 from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -25,6 +23,7 @@ from actors.tasks.mixture import Mixture, MixtureSettings, estimate_of
 from actors.tasks.searching import SearchSettings, ShadowSearch
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.graders.verdicts import Verdicts
+from daemon.collectors.figures import counter, gauge
 
 
 class TaskSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,10 +78,6 @@ class Tasks:
             searcher=searcher,
         )  # fmt: skip
 
-    def register(self, registry: CollectorRegistry, rollout: Rollout) -> None:
-        """Show the figures in `registry`."""
-        registry.register(TaskCollector(self, rollout, self._store))
-
     def routes(self) -> list[Route]:
         """To be put among the control API's."""
         return [Route("/api/tasks", self._tasks), Route("/api/curriculum", self._standings)]
@@ -117,33 +112,17 @@ class Tasks:
         }
 
 
-class TaskCollector(Collector):
-    """Reads the figures at each scrape."""
+def task_figures(tasks: Tasks) -> Iterator[Metric]:
+    yield counter(
+        "evolved_task_events", "What became of tasks that were made here, and of failures.", tasks.figures(), "what"
+    )
 
-    def __init__(self, tasks: Tasks, rollout: Rollout, store: Store) -> None:
-        self._tasks, self._rollout, self._store = tasks, rollout, store
 
-    def collect(self) -> Iterator[Metric]:
-        events = CounterMetricFamily(
-            "evolved_task_events", "What became of tasks that were made here, and of failures.", labels=("what",)
-        )
-        for name, number in sorted(self._tasks.figures().items()):
-            events.add_metric((name,), number)
-        yield events
-        lost = CounterMetricFamily(
-            "evolved_rollout_lost", "Sandbox episodes that came to nothing, by reason.", labels=("reason",)
-        )
-        for reason, number in sorted(self._rollout.lost.items()):
-            lost.add_metric((reason,), number)
-        yield lost
-        cut = CounterMetricFamily(
-            "evolved_rollout_cut", "Sandbox episodes that the environment did not end, by what did.", labels=("what",)
-        )
-        for what, number in sorted(self._rollout.cut.items()):
-            cut.add_metric((what,), number)
-        yield cut
-        yield CounterMetricFamily("evolved_rollout_played", "Sandbox episodes that were emitted.", self._rollout.played)
-        yield CounterMetricFamily("evolved_rollout_retried", "Attempts that were made again.", self._rollout.retried)
-        yield GaugeMetricFamily(
-            "evolved_rollout_unplanned", "Tasks that were played as they came.", self._rollout.unplanned
-        )
+def rollout_figures(rollout: Rollout) -> Iterator[Metric]:
+    yield counter("evolved_rollout_lost", "Sandbox episodes that came to nothing, by reason.", rollout.lost, "reason")
+    yield counter(
+        "evolved_rollout_cut", "Sandbox episodes that the environment did not end, by what did.", rollout.cut, "what"
+    )
+    yield counter("evolved_rollout_played", "Sandbox episodes that were emitted.", rollout.played)
+    yield counter("evolved_rollout_retried", "Attempts that were made again.", rollout.retried)
+    yield gauge("evolved_rollout_unplanned", "Tasks that were played as they came.", rollout.unplanned)

@@ -13,7 +13,8 @@ from actors.messages import Attributed, BatchOrder, Candidate, Directive, Feedba
 from actors.store import Joined, Store
 from actors.system.actor import Received
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED
-from daemon.collectors.curation import CuratorCollector
+from daemon.collectors.curation import curator_figures
+from daemon.collectors.figures import Figures
 from tests.support.credited import attributed, group
 from tests.support.driving import Driver
 
@@ -290,7 +291,7 @@ async def test_an_update_that_was_skipped_or_given_up_counts_its_trajectories(be
 
 async def test_every_figure_reaches_the_metrics(bench: Bench) -> None:
     registry = CollectorRegistry()
-    CuratorCollector(bench.driver.actor).register(registry)
+    registry.register(Figures(curator_figures, bench.driver.actor))
     await bench.credit(*group("a", MIXED), attributed("p", min_version=-1), attributed("q"))
     value = registry.get_sample_value
     assert value("evolved_curator_records_total", {"what": "orders"}) == 1

@@ -17,7 +17,7 @@ from actors.messages import Attributed, Attribution, Directive, Experience, Serv
 from actors.store import Store
 from actors.system.actor import Received, Result
 from adapters.environments.travel import Drift, TravelDesk
-from daemon.collectors.experience import OTHERS, ExperienceCollector
+from daemon.collectors.experience import OTHERS, experience_figures
 from tests.support.travelling import Clerk, plays
 
 pytestmark = pytest.mark.anyio
@@ -236,7 +236,7 @@ async def test_metrics_tell_what_is_in_the_pool(world: World):
     for n in range(70):
         await world.store.save([Experience(id=f"i{n}", tenant=f"tenant-{n}", when_to_use="book", content="x")])
     await world.tick()
-    found = {metric.name: metric for metric in ExperienceCollector(world.actor).collect()}
+    found = {metric.name: metric for metric in experience_figures(world.actor)}
     lessons = {tuple(sample.labels.values()): sample.value for sample in found["evolved_experience_lessons"].samples}
     assert lessons["default", "precondition", "quarantined"] == 1
     assert lessons[OTHERS, "practice", "candidate"] == 7

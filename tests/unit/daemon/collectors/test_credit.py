@@ -13,7 +13,8 @@ from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_CLOSED
 from daemon.api.control import _json
 from daemon.cli.judge import show
-from daemon.collectors.credit import AttributorCollector
+from daemon.collectors.credit import attributor_figures
+from daemon.collectors.figures import Figures
 from tests.support.travelling import plays
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +46,7 @@ async def attributor() -> Attributor:
 
 async def test_every_figure_is_scraped(attributor):
     registry = CollectorRegistry()
-    AttributorCollector(attributor).register(registry)
+    registry.register(Figures(attributor_figures, attributor))
     generate_latest(registry)
 
     def value(name: str, **labels: str) -> float | None:

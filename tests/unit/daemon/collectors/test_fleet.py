@@ -6,7 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from actors.deployment.swapper import Swapper, SwapperSettings
-from daemon.collectors.fleet import FleetCollector
+from daemon.collectors.figures import Figures
+from daemon.collectors.fleet import fleet_figures
 from tests.support.fakes import Clock, FakeEngine, FakeRunner, FakeStore
 from tests.support.keys import key_pair
 
@@ -23,7 +24,7 @@ async def test_each_engine_has_its_version_and_one_that_is_away_has_none(tmp_pat
     await swapper.start()
     await swapper.tick()
     registry = CollectorRegistry()
-    FleetCollector(swapper).register(registry)
+    registry.register(Figures(fleet_figures, swapper))
     said = generate_latest(registry).decode()
     assert 'evolved_engine_version{engine="a"} 0.0' in said
     assert 'evolved_engine_version{engine="b"} -1.0' in said

@@ -16,7 +16,8 @@ from actors.messages import Attributed, BatchOrder, Candidate, Message, Step
 from actors.store import Store
 from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
 from daemon.cli.status import show
-from daemon.collectors.learning import LearningCollector, LearningView
+from daemon.collectors.figures import Figures
+from daemon.collectors.learning import LearningView, learning_figures
 from tests.support.credited import attributed, group
 from tests.support.driving import Driver
 from tests.unit.actors.gate.test_going_back import Bench as Gate
@@ -46,7 +47,7 @@ class Desk:
             leads=lambda: self.leads, clock=self.clock,
         )  # fmt: skip
         self.registry = CollectorRegistry()
-        LearningCollector(self.view).register(self.registry)
+        self.registry.register(Figures(learning_figures, self.view))
 
     async def credit(self, *items: Attributed) -> list[Message]:
         await self.store.save(items)

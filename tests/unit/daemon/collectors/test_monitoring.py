@@ -8,7 +8,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from actors.messages import Exchange, Serving
 from actors.monitoring.sentinel import Sentinel, SentinelSettings
 from actors.system.actor import Received
-from daemon.collectors.monitoring import SentinelCollector
+from daemon.collectors.figures import Figures
+from daemon.collectors.monitoring import sentinel_figures
 from tests.support.fakes import FakeEngine, FakeStore
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +24,7 @@ async def test_every_value_and_what_was_done_is_scraped() -> None:
     engine = FakeEngine("serving")
     sentinel = Sentinel(SentinelSettings(), store=FakeStore(), engines={"serving": engine}, clock=time.time)
     registry = CollectorRegistry()
-    SentinelCollector(sentinel).register(registry)
+    registry.register(Figures(sentinel_figures, sentinel))
 
     async def hear(message: Exchange | Serving) -> None:
         await sentinel.handle([Received(message.id, "any", message)])

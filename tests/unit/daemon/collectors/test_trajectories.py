@@ -4,14 +4,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from actors.store import Store
 from actors.trajectories.assembler import Assembler, AssemblerSettings
-from daemon.collectors.trajectories import AssemblerCollector
+from daemon.collectors.figures import Figures
+from daemon.collectors.trajectories import assembler_figures
 
 
 def test_links_are_exposed_by_signal_and_confidence(store_url: str) -> None:
     store = Store(store_url, clock=lambda: 0.0)
     assembler = Assembler(AssemblerSettings(), store=store, clock=lambda: 0.0)
     registry = CollectorRegistry()
-    AssemblerCollector(assembler).register(registry)
+    registry.register(Figures(assembler_figures, assembler))
     assembler.links.update({("tool_call", 1.0): 7, ("prefix", 0.8): 2})
     assembler.counts["side_calls"] = 3
     said = generate_latest(registry).decode()

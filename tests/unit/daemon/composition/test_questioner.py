@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from actors.tasks.questioner.settings import QuestionerSettings
 from adapters.embedders.hashing import HashingEmbedder
 from adapters.environments.travel import TravelDesk
-from daemon.composition.questioner import QuestionerCollector, questioner
+from daemon.collectors.figures import Figures
+from daemon.composition.questioner import questioner, questioner_figures
 from daemon.settings.config import Config
 from tests.support.fakes import FakeEngine
 from tests.unit.actors.tasks.questioner.test_actor import Pool, Store, Turns
@@ -25,7 +26,7 @@ async def test_what_it_did_is_counted():
         wording=None, rng=random.Random(0),
     )  # fmt: skip
     registry = CollectorRegistry()
-    QuestionerCollector(producer).register(registry)
+    registry.register(Figures(questioner_figures, producer))
     await producer.start()
     await producer.run(Turns(2))
     text = generate_latest(registry).decode()

@@ -18,7 +18,8 @@ from actors.store import Store
 from adapters.environments.travel import TravelDesk
 from daemon.cli.curriculum import show
 from daemon.cli.main import main
-from daemon.composition.tasks import Tasks, TaskSettings
+from daemon.collectors.figures import Figures
+from daemon.composition.tasks import Tasks, TaskSettings, rollout_figures, task_figures
 from tests.support.fakes import FakeEngine
 
 pytestmark = pytest.mark.anyio
@@ -78,7 +79,8 @@ async def test_the_pool_and_the_standings_are_shown(bench: Bench, capsys) -> Non
 
 async def test_what_was_counted_is_scraped(bench: Bench) -> None:
     registry = CollectorRegistry()
-    bench.tasks.register(registry, bench.rollout)
+    registry.register(Figures(task_figures, bench.tasks))
+    registry.register(Figures(rollout_figures, bench.rollout))
     await bench.store.offer([Task(id="t1", goal="Find a flight to:Rome.", environment="travel", origin="production")])
     await bench.tasks.mixture.draw(8, 0)
     bench.rollout.lost["group_late"] = 3

@@ -18,7 +18,8 @@ from actors.store import Store
 from actors.system.lifecycle import Lifecycle, Restart, Unit
 from daemon.api.live import LiveRoutes
 from daemon.api.orders import notice
-from daemon.collectors.live import LiveCollector
+from daemon.collectors.figures import Figures
+from daemon.collectors.live import live_figures
 from daemon.errors import ConfigError, OrderRefused, StartFailed
 from daemon.live.orders import AddOrder
 from daemon.live.registry import Live
@@ -100,7 +101,7 @@ async def test_an_api_is_added_listed_called_tested_and_removed_while_the_daemon
         (line,) = (await client.get("/api/adapters")).json()["adapters"]
         assert (line["name"], line["origin"], line["where"], line["error"]) == ("docs", "control", address, "")
         registry = CollectorRegistry()
-        LiveCollector(live).register(registry)
+        registry.register(Figures(live_figures, live))
         figures = generate_latest(registry).decode()
         assert 'evolved_live_api_up{api="docs",kind="mcp"} 1.0' in figures
         assert 'evolved_live_api_calls_total{api="docs",what="live"} 1.0' in figures

@@ -1,0 +1,26 @@
+"""Curation in the daemon: the curator, which orders batches."""
+
+from actors.curation.curator import Curator
+from actors.curation.curriculum import Curriculum
+from daemon.collectors.curation import curator_figures
+from daemon.composition.wiring import Wiring
+from daemon.settings.config import curator_settings
+
+_CURRICULUM = (
+    "group_size", "replay_share", "production_share", "mix_share", "explore", "clusters", "history",
+)  # fmt: skip
+"""Settings of the curator that others were made with."""
+
+
+def curation(wiring: Wiring, curriculum: Curriculum) -> Curator:
+    """Labelled trajectories to orders for the learner."""
+    config = wiring.config
+    curator = Curator(
+        curator_settings(config), store=wiring.parts.store, batches=config.state / "batches", clock=wiring.clock,
+        curriculum=curriculum,
+    )  # fmt: skip
+    wiring.figures(curator_figures, curator)
+    # The curriculum was made from some of them, and the rollout plays groups of that size.
+    wiring.reloading.part("curator", lambda told: curator.reconfigure(curator_settings(config, told)), but=_CURRICULUM)
+    wiring.act(curator, renews=True)
+    return curator

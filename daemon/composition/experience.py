@@ -1,0 +1,43 @@
+"""Experience in the daemon: the navigator finds lessons, the experiencer draws, probes and tries them."""
+
+from actors.experience.experiencer import Experiencer
+from actors.experience.navigator import Navigator
+from actors.experience.probing import Prober, engine_player
+from actors.experience.skill_trials import SkillReplayer
+from actors.ports.embedders import Embedder
+from actors.ports.environments import Environment
+from daemon.collectors.experience import experience_figures
+from daemon.collectors.navigator import navigator_figures
+from daemon.composition.cluster import reading_along
+from daemon.composition.wiring import LONG, Wiring
+
+
+def experience(wiring: Wiring, environment: Environment | None, embedder: Embedder) -> Navigator:
+    """What is learned without the weights.
+
+    Args:
+        environment: where tools are probed and skills tried; neither is done without one.
+
+    Raises:
+        ConfigError: there is no such adapter, or it does not take its options.
+    """
+    config, parts = wiring.config, wiring.parts
+    navigator = Navigator(
+        config.navigator, store=parts.store, embedder=embedder, rng=wiring.rng("navigator"),
+        directory=config.state / "lessons", previous=parts.adapter("embedder", config.embedder_before),
+        rewriter=parts.adapter("rewriter", config.rewriter),
+    )  # fmt: skip
+    wiring.figures(navigator_figures, navigator)
+    wiring.act(navigator, renews=True, meanwhile=reading_along(navigator.start, navigator.tick, 1.0))
+    prober = tester = None
+    if environment is not None:
+        player = engine_player(parts.shadow, config.probe)
+        prober = Prober(config.probe, environment=environment, player=player, clock=wiring.clock)
+        tester = SkillReplayer(config.skill_trials, environment=environment)
+    experiencer = Experiencer(
+        config.experiencer, store=parts.store, prober=prober, clock=wiring.clock, embedder=embedder, tester=tester,
+        extractor=parts.adapter("extractor", config.extractor),
+    )  # fmt: skip
+    wiring.figures(experience_figures, experiencer)
+    wiring.act(experiencer, LONG, renews=True)
+    return navigator
