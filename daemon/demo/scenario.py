@@ -15,7 +15,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import anyio
 import msgspec
@@ -28,6 +28,9 @@ from daemon.demo.accounts import Accounts, settle
 from daemon.demo.measure import Success, held_out
 from daemon.demo.view import View
 from daemon.demo.world import World
+from daemon.errors import StartFailed
+
+T = TypeVar("T")
 
 TRAFFIC_ONLY: dict[str, Any] = {
     "sandbox": {"environment": ""},
@@ -38,6 +41,9 @@ TRAFFIC_ONLY: dict[str, Any] = {
 two seconds, for minutes stand for days. Every rule is the product's."""
 
 NO_EXPERIENCE: dict[str, Any] = {"navigator": {"enabled": False}}
+
+PATIENCE = 60.0
+"""Seconds for a daemon that does not answer: on a busy machine it is slow, and one that died is started again."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,17 +125,16 @@ class Scenario:
             self._settle()
             self._view.stage("measuring what serves now")
             after = self._held_out()
-            servings = (self.world.get("/api/success") or {}).get("swaps", [])
-            status = self.world.get("/api/status") or {}
-            swapped = [s for s in servings if s["result"] == "swapped"]
+            status = self._answer("/api/status")
+            swapped = [s for s in self._answer("/api/success")["swaps"] if s["result"] == "swapped"]
             return Report(
                 before=before,
                 after=after,
                 versions=tuple(s["version"] for s in swapped),
                 swaps=len(swapped),
-                updates=status.get("trained", 0),
+                updates=status["trained"],
                 accounts=settle(self.world.journal, self.world.config.store_url, self.world.config.store),
-                shares=status.get("shares", {}),
+                shares=status["shares"],
                 seconds=time.monotonic() - started,
                 drift=drift,
             )
@@ -148,28 +153,35 @@ class Scenario:
         """Learn, rename a tool under the agents, and watch it come back."""
         self._learn()
         was = self._sampled().rate
-        self.world.post("/api/thaw", {"reason": "demo: the desk is about to change"})
+        self._order("thaw", "demo: the desk is about to change")
         self._view.stage(f"held-out success {100 * was:.0f} %; now the desk renames book to buy, nobody is told")
         Drift(rename={"book": "buy"}).write(self.world.drift)
         changed = time.monotonic()
         low = now = self._sampled().rate
         self._view.stage(f"held-out success after the rename: {100 * low:.0f} %")
-        seen, recovered = self._served(), -1.0
+        seen, recovered = served(self._answer("/api/status")), -1.0
         end = changed + self._options.minutes * 60
-        while recovered < 0 and time.monotonic() < end:
-            self._watch(lambda status, seen=seen: float(self._served() != seen), end - time.monotonic())
-            if self._served() == seen:
+        while recovered < 0:
+            status = self._watch(lambda status, seen=seen: float(served(status) != seen), end - time.monotonic())
+            if status is None:
                 break
-            seen = self._served()
+            seen = served(status)
             now = self._sampled().rate
             self._view.stage(f"v{seen} serves: held-out success {100 * now:.0f} %")
             if now >= was - 0.10:
                 recovered = time.monotonic() - changed
-        self.world.post("/api/freeze", {"reason": "demo: learning is over"})
+        self._order("freeze", "demo: learning is over")
         return {"drift_before": was, "drift_low": low, "drift_after": now, "drift_seconds": recovered}
 
-    def _watch(self, progress: Callable[[dict[str, Any]], float], seconds: float) -> None:
-        """Keep the processes alive and the person informed until `progress` is 1 or the time is up."""
+    def _watch(self, progress: Callable[[dict[str, Any]], float], seconds: float) -> dict[str, Any] | None:
+        """Keep the processes alive and the person informed until `progress` is 1 or the time is up.
+
+        Args:
+            progress: of an answer to `/api/status`; a request without an answer says nothing.
+
+        Returns:
+            The answer that `progress` was 1 for, None if the time is up.
+        """
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.world.check()
@@ -181,28 +193,53 @@ class Scenario:
                 passed = 1.0 - (end - time.monotonic()) / seconds
                 self._view.update(max(done, passed), status, [point["rate"] for point in success["points"]][-60:])
                 if done >= 1.0:
-                    return
+                    return status
             time.sleep(1.0)
+        return None
 
     def _last_swap(self) -> None:
         """Stop learning and let the gate and the swapper finish with the newest candidate."""
         self._view.stage("learning stops; the gate looks at the newest candidate")
-        newest = (self.world.get("/api/status") or {}).get("trained", 0)
+        newest = self._answer("/api/status")["trained"]
         self._watch(lambda status: float(self._judged(newest)), 30.0)
-        self._watch(lambda status: float(self._served() == self._promoted()), 15.0)
-        self.world.post("/api/freeze", {"reason": "demo: learning is over"})
+        self._watch(lambda status: float(served(status) == self._promoted()), 15.0)
+        self._order("freeze", "demo: learning is over")
 
     def _judged(self, newest: int) -> bool:
         gate = (self.world.get("/api/success") or {}).get("gate", [])
         return bool(gate) and gate[-1]["version"] >= newest
 
-    def _promoted(self) -> int:
-        gate = (self.world.get("/api/success") or {}).get("gate", [])
-        return max((entry["version"] for entry in gate if entry["decision"] == "promote"), default=0)
+    def _promoted(self) -> int | None:
+        """The newest version that the gate let pass, 0 if there is none; None: unknown."""
+        success = self.world.get("/api/success")
+        if success is None:
+            return None
+        return max((entry["version"] for entry in success["gate"] if entry["decision"] == "promote"), default=0)
 
-    def _served(self) -> int:
-        status = self.world.get("/api/status") or {}
-        return (status.get("serving") or {}).get("version", 0)
+    def _answer(self, path: str) -> dict[str, Any]:
+        """What the daemon answers, asked until it does.
+
+        Raises:
+            StartFailed: it does not.
+        """
+        return self._patiently(lambda: self.world.get(path), path)
+
+    def _order(self, kind: str, reason: str) -> None:
+        """Give an order until it is taken: a story goes wrong whose thaw was not heard.
+
+        Raises:
+            StartFailed: it is not.
+        """
+        self._patiently(lambda: self.world.post(f"/api/{kind}", {"reason": reason}) or None, f"/api/{kind}")
+
+    def _patiently(self, ask: Callable[[], T | None], path: str) -> T:
+        end = time.monotonic() + PATIENCE
+        while (answer := ask()) is None:
+            self.world.check()
+            if time.monotonic() > end:
+                raise StartFailed(f"the daemon did not answer {path}; see {self.world.daemon.log_path}")
+            time.sleep(1.0)
+        return answer
 
     def _settle(self) -> None:
         """Wait until the store has what the agents saw, a minute at most; what is missing then counts as lost."""
@@ -230,6 +267,11 @@ class Scenario:
                 )
 
         return anyio.run(measure)
+
+
+def served(status: dict[str, Any]) -> int:
+    """The version that serves, of an answer to `/api/status`; 0 before the first swap."""
+    return (status["serving"] or {"version": 0})["version"]
 
 
 def show(report: Report, options: Options, console: Console) -> None:
