@@ -11,7 +11,8 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -22,6 +23,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from actors.playing.errors import EpisodeLost
 from adapters.engines.vllm import VllmEngine
 from adapters.environments.travel import Drift, TravelDesk
 from daemon.demo.accounts import Accounts, settle
@@ -42,6 +44,17 @@ two seconds, for minutes stand for days. Every rule is the product's."""
 
 NO_EXPERIENCE: dict[str, Any] = {"navigator": {"enabled": False}}
 
+LEVEL_LOOKS = 3
+LEVEL_ROOM = 0.09
+"""Success is level when the 95 % intervals of the last three looks, taken together, are no wider than nine points.
+That the looks differ by no more than chance is not enough: of 192 tasks chance is 7 points either way at 50 %, and a
+rise of 6 points a look would pass for level. At 94 % the interval of 192 tasks is 7 points wide, at 90 % nearly 9.
+Below that so few tasks cannot tell level from rising, and the updates or the time end the run."""
+
+LOOKS = 6
+"""In a run that goes on to its most updates. In the plain demo that is one every four updates, so that the gate judges
+another candidate in between, and three looks see eight updates."""
+
 PATIENCE = 60.0
 """Seconds for a daemon that does not answer: on a busy machine it is slow, and one that died is started again."""
 
@@ -54,15 +67,26 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     drift: bool = False
     traffic_only: bool = False
     experience: bool = True
-    updates: int = 24
-    """Stop after this many updates; traffic only: after this many per 8 trajectories."""
+    updates: int | None = None
+    """Stop after this many updates, traffic only: per 8 trajectories; none: when success is level, after `most` at the
+    latest."""
     minutes: float = 7.0
-    """Stop at the latest after this time at work, set-up and measuring not counted."""
+    """Stop at the latest after this time at work, set-up and the measuring before and after it not counted."""
     tasks: int = 192
     """Held-out tasks per measurement."""
     vllm: Path | None = None
     """Interpreter of an environment with vLLM; none: the embedded engine serves."""
     overrides: dict[str, Any] = {}
+
+    @property
+    def most(self) -> int:
+        """Updates after which learning stops at the latest."""
+        return self.updates or (60 if self.traffic_only else 12 if self.drift else 24)
+
+    @property
+    def looks(self) -> bool:
+        """Whether learning stops when success is level. Twelve updates before a drift are too few for that."""
+        return not self.updates and not self.drift
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -142,12 +166,39 @@ class Scenario:
             self.world.stop()
 
     def _learn(self) -> dict[str, float]:
-        """Until the updates are done, or the time is up."""
-        updates = self._options.updates
-        self._view.stage(f"agents at work; learning, {updates} updates at most {self._options.minutes:.0f} minutes")
-        self._watch(lambda status: status["trained"] / updates, self._options.minutes * 60)
-        self._last_swap()
+        """Until success is level, the updates are done, or the time is up."""
+        options, most = self._options, self._options.most
+        until = f"until success is level, after {most} updates" if options.looks else f"{most} updates"
+        self._view.stage(f"agents at work; learning, {until} or {options.minutes:.0f} minutes at the latest")
+        end, due, seen = time.monotonic() + options.minutes * 60, 0, list[Success]()
+        while not level(seen):
+            status = self._watch(partial(self._learned, due=due), end - time.monotonic())
+            if status is None or status["trained"] >= most:
+                break
+            seen += self._look(served(status))
+            due = status["trained"] + max(1, most // LOOKS)
+        if level(seen):
+            # What serves was looked at: no candidate is waited for that would be no better.
+            self._view.stage("success is level; learning stops")
+            self._order("freeze", "demo: success is level")
+        else:
+            self._last_swap()
         return {}
+
+    def _learned(self, status: dict[str, Any], due: int) -> float:
+        """Share of the updates, and 1 where the next look is due; before the first swap nothing is level."""
+        look = self._options.looks and served(status) > 0 and status["trained"] >= due
+        return 1.0 if look else status["trained"] / self._options.most
+
+    def _look(self, version: int) -> list[Success]:
+        """Held-out success while the agents work; empty if the engine broke off, which must not end the story."""
+        found: list[Success] = []
+        try:
+            found = [self._sampled()]
+            self._view.stage(f"v{version} serves: held-out success {found[0]}")
+        except* EpisodeLost as lost:
+            self._view.stage(f"v{version} serves; it could not be measured: {lost.exceptions[0]}")
+        return found
 
     def _drift(self) -> dict[str, float]:
         """Learn, rename a tool under the agents, and watch it come back."""
@@ -272,6 +323,13 @@ class Scenario:
 def served(status: dict[str, Any]) -> int:
     """The version that serves, of an answer to `/api/status`; 0 before the first swap."""
     return (status["serving"] or {"version": 0})["version"]
+
+
+def level(seen: Sequence[Success]) -> bool:
+    """Whether success has stopped moving, as far as so many tasks can tell; see `LEVEL_ROOM`."""
+    last = seen[-LEVEL_LOOKS:]
+    room = max((one.high for one in last), default=1.0) - min((one.low for one in last), default=0.0)
+    return len(last) == LEVEL_LOOKS and room <= LEVEL_ROOM
 
 
 def show(report: Report, options: Options, console: Console) -> None:

@@ -1,5 +1,6 @@
-"""The demo's story: what it takes an unanswered request for, and how long its processes may take to."""
+"""The demo's story: what it takes an unanswered request for, when it ends, and how long its processes may take to."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,12 @@ from actors.system.supervisor import DRAIN_SECONDS
 from daemon.demo import scenario
 from daemon.demo.measure import Success
 from daemon.demo.processes import Child
-from daemon.demo.scenario import Options, Scenario
+from daemon.demo.scenario import Options, Scenario, level
 from daemon.demo.view import View
 from daemon.errors import StartFailed
 
 TASKS = 192
+LEVEL = "success is level; learning stops"
 
 
 def success(rate: float, tasks: int = TASKS) -> Success:
@@ -142,6 +144,68 @@ def test_an_order_that_was_not_heard_is_given_again_for_a_while(story, clock):
     with pytest.raises(StartFailed, match="/api/thaw"):
         told._order("thaw", "because")
     assert clock.now < 100
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ((0.94, 0.95, 0.96), True),
+        ((0.60, 0.94, 0.95, 0.95), True),
+        ((0.95, 0.95), False),
+        ((0.44, 0.50, 0.56), False),  # a rise that chance could explain
+        ((0.75, 0.75, 0.75), False),  # so few tasks cannot tell
+        ((0.88, 0.92, 0.96), False),
+        ((0.96, 0.92, 0.88), False),
+        ((0.95, 0.95, 0.96, 0.88), False),
+    ],
+)
+def test_level_is_where_three_intervals_leave_no_room_to_move(rates, expected):
+    assert level([success(rate) for rate in rates]) is expected
+
+
+def test_fewer_tasks_need_more_to_be_called_level():
+    assert not level([success(0.95, 64)] * 3)
+    assert level([success(1.0, 64)] * 3)
+
+
+def learning(swap_at: int):
+    """Every look at the status an update; from `swap_at` on what was learned serves."""
+    return (status(n - n % 3 if n >= swap_at else 0, n) for n in itertools.count())
+
+
+def test_learning_stops_when_success_is_level_over_three_looks_after_the_first_swap(story):
+    told = story(learning(6), [verdicts(99)], [0.80, 0.93, 0.95, 0.95])
+    told._learn()
+    looks = [line for line in told.said if "serves" in line]
+    assert [line.split()[0] for line in looks] == ["v6", "v9", "v12", "v18"]
+    assert LEVEL in told.said
+    assert told.world.orders == ["/api/freeze"]
+
+
+def test_a_run_without_a_swap_is_never_level(story):
+    told = story(learning(1000), [verdicts(99)], [])
+    told._learn()
+    assert not [line for line in told.said if "serves" in line or line == LEVEL]
+
+
+def test_updates_that_were_asked_for_are_made_however_level_it_is(story):
+    told = story(learning(3), [verdicts(99)], [], updates=24)
+    told._learn()
+    assert told.world.last["/api/status"]["trained"] >= 24
+
+
+def test_a_rise_goes_on_to_the_most_updates(story):
+    told = story(learning(3), [verdicts(99)], [0.44, 0.50, 0.56, 0.62, 0.68, 0.74, 0.80, 0.86])
+    told._learn()
+    assert told.world.last["/api/status"]["trained"] >= 24
+    assert LEVEL not in told.said
+
+
+def test_a_look_that_breaks_off_does_not_end_the_story(story):
+    told = story(learning(3), [verdicts(99)], [0.95, None, 0.95, 0.95])
+    told._learn()
+    assert any("could not be measured" in line for line in told.said)
+    assert LEVEL in told.said
 
 
 def test_children_may_take_longer_to_end_than_the_daemon_drains(story, tmp_path, monkeypatch):
