@@ -44,6 +44,9 @@ VLLM_VERSION := 0.32.0
 VLLM_PLUGIN := $(wildcard adapters/engines/vllm_plugin/pyproject.toml adapters/engines/vllm_plugin/evolved_vllm/*.py)
 SEED ?= 0
 ENGINE ?= embedded
+# Twice quiet: errors are shown, warnings are not. A pip with several indexes on disk warns, for each package, of each
+# index that lacks it.
+PIP_INSTALL := $(BIN)/pip install --quiet --quiet --disable-pip-version-check
 LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes --no-annotate --no-header \
 	--override locks/overrides.txt
 
@@ -59,8 +62,8 @@ setup: .venv/ready
 		{ echo "evolved needs Python 3.11 or newer with venv (Debian: apt install python3-venv)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "setup: torch (the largest part)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(BIN)/pip install --quiet --disable-pip-version-check $(TORCH) \
+	@$(PIP_INSTALL) uv==$(UV_VERSION)
+	@$(PIP_INSTALL) $(TORCH) \
 		$(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL)) $(if $(TORCH_FIND_LINKS),--find-links $(TORCH_FIND_LINKS))
 	@echo "setup: locked dependencies"
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r locks/dev.txt

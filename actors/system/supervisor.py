@@ -22,6 +22,9 @@ from actors.system.notify import Notify
 
 _log = structlog.get_logger(__name__)
 
+DRAIN_SECONDS = 10.0
+"""That tasks have from the beginning of a drain; whoever stops the process from outside must give it longer."""
+
 
 class SystemState(msgspec.Struct, frozen=True, kw_only=True):
     """The supervisor at one moment, for `/readyz`, the dashboard and metrics."""
@@ -40,7 +43,7 @@ class Supervisor:
         *,
         rng: random.Random,
         notify: Notify | None = None,
-        drain_seconds: float = 10.0,
+        drain_seconds: float = DRAIN_SECONDS,
         watch_seconds: float = 1.0,
         reload: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
@@ -89,8 +92,6 @@ class Supervisor:
         self._draining.set()
         for unit in self._units.values():
             unit.interrupt()
-        if self._tasks is not None:
-            self._tasks.deadline = anyio.current_time() + self._drain_seconds
 
     async def run(self, *, signals: bool = True) -> bool:
         """Run to the end.
@@ -106,21 +107,19 @@ class Supervisor:
         """
         with anyio.CancelScope() as tasks:
             self._tasks = tasks
-            async with self._beside(signals), anyio.create_task_group() as group:
+            async with self._beside(signals, tasks), anyio.create_task_group() as group:
                 for unit in self._units.values():
                     group.start_soon(self._keep, unit, name=unit.name)
         if self._escalated is not None:
             raise self._escalated
-        if tasks.cancelled_caught:
-            left = [unit.name for unit in self._units.values() if not unit.ended]
-            _log.warning("drain_deadline_passed", tasks=left)
         return not tasks.cancelled_caught
 
     @contextlib.asynccontextmanager
-    async def _beside(self, signals: bool) -> AsyncGenerator[None]:
+    async def _beside(self, signals: bool, tasks: anyio.CancelScope) -> AsyncGenerator[None]:
         with _listening(signals) as received:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch)
+                group.start_soon(self._cut_off, tasks)
                 if received is not None:
                     group.start_soon(self._obey, received)
                 try:
@@ -222,6 +221,15 @@ class Supervisor:
                     stuck = True
             if watchdog and not stuck:
                 self._notify.alive()
+
+    async def _cut_off(self, tasks: anyio.CancelScope) -> None:
+        """Cancel what still runs when the drain's time is over."""
+        await self._draining.wait()
+        await anyio.sleep(self._drain_seconds)
+        # Said before they are cancelled: their clean-up takes time, and whoever waits outside may not grant it.
+        left = [unit.name for unit in self._units.values() if not unit.ended]
+        _log.warning("drain_deadline_passed", tasks=left, seconds=self._drain_seconds)
+        tasks.cancel()
 
     async def _obey(self, received: AsyncIterator[signal.Signals]) -> None:
         async for number in received:

@@ -11,23 +11,28 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import anyio
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from actors.playing.errors import EpisodeLost
 from adapters.engines.vllm import VllmEngine
 from adapters.environments.travel import Drift, TravelDesk
 from daemon.demo.accounts import Accounts, settle
 from daemon.demo.measure import Success, held_out
 from daemon.demo.view import View
 from daemon.demo.world import World
+from daemon.errors import StartFailed
+
+T = TypeVar("T")
 
 TRAFFIC_ONLY: dict[str, Any] = {
     "sandbox": {"environment": ""},
@@ -39,6 +44,20 @@ two seconds, for minutes stand for days. Every rule is the product's."""
 
 NO_EXPERIENCE: dict[str, Any] = {"navigator": {"enabled": False}}
 
+LEVEL_LOOKS = 3
+LEVEL_ROOM = 0.09
+"""Success is level when the 95 % intervals of the last three looks, taken together, are no wider than nine points.
+That the looks differ by no more than chance is not enough: of 192 tasks chance is 7 points either way at 50 %, and a
+rise of 6 points a look would pass for level. At 94 % the interval of 192 tasks is 7 points wide, at 90 % nearly 9.
+Below that so few tasks cannot tell level from rising, and the updates or the time end the run."""
+
+LOOKS = 6
+"""In a run that goes on to its most updates. In the plain demo that is one every four updates, so that the gate judges
+another candidate in between, and three looks see eight updates."""
+
+PATIENCE = 60.0
+"""Seconds for a daemon that does not answer: on a busy machine it is slow, and one that died is started again."""
+
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What `evolved demo` was asked for."""
@@ -48,15 +67,26 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     drift: bool = False
     traffic_only: bool = False
     experience: bool = True
-    updates: int = 24
-    """Stop after this many updates; traffic only: after this many per 8 trajectories."""
+    updates: int | None = None
+    """Stop after this many updates, traffic only: per 8 trajectories; none: when success is level, after `most` at the
+    latest."""
     minutes: float = 7.0
-    """Stop at the latest after this time at work, set-up and measuring not counted."""
+    """Stop at the latest after this time at work, set-up and the measuring before and after it not counted."""
     tasks: int = 192
     """Held-out tasks per measurement."""
     vllm: Path | None = None
     """Interpreter of an environment with vLLM; none: the embedded engine serves."""
     overrides: dict[str, Any] = {}
+
+    @property
+    def most(self) -> int:
+        """Updates after which learning stops at the latest."""
+        return self.updates or (60 if self.traffic_only else 12 if self.drift else 24)
+
+    @property
+    def looks(self) -> bool:
+        """Whether learning stops when success is level. Twelve updates before a drift are too few for that."""
+        return not self.updates and not self.drift
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -119,17 +149,16 @@ class Scenario:
             self._settle()
             self._view.stage("measuring what serves now")
             after = self._held_out()
-            servings = (self.world.get("/api/success") or {}).get("swaps", [])
-            status = self.world.get("/api/status") or {}
-            swapped = [s for s in servings if s["result"] == "swapped"]
+            status = self._answer("/api/status")
+            swapped = [s for s in self._answer("/api/success")["swaps"] if s["result"] == "swapped"]
             return Report(
                 before=before,
                 after=after,
                 versions=tuple(s["version"] for s in swapped),
                 swaps=len(swapped),
-                updates=status.get("trained", 0),
+                updates=status["trained"],
                 accounts=settle(self.world.journal, self.world.config.store_url, self.world.config.store),
-                shares=status.get("shares", {}),
+                shares=status["shares"],
                 seconds=time.monotonic() - started,
                 drift=drift,
             )
@@ -137,39 +166,73 @@ class Scenario:
             self.world.stop()
 
     def _learn(self) -> dict[str, float]:
-        """Until the updates are done, or the time is up."""
-        updates = self._options.updates
-        self._view.stage(f"agents at work; learning, {updates} updates at most {self._options.minutes:.0f} minutes")
-        self._watch(lambda status: status["trained"] / updates, self._options.minutes * 60)
-        self._last_swap()
+        """Until success is level, the updates are done, or the time is up."""
+        options, most = self._options, self._options.most
+        until = f"until success is level, after {most} updates" if options.looks else f"{most} updates"
+        self._view.stage(f"agents at work; learning, {until} or {options.minutes:.0f} minutes at the latest")
+        end, due, seen = time.monotonic() + options.minutes * 60, 0, list[Success]()
+        while not level(seen):
+            status = self._watch(partial(self._learned, due=due), end - time.monotonic())
+            if status is None or status["trained"] >= most:
+                break
+            seen += self._look(served(status))
+            due = status["trained"] + max(1, most // LOOKS)
+        if level(seen):
+            # What serves was looked at: no candidate is waited for that would be no better.
+            self._view.stage("success is level; learning stops")
+            self._order("freeze", "demo: success is level")
+        else:
+            self._last_swap()
         return {}
+
+    def _learned(self, status: dict[str, Any], due: int) -> float:
+        """Share of the updates, and 1 where the next look is due; before the first swap nothing is level."""
+        look = self._options.looks and served(status) > 0 and status["trained"] >= due
+        return 1.0 if look else status["trained"] / self._options.most
+
+    def _look(self, version: int) -> list[Success]:
+        """Held-out success while the agents work; empty if the engine broke off, which must not end the story."""
+        found: list[Success] = []
+        try:
+            found = [self._sampled()]
+            self._view.stage(f"v{version} serves: held-out success {found[0]}")
+        except* EpisodeLost as lost:
+            self._view.stage(f"v{version} serves; it could not be measured: {lost.exceptions[0]}")
+        return found
 
     def _drift(self) -> dict[str, float]:
         """Learn, rename a tool under the agents, and watch it come back."""
         self._learn()
         was = self._sampled().rate
-        self.world.post("/api/thaw", {"reason": "demo: the desk is about to change"})
+        self._order("thaw", "demo: the desk is about to change")
         self._view.stage(f"held-out success {100 * was:.0f} %; now the desk renames book to buy, nobody is told")
         Drift(rename={"book": "buy"}).write(self.world.drift)
         changed = time.monotonic()
         low = now = self._sampled().rate
         self._view.stage(f"held-out success after the rename: {100 * low:.0f} %")
-        seen, recovered = self._served(), -1.0
+        seen, recovered = served(self._answer("/api/status")), -1.0
         end = changed + self._options.minutes * 60
-        while recovered < 0 and time.monotonic() < end:
-            self._watch(lambda status, seen=seen: float(self._served() != seen), end - time.monotonic())
-            if self._served() == seen:
+        while recovered < 0:
+            status = self._watch(lambda status, seen=seen: float(served(status) != seen), end - time.monotonic())
+            if status is None:
                 break
-            seen = self._served()
+            seen = served(status)
             now = self._sampled().rate
             self._view.stage(f"v{seen} serves: held-out success {100 * now:.0f} %")
             if now >= was - 0.10:
                 recovered = time.monotonic() - changed
-        self.world.post("/api/freeze", {"reason": "demo: learning is over"})
+        self._order("freeze", "demo: learning is over")
         return {"drift_before": was, "drift_low": low, "drift_after": now, "drift_seconds": recovered}
 
-    def _watch(self, progress: Callable[[dict[str, Any]], float], seconds: float) -> None:
-        """Keep the processes alive and the person informed until `progress` is 1 or the time is up."""
+    def _watch(self, progress: Callable[[dict[str, Any]], float], seconds: float) -> dict[str, Any] | None:
+        """Keep the processes alive and the person informed until `progress` is 1 or the time is up.
+
+        Args:
+            progress: of an answer to `/api/status`; a request without an answer says nothing.
+
+        Returns:
+            The answer that `progress` was 1 for, None if the time is up.
+        """
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.world.check()
@@ -181,28 +244,53 @@ class Scenario:
                 passed = 1.0 - (end - time.monotonic()) / seconds
                 self._view.update(max(done, passed), status, [point["rate"] for point in success["points"]][-60:])
                 if done >= 1.0:
-                    return
+                    return status
             time.sleep(1.0)
+        return None
 
     def _last_swap(self) -> None:
         """Stop learning and let the gate and the swapper finish with the newest candidate."""
         self._view.stage("learning stops; the gate looks at the newest candidate")
-        newest = (self.world.get("/api/status") or {}).get("trained", 0)
+        newest = self._answer("/api/status")["trained"]
         self._watch(lambda status: float(self._judged(newest)), 30.0)
-        self._watch(lambda status: float(self._served() == self._promoted()), 15.0)
-        self.world.post("/api/freeze", {"reason": "demo: learning is over"})
+        self._watch(lambda status: float(served(status) == self._promoted()), 15.0)
+        self._order("freeze", "demo: learning is over")
 
     def _judged(self, newest: int) -> bool:
         gate = (self.world.get("/api/success") or {}).get("gate", [])
         return bool(gate) and gate[-1]["version"] >= newest
 
-    def _promoted(self) -> int:
-        gate = (self.world.get("/api/success") or {}).get("gate", [])
-        return max((entry["version"] for entry in gate if entry["decision"] == "promote"), default=0)
+    def _promoted(self) -> int | None:
+        """The newest version that the gate let pass, 0 if there is none; None: unknown."""
+        success = self.world.get("/api/success")
+        if success is None:
+            return None
+        return max((entry["version"] for entry in success["gate"] if entry["decision"] == "promote"), default=0)
 
-    def _served(self) -> int:
-        status = self.world.get("/api/status") or {}
-        return (status.get("serving") or {}).get("version", 0)
+    def _answer(self, path: str) -> dict[str, Any]:
+        """What the daemon answers, asked until it does.
+
+        Raises:
+            StartFailed: it does not.
+        """
+        return self._patiently(lambda: self.world.get(path), path)
+
+    def _order(self, kind: str, reason: str) -> None:
+        """Give an order until it is taken: a story goes wrong whose thaw was not heard.
+
+        Raises:
+            StartFailed: it is not.
+        """
+        self._patiently(lambda: self.world.post(f"/api/{kind}", {"reason": reason}) or None, f"/api/{kind}")
+
+    def _patiently(self, ask: Callable[[], T | None], path: str) -> T:
+        end = time.monotonic() + PATIENCE
+        while (answer := ask()) is None:
+            self.world.check()
+            if time.monotonic() > end:
+                raise StartFailed(f"the daemon did not answer {path}; see {self.world.daemon.log_path}")
+            time.sleep(1.0)
+        return answer
 
     def _settle(self) -> None:
         """Wait until the store has what the agents saw, a minute at most; what is missing then counts as lost."""
@@ -230,6 +318,18 @@ class Scenario:
                 )
 
         return anyio.run(measure)
+
+
+def served(status: dict[str, Any]) -> int:
+    """The version that serves, of an answer to `/api/status`; 0 before the first swap."""
+    return (status["serving"] or {"version": 0})["version"]
+
+
+def level(seen: Sequence[Success]) -> bool:
+    """Whether success has stopped moving, as far as so many tasks can tell; see `LEVEL_ROOM`."""
+    last = seen[-LEVEL_LOOKS:]
+    room = max((one.high for one in last), default=1.0) - min((one.low for one in last), default=0.0)
+    return len(last) == LEVEL_LOOKS and room <= LEVEL_ROOM
 
 
 def show(report: Report, options: Options, console: Console) -> None:

@@ -18,6 +18,8 @@ from daemon.settings.config import Config, load
 PROFILE = Path(__file__).parent / "profile.toml"
 TASKS_A_SEED = 10_000_000
 """Task numbers of one seed of the demo: agents draw from the lower half, the sandbox from the upper one."""
+STOP_SECONDS = 40.0
+"""That a child has to end: more than the daemon (10 s) and the learner (30 s) drain, with their clean-up after that."""
 WARM_START = Path(__file__).parent / "warmstart"
 
 
@@ -155,7 +157,7 @@ class World:
     def stop(self) -> None:
         """Agents first, engines and broker last."""
         for child in (self.agents, self.learner, self.daemon, self.tap, self.shadow, self.serving, self.broker):
-            child.stop()
+            child.stop(STOP_SECONDS)
 
     def get(self, path: str) -> Any:
         """What the control API answers, None if it does not."""

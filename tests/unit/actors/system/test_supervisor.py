@@ -5,6 +5,7 @@ import random
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from actors.system.errors import Escalated
 from actors.system.lifecycle import Restart
@@ -233,6 +234,32 @@ async def test_the_drain_deadline_cuts_off_what_is_still_running():
     began = anyio.current_time()
     assert not await supervisor.run(signals=False)
     assert round(anyio.current_time() - began, 3) == 5
+
+
+async def test_who_has_not_ended_at_the_drain_deadline_is_named_before_it_is_gone():
+    supervisor = make(drain_seconds=5)
+    said = []
+
+    async def tidy(life):
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(3)
+                said.extend(entry for entry in logs if entry["event"] == "drain_deadline_passed")
+
+    async def prompt(life):
+        await life.draining.wait()
+
+    async def stop(life):
+        supervisor.drain()
+
+    supervisor.add("tidy", tidy)
+    supervisor.add("prompt", prompt)
+    supervisor.add("stop", stop)
+    with capture_logs() as logs:
+        assert not await supervisor.run(signals=False)
+    assert [(entry["tasks"], entry["seconds"]) for entry in said] == [(["tidy"], 5)]
 
 
 async def test_two_runs_with_one_seed_are_the_same():
