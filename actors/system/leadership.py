@@ -253,7 +253,7 @@ class Leadership:
 
                 group.start_soon(wait, news)
                 group.start_soon(wait, life.draining)
-        else:
+        elif self._working:  # else the last one left during the renewal: there is no news to come
             await self._news.wait()
 
     async def _gone(self) -> None:

@@ -61,7 +61,7 @@ class Daemon:
     """A leadership with one singleton, which notes when it ran."""
 
     def __init__(self, row: Row, name: str, work=None, **options) -> None:
-        self.leadership = Leadership(row, holder=name, seconds=3.0, **options)
+        self.leadership = Leadership(row, holder=name, **{"seconds": 3.0, **options})
         self.supervisor = Supervisor(rng=random.Random(1))
         self.spans: list[list[float]] = []
         """[began, ended] of the singleton."""
@@ -127,6 +127,27 @@ async def test_a_leader_that_drains_hands_over_in_less_than_a_second():
         await anyio.sleep(1)
         assert two.leadership.leading
         assert two.spans[0][0] - one.spans[0][1] < 0.6
+
+
+async def test_a_drain_does_not_wait_for_a_singleton_that_left_while_the_lease_was_renewed():
+    row = Row()
+    renew = row.renew
+
+    async def slowly(*arguments) -> bool:
+        await anyio.sleep(0.1)
+        return await renew(*arguments)
+
+    async def work(life: Life) -> None:
+        await life.draining.wait()
+        await anyio.sleep(0.05)
+
+    row.renew = slowly
+    one = Daemon(row, "one", work, seconds=60.0)
+    async with running(one):
+        await anyio.sleep(10)
+        began = anyio.current_time()
+        one.supervisor.drain()
+    assert anyio.current_time() - began < 1
 
 
 async def test_the_lease_is_kept_until_the_last_singleton_has_ended():
