@@ -23,7 +23,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from actors.playing.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
 from adapters.engines.vllm import VllmEngine
 from adapters.environments.travel import Drift, TravelDesk
 from daemon.demo.accounts import Accounts, settle

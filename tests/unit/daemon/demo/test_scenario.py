@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from actors.gate_statistics import wilson
-from actors.playing.errors import EpisodeLost
+from actors.rollout.errors import EpisodeLost
+from actors.statistics.intervals import wilson
 from actors.system.supervisor import DRAIN_SECONDS
 from daemon.demo import scenario
 from daemon.demo.measure import Success
