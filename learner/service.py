@@ -55,20 +55,20 @@ async def run(
     bus: Bus,
     clock: Callable[[], float],
     state: Path,
-    life: Lifecycle | None = None,
+    lifecycle: Lifecycle | None = None,
     key: SigningKey | None = None,
     trusted: PublicKeys | None = None,
     registry: CollectorRegistry | None = None,
     make_trainer: Callable[[Path, Path], Trainer] | None = None,
 ) -> None:
-    """Serve until `life` drains, or for ever.
+    """Serve until `lifecycle` drains, or for ever.
 
     Args:
         settings: hyper-parameters and limits.
         bus: already open; its closing is the caller's.
         clock: unix seconds.
         state: directory that all processes share; versions lie in `versions` below it.
-        life: where signs of life go and draining comes from; None for tests.
+        lifecycle: where signs of life go and draining comes from; None for tests.
         key: signs manifests; None leaves them unsigned.
         trusted: checks them; None leaves them unchecked.
         registry: metrics go there; None for a private one.
@@ -89,7 +89,7 @@ async def run(
         if board is not None:
             stack.callback(board.close)
         metrics = LearnerMetrics(registry)
-        service = LearnerService(settings, updater, bus=bus, metrics=metrics, board=board, life=life)
+        service = LearnerService(settings, updater, bus=bus, metrics=metrics, board=board, lifecycle=lifecycle)
         if settings.metrics_port:
             stack.enter_context(_metrics_server(settings, registry))
         await service.run()
@@ -119,10 +119,10 @@ class LearnerService:
         bus: Bus,
         metrics: LearnerMetrics,
         board: TensorBoard | None,
-        life: Lifecycle | None,
+        lifecycle: Lifecycle | None,
     ) -> None:
         self._settings, self._updater, self._bus = settings, updater, bus
-        self._metrics, self._board, self._life = metrics, board, life
+        self._metrics, self._board, self._lifecycle = metrics, board, lifecycle
 
     async def run(self) -> None:
         """See `run` of the module."""
@@ -144,10 +144,10 @@ class LearnerService:
                 await subscription.aclose()
 
     async def _fetch(self, subscription: Subscription) -> list[Delivery]:
-        if self._life is None:
+        if self._lifecycle is None:
             return await subscription.fetch(1, FETCH_SECONDS)
-        self._life.ready()
-        with self._life.interruptible():
+        self._lifecycle.ready()
+        with self._lifecycle.interruptible():
             return await subscription.fetch(1, FETCH_SECONDS)
         return []
 
@@ -293,11 +293,11 @@ class LearnerService:
                 if not away:
                     _log.warning("bus_away", reason=str(error))
                 away = True
-                if self._life is None:
+                if self._lifecycle is None:
                     await anyio.sleep(wait)
                 else:
-                    self._life.waiting(str(error))
-                    if not await self._life.pause(wait):
+                    self._lifecycle.waiting(str(error))
+                    if not await self._lifecycle.pause(wait):
                         raise _Drained from error
                 wait = min(wait * 2, LONGEST_WAIT)
             else:
@@ -309,8 +309,8 @@ class LearnerService:
         """Tell the broker and the supervisor that a record is being worked on, until cancelled."""
         while True:
             await anyio.sleep(self._bus.ack_wait / 3)
-            if self._life is not None:
-                self._life.beat()
+            if self._lifecycle is not None:
+                self._lifecycle.beat()
             try:
                 await subscription.in_progress([delivery])
             except DependencyUnavailable as error:
@@ -323,7 +323,7 @@ class LearnerService:
         return await anyio.to_thread.run_sync(call)
 
     def _draining(self) -> bool:
-        return self._life is not None and self._life.draining.is_set()
+        return self._lifecycle is not None and self._lifecycle.draining.is_set()
 
 
 @contextmanager

@@ -75,16 +75,16 @@ class Exam:
         engine: Engine,
         seed: int = 0,
         retriever: Retriever | None = None,
-        manner: HarnessConfig = PLAIN,
+        harness: HarnessConfig = PLAIN,
     ) -> None:
         """
         Args:
             seed: of the sampling, the same for all versions.
             retriever: finds lessons for guided tasks; None: there are no guided tasks, whatever the settings say.
-            manner: in which attempts are played: the rollout's, so that nobody is examined in what was not taught.
+            harness: in which attempts are played: the rollout's, so that nobody is examined in what was not taught.
         """
         self._settings, self._environment, self._engine, self._seed = settings, environment, engine, seed
-        self._retriever, self._manner = retriever, manner
+        self._retriever, self._harness = retriever, harness
         self._given: OrderedDict[int, str] = OrderedDict()
         """By guided task, the lessons it comes with: every version attempts it with the same ones."""
 
@@ -104,7 +104,7 @@ class Exam:
         in the default manner."""
         guided = self._settings.guidance != "none" and self._retriever is not None
         lessons = (self._settings.guidance, str(self._settings.lessons)) if guided else ()
-        return (*lessons, self._manner.label) if self._manner.label else lessons
+        return (*lessons, self._harness.label) if self._harness.label else lessons
 
     def task(self, number: int) -> Task:
         """Held-out task `number`, from 0.
@@ -163,8 +163,8 @@ class Exam:
                 played = await play(
                     self._engine,
                     episode,
-                    context=self._manner.context,
-                    agent=self._manner.agent,
+                    context=self._harness.context,
+                    agent=self._harness.agent,
                     lessons_text=shown,
                     system=settings.system,
                     max_steps=settings.max_steps,

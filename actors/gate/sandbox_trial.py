@@ -132,18 +132,18 @@ class SandboxTrial:
         store: StateStore,
         seed: int = 0,
         retriever: Retriever | None = None,
-        manner: HarnessConfig = PLAIN,
+        harness: HarnessConfig = PLAIN,
     ) -> None:
         """
         Args:
             engine: the shadow engine.
-            manner: in which attempts are played.
+            harness: in which attempts are played.
             seed: of the sampling, the same for all versions.
             retriever: finds lessons, if tasks are to be attempted with some.
         """
         self._settings, self._store = settings, store
         self._exam = Exam(
-            settings, environment=environment, engine=engine, seed=seed, retriever=retriever, manner=manner
+            settings, environment=environment, engine=engine, seed=seed, retriever=retriever, harness=harness
         )
         self.lost = 0
         """Tasks of which an attempt broke down; they count with the attempts that are left."""

@@ -71,7 +71,7 @@ class Rollout:
         rng: random.Random,
         planner: TaskPlanner | None = None,
         times: VersionTimeline | None = None,
-        manner: HarnessConfig = PLAIN,
+        harness: HarnessConfig = PLAIN,
         mixture: TaskSource | None = None,
     ) -> None:
         """
@@ -81,7 +81,7 @@ class Rollout:
             retriever: finds lessons; None for unguided rollouts only.
             rng: seeds of the sampling.
             planner: which kinds of task; None for the environment's mix.
-            manner: in which episodes are played.
+            harness: in which episodes are played.
             mixture: brings tasks that were made here; `environment` must know them. None for none.
         """
         self._settings, self._store, self._engine, self._environment = settings, store, engine, environment
@@ -91,14 +91,14 @@ class Rollout:
             self._guidance = Guidance(
                 retriever, engine=engine, environment=environment, tenant=settings.tenant, most=settings.lessons,
                 recall=settings.recall, timeout=settings.step_timeout,
-                failed=partial(self._count, "lessons_unavailable", 1), context=manner.context, system=settings.system,
+                failed=partial(self._count, "lessons_unavailable", 1), context=harness.context, system=settings.system,
             )  # fmt: skip
         self._mixture = mixture
         self._own = OwnTasks(
             store=store, environment=environment, planner=planner, families=settings.families or None,
             first=settings.first_seed, lookahead=settings.lookahead,
         )  # fmt: skip
-        self._times, self._manner = times or VersionTimeline(clock), manner
+        self._times, self._harness = times or VersionTimeline(clock), harness
         self._slots = anyio.CapacityLimiter(settings.concurrency)
         self._wake = anyio.Event()
         self._newest = -1
@@ -301,8 +301,8 @@ class Rollout:
             return await play(
                 self._engine,
                 episode,
-                context=self._manner.context,
-                agent=self._manner.agent,
+                context=self._harness.context,
+                agent=self._harness.agent,
                 lessons_text=lessons_text(lessons),
                 system=settings.system,
                 plain_opening=plain,

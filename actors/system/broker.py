@@ -199,19 +199,19 @@ class Broker:
         self._let_go()
         _log.info("broker_stopped", status=process.returncode)
 
-    async def serve(self, life: Lifecycle) -> None:
+    async def serve(self, lifecycle: Lifecycle) -> None:
         """As a supervised task: run until draining; a death of the child is an error, so that it is restarted.
 
         Raises:
             BrokerFailed: it did not start, or died.
         """
         await self.start()
-        life.ready()
+        lifecycle.ready()
         status: int | None = None
         try:
-            with life.interruptible():
+            with lifecycle.interruptible():
                 async with anyio.create_task_group() as group:
-                    group.start_soon(_beat, life)
+                    group.start_soon(_beat, lifecycle)
                     status = await self.wait()
                     group.cancel_scope.cancel()
         finally:
@@ -327,9 +327,9 @@ class Broker:
         return ""
 
 
-async def _beat(life: Lifecycle) -> None:
+async def _beat(lifecycle: Lifecycle) -> None:
     while True:
-        life.beat()
+        lifecycle.beat()
         await anyio.sleep(5)
 
 

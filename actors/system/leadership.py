@@ -160,16 +160,16 @@ class Leadership:
             meanwhile: runs while this daemon stands by, until it is cancelled.
         """
 
-        async def run(life: Lifecycle) -> None:
-            while (term := await self._granted(life, meanwhile)) is not None:
-                if await self._under(term, task, life):
+        async def run(lifecycle: Lifecycle) -> None:
+            while (term := await self._granted(lifecycle, meanwhile)) is not None:
+                if await self._under(term, task, lifecycle):
                     return
 
         return run
 
-    async def run(self, life: Lifecycle) -> None:
+    async def run(self, lifecycle: Lifecycle) -> None:
         """Take the lease whenever it is free, keep it until draining, give it back."""
-        while not life.draining.is_set():
+        while not lifecycle.draining.is_set():
             # Nobody works under two epochs: those of the last term must be gone first.
             await self._gone()
             asked = anyio.current_time()
@@ -179,36 +179,36 @@ class Leadership:
                         LEADER, self._holder, self._seconds, about=self._about, force=self._sole
                     )
             except (DependencyUnavailable, TimeoutError) as error:
-                life.waiting(f"{type(error).__name__}: {error}")
-                await life.pause(_LOOK)
+                lifecycle.waiting(f"{type(error).__name__}: {error}")
+                await lifecycle.pause(_LOOK)
                 continue
             if self.standing.taken:
-                await self._lead(_Term(self.standing.epoch, self._deadline(asked)), life)
+                await self._lead(_Term(self.standing.epoch, self._deadline(asked)), lifecycle)
             else:
-                life.standby(f"{self.standing.holder} leads")
+                lifecycle.standby(f"{self.standing.holder} leads")
                 self._tell()
-                await life.pause(min(_LOOK, self.standing.seconds_left + 0.02))
+                await lifecycle.pause(min(_LOOK, self.standing.seconds_left + 0.02))
 
-    async def _lead(self, term: _Term, life: Lifecycle) -> None:
+    async def _lead(self, term: _Term, lifecycle: Lifecycle) -> None:
         self.terms += 1
         _log.info("leading", epoch=term.epoch, holder=self._holder)
         self._on_taken()
         self._term = term
-        life.ready()
+        lifecycle.ready()
         self._tell()
         why = "it was not renewed in time"
         try:
             while term.on:
-                if life.draining.is_set() and not self._working:
+                if lifecycle.draining.is_set() and not self._working:
                     why = ""
                     return
-                kept = await self._renew(term, life)
+                kept = await self._renew(term, lifecycle)
                 if kept is False:
                     why = "somebody else has it"
                     return
                 # Sooner when the last task has left, or when a draining begins.
                 with anyio.move_on_at(min(term.deadline, anyio.current_time() + self._seconds / _RENEWALS)):
-                    await self._stir(life)
+                    await self._stir(lifecycle)
         except anyio.get_cancelled_exc_class():
             why = ""
             raise
@@ -223,27 +223,27 @@ class Leadership:
                 await self._gone()
                 await self._leases.give_back(LEADER, term.epoch)
 
-    async def _renew(self, term: _Term, life: Lifecycle) -> bool | None:
+    async def _renew(self, term: _Term, lifecycle: Lifecycle) -> bool | None:
         """None: no answer."""
         asked = anyio.current_time()
         try:
             with anyio.fail_after(max(0.0, term.deadline - asked)):
                 kept = await self._leases.renew(LEADER, self._holder, term.epoch, self._seconds)
         except (DependencyUnavailable, TimeoutError) as error:
-            life.waiting(f"{type(error).__name__}: {error}")
+            lifecycle.waiting(f"{type(error).__name__}: {error}")
             return None
         if kept:
             term.extend(self._deadline(asked))
-            life.ready()
+            lifecycle.ready()
         return kept
 
     def _deadline(self, asked: float) -> float:
         """When what runs under a lease that was asked for then must stop: the database counts from later on."""
         return asked + self._seconds * (1 - _MARGIN)
 
-    async def _stir(self, life: Lifecycle) -> None:
+    async def _stir(self, lifecycle: Lifecycle) -> None:
         """Wait until the last task has left a daemon that drains, or the term was ended."""
-        if not life.draining.is_set():
+        if not lifecycle.draining.is_set():
             news = self._news
             async with anyio.create_task_group() as group:
 
@@ -252,7 +252,7 @@ class Leadership:
                     group.cancel_scope.cancel()
 
                 group.start_soon(wait, news)
-                group.start_soon(wait, life.draining)
+                group.start_soon(wait, lifecycle.draining)
         elif self._working:  # else the last one left during the renewal: there is no news to come
             await self._news.wait()
 
@@ -265,36 +265,36 @@ class Leadership:
         news, self._news = self._news, anyio.Event()
         news.set()
 
-    async def _granted(self, life: Lifecycle, meanwhile: Meanwhile | None) -> _Term | None:
+    async def _granted(self, lifecycle: Lifecycle, meanwhile: Meanwhile | None) -> _Term | None:
         """The term, as soon as there is one; None if draining begins first."""
         async with anyio.create_task_group() as group:
             if meanwhile is not None and not self.leading:
                 group.start_soon(meanwhile)
-            while not life.draining.is_set():
+            while not lifecycle.draining.is_set():
                 if self._term is not None and self._term.on:
                     group.cancel_scope.cancel()
                     return self._term
                 if self.standing.live:
-                    life.standby(f"{self.standing.holder} leads")
+                    lifecycle.standby(f"{self.standing.holder} leads")
                 else:
-                    life.waiting("the lease")
+                    lifecycle.waiting("the lease")
                 news = self._news
-                with life.interruptible(), anyio.move_on_after(1.0):
+                with lifecycle.interruptible(), anyio.move_on_after(1.0):
                     await news.wait()
             group.cancel_scope.cancel()
         return None
 
-    async def _under(self, term: _Term, task: Task, life: Lifecycle) -> bool:
+    async def _under(self, term: _Term, task: Task, lifecycle: Lifecycle) -> bool:
         """Whether `task` came to its own end."""
         self._working += 1
         try:
             with term.scope(), self._leases.fenced(LEADER, term.epoch):
-                await task(life)
+                await task(lifecycle)
                 return True
         except Exception as error:
             if not _deposed(error):
                 raise
-            _log.error("deposed", task=life.name, epoch=term.epoch, reason=str(error))
+            _log.error("deposed", task=lifecycle.name, epoch=term.epoch, reason=str(error))
             term.end()
         finally:
             self._working -= 1

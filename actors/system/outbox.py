@@ -40,10 +40,10 @@ class Outbox:
     """One task's way out."""
 
     def __init__(
-        self, name: str, bus: Bus, ledger: Ledger, life: Lifecycle, settings: RunnerSettings, metrics: SystemMetrics,
-        rng: random.Random,
+        self, name: str, bus: Bus, ledger: Ledger, lifecycle: Lifecycle, settings: RunnerSettings,
+        metrics: SystemMetrics, rng: random.Random,
     ) -> None:  # fmt: skip
-        self.name, self.bus, self.ledger, self.life = name, bus, ledger, life
+        self.name, self.bus, self.ledger, self.lifecycle = name, bus, ledger, lifecycle
         self.settings, self.metrics, self.rng = settings, metrics, rng
         self.log = _log.bind(actor=name)
         self.started = False
@@ -68,21 +68,21 @@ class Outbox:
         if attempt == 0:
             self.log.warning("dependency_away", reason=reason)
         self.metrics.waits.labels(self.name).inc()
-        self.life.waiting(reason)
-        if not await self.life.pause(self.backoff(attempt)):
+        self.lifecycle.waiting(reason)
+        if not await self.lifecycle.pause(self.backoff(attempt)):
             raise Drained
-        self.life.beat()
+        self.lifecycle.beat()
 
     def back(self, attempts: int) -> None:
         """The outage is over."""
         self.log.info("dependency_back", attempts=attempts)
         if self.started:
-            self.life.ready()
+            self.lifecycle.ready()
 
     def begin(self) -> None:
         """Rebuilt and flushed: the task counts as ready from here on."""
         self.started = True
-        self.life.ready()
+        self.lifecycle.ready()
 
     def backoff(self, attempt: int) -> float:
         """Seconds, jittered."""

@@ -36,11 +36,16 @@ class _ActorRunner:
     """One incarnation of an actor."""
 
     def __init__(
-        self, actor: Actor, line: Outbox, pressure: Backpressure | None, leads: bool, renewal: CacheInvalidation | None
+        self,
+        actor: Actor,
+        line: Outbox,
+        backpressure: Backpressure | None,
+        leads: bool,
+        invalidation: CacheInvalidation | None,
     ) -> None:
-        self.actor, self.line, self.pressure, self.leads = actor, line, pressure, leads
-        self.renewal = renewal or CacheInvalidation()
-        self.renewed = self.renewal.asked
+        self.actor, self.line, self.backpressure, self.leads = actor, line, backpressure, leads
+        self.invalidation = invalidation or CacheInvalidation()
+        self.renewed = self.invalidation.asked
         self.held: dict[int, Delivery] = {}
         """Deliveries in hand, by identity, to be kept in progress."""
         self.inbox: Subscription | None = None
@@ -64,32 +69,32 @@ class _ActorRunner:
                 await self._leave()
 
     async def _loop(self) -> None:
-        life, every = self.line.life, self.actor.tick_seconds
+        lifecycle, every = self.line.lifecycle, self.actor.tick_seconds
         due = anyio.current_time() if every is not None else float("inf")
-        while not life.draining.is_set():
-            life.beat()
+        while not lifecycle.draining.is_set():
+            lifecycle.beat()
             patience = max(0.0, min(self.line.settings.fetch_seconds, due - anyio.current_time()))
             batch: list[Delivery] = []
             if self.inbox is None:
-                await life.pause(patience)
+                await lifecycle.pause(patience)
             else:
-                with life.interruptible():
+                with lifecycle.interruptible():
                     batch = await self._fetch(self.inbox, patience)
-            if self.renewed != self.renewal.asked:
-                self.renewed = self.renewal.asked
+            if self.renewed != self.invalidation.asked:
+                self.renewed = self.invalidation.asked
                 await self.line.insist(self.actor.start)
             if batch:
                 await self._take(batch)
-            if every is not None and anyio.current_time() >= due and not life.draining.is_set():
+            if every is not None and anyio.current_time() >= due and not lifecycle.draining.is_set():
                 await self._tick()
                 due = anyio.current_time() + every
 
     async def _fetch(self, inbox: Subscription, patience: float) -> list[Delivery]:
-        if self.pressure is not None and not self.leads:
-            await self.pressure.calm()
+        if self.backpressure is not None and not self.leads:
+            await self.backpressure.calm()
         batch = await inbox.fetch(self.actor.batch, patience)
-        if self.pressure is not None and self.leads:
-            self.pressure.note(full=len(batch) >= self.actor.batch)
+        if self.backpressure is not None and self.leads:
+            self.backpressure.note(full=len(batch) >= self.actor.batch)
         return batch
 
     async def _tick(self) -> None:
@@ -99,7 +104,7 @@ class _ActorRunner:
             # The next tick is the retry. One pause, so that a tick of 0 s does not spin.
             await self.line.wait_out(error, 0)
             await self.line.insist(self.actor.start)
-            self.line.life.ready()
+            self.line.lifecycle.ready()
             return
         await self.line.commit((), result)
 
@@ -147,7 +152,7 @@ class _ActorRunner:
     async def _handle(self, items: list[_Item]) -> None:
         outages = 0
         while items:
-            self.line.life.beat()
+            self.line.lifecycle.beat()
             try:
                 with self.line.metrics.handle_seconds.labels(self.actor.name).time():
                     result = await self.actor.handle([item.received for item in items])
@@ -249,13 +254,13 @@ class _Producing:
 
     @property
     def draining(self) -> anyio.Event:
-        return self._line.life.draining
+        return self._line.lifecycle.draining
 
     def beat(self) -> None:
-        self._line.life.beat()
+        self._line.lifecycle.beat()
 
     async def pause(self, seconds: float) -> bool:
-        return await self._line.life.pause(seconds)
+        return await self._line.lifecycle.pause(seconds)
 
     async def emit(self, result: Result) -> None:
         await self._line.commit((), result)
@@ -265,41 +270,41 @@ async def run_actor(
     actor: Actor,
     bus: Bus,
     ledger: Ledger,
-    life: Lifecycle,
+    lifecycle: Lifecycle,
     *,
     rng: random.Random,
     settings: RunnerSettings | None = None,
     metrics: SystemMetrics | None = None,
-    pressure: Backpressure | None = None,
+    backpressure: Backpressure | None = None,
     leads: bool = False,
-    renewal: CacheInvalidation | None = None,
+    invalidation: CacheInvalidation | None = None,
 ) -> None:
     """Drive `actor` until draining; to be given to `Supervisor.add` in a lambda or partial.
 
     Args:
-        pressure: shared by the actors of a flow; none: each goes as fast as it can.
+        backpressure: shared by the actors of a flow; none: each goes as fast as it can.
         leads: the actor is the head of that flow, which the others make room for.
-        renewal: tells when the actor is to rebuild what it keeps in memory; none: never.
+        invalidation: tells when the actor is to rebuild what it keeps in memory; none: never.
 
     Raises:
         Exception: what `start` or `tick` raised, or the ledger (other than `DependencyUnavailable`).
     """
-    line = _line(actor.name, bus, ledger, life, settings, metrics, rng)
-    await _ActorRunner(actor, line, pressure, leads, renewal).run()
+    line = _line(actor.name, bus, ledger, lifecycle, settings, metrics, rng)
+    await _ActorRunner(actor, line, backpressure, leads, invalidation).run()
 
 
 async def run_producer(
     producer: Producer,
     bus: Bus,
     ledger: Ledger,
-    life: Lifecycle,
+    lifecycle: Lifecycle,
     *,
     rng: random.Random,
     settings: RunnerSettings | None = None,
     metrics: SystemMetrics | None = None,
 ) -> None:
     """Drive `producer` until draining; what an earlier life left in the outbox goes out first."""
-    line = _line(producer.name, bus, ledger, life, settings, metrics, rng)
+    line = _line(producer.name, bus, ledger, lifecycle, settings, metrics, rng)
     try:
         await line.insist(producer.start)
         await line.flush()
@@ -310,11 +315,11 @@ async def run_producer(
 
 
 def _line(
-    name: str, bus: Bus, ledger: Ledger, life: Lifecycle, settings: RunnerSettings | None,
+    name: str, bus: Bus, ledger: Ledger, lifecycle: Lifecycle, settings: RunnerSettings | None,
     metrics: SystemMetrics | None, rng: random.Random,
 ) -> Outbox:  # fmt: skip
     own = metrics or SystemMetrics(CollectorRegistry())
-    return Outbox(name, bus, ledger, life, settings or RunnerSettings(), own, rng)
+    return Outbox(name, bus, ledger, lifecycle, settings or RunnerSettings(), own, rng)
 
 
 __all__ = ["RunnerSettings", "run_actor", "run_producer"]

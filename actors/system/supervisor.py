@@ -163,11 +163,11 @@ class Supervisor:
 
     async def _once(self, unit: Unit) -> Exception | None:
         """One incarnation: None if it returned, its error if it raised."""
-        life = Lifecycle(unit, self._draining, self._on_ready)
+        lifecycle = Lifecycle(unit, self._draining, self._on_ready)
         unit.born()
         try:
             with anyio.CancelScope() as unit.scope:
-                await unit.task(life)
+                await unit.task(lifecycle)
                 return None
         except ExceptionGroup as group:
             return _innermost(group)

@@ -82,8 +82,8 @@ class Mixture:
 
     def share(self, updates: int) -> float:
         """Of a round's tasks, after so many updates."""
-        life = self._settings.half_life
-        return self._settings.share * (0.5 ** (max(0, updates) / life) if life else 1.0)
+        lifecycle = self._settings.half_life
+        return self._settings.share * (0.5 ** (max(0, updates) / lifecycle) if lifecycle else 1.0)
 
     async def draw(self, count: int, updates: int) -> list[Play]:
         """Tasks for a round of `count`, no more than their share; nobody else gets them until `report`."""

@@ -62,22 +62,24 @@ def control_task(
         },
     )
 
-    async def observe(life: Lifecycle) -> None:
-        while not life.draining.is_set():
+    async def observe(lifecycle: Lifecycle) -> None:
+        while not lifecycle.draining.is_set():
             parts.metrics.observe(supervisor.state())
             try:
                 for durable, depth in (await bus.depth()).items():
                     parts.metrics.observe_depth(durable, depth)
             except ActorSystemError as error:
                 log.debug("depth.unknown", reason=str(error))
-            life.beat()
-            await life.pause(5.0)
+            lifecycle.beat()
+            await lifecycle.pause(5.0)
 
-    async def run(life: Lifecycle) -> None:
+    async def run(lifecycle: Lifecycle) -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(observe, life)
-            group.start_soon(partial(serve, control.app(where.allowed_hosts, keys), where, tls=tls, ready=life.ready))
-            await life.draining.wait()
+            group.start_soon(observe, lifecycle)
+            group.start_soon(
+                partial(serve, control.app(where.allowed_hosts, keys), where, tls=tls, ready=lifecycle.ready)
+            )
+            await lifecycle.draining.wait()
             group.cancel_scope.cancel()
 
     return run

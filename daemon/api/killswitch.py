@@ -55,17 +55,20 @@ class KillSwitch:
         return " ".join(text.split())[:_TEXT] or f"{self.path} is there"
 
     async def watch(
-        self, life: Lifecycle, store: FreezeStore, order: Callable[[Literal["freeze", "thaw"], str], Awaitable[object]]
+        self,
+        lifecycle: Lifecycle,
+        store: FreezeStore,
+        order: Callable[[Literal["freeze", "thaw"], str], Awaitable[object]],
     ) -> None:
-        """Tell everybody else, for as long as `life` goes on.
+        """Tell everybody else, for as long as `lifecycle` goes on.
 
         Args:
             order: sends a directive of `ORIGIN`, with its reason.
         """
-        life.ready()
+        lifecycle.ready()
         was: bool | None = None
         """Whether the file was there; None: an earlier daemon may have seen it."""
-        while not life.draining.is_set():
+        while not lifecycle.draining.is_set():
             reason = self.reason()
             frozen = await store.frozen()
             if reason and not frozen:
@@ -75,8 +78,8 @@ class KillSwitch:
                 log.warning("kill_switch_off")
                 await order("thaw", f"{self.path} is gone")
             was = bool(reason)
-            life.beat()
-            await life.pause(_LOOK_SECONDS)
+            lifecycle.beat()
+            await lifecycle.pause(_LOOK_SECONDS)
 
 
 async def _ours(store: FreezeStore) -> bool:

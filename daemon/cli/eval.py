@@ -62,7 +62,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
     from daemon.cli.evaluation import as_json, evaluate
     from daemon.composition import registry
     from daemon.composition.engines import engine_clients
-    from daemon.composition.harness import manner
+    from daemon.composition.harness import harness
     from daemon.settings.config import load
 
     for name in ("n", "tasks", "max_steps", "max_tokens", "concurrency"):
@@ -83,7 +83,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
     url = arguments.engine or config.engines.serving.url
     key = next((one.key for one in engine_clients(config).values() if one.url == url.rstrip("/")), "")
     result = anyio.run(
-        evaluate, settings, environment, url, arguments.tasks, arguments.seed, _Progress(), key, manner(config.rollout)
+        evaluate, settings, environment, url, arguments.tasks, arguments.seed, _Progress(), key, harness(config.rollout)
     )
     if arguments.json:
         print(json.dumps(as_json(result), indent=2))

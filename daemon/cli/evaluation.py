@@ -44,14 +44,14 @@ async def evaluate(
     seed: int,
     progress: Callable[[int, int, int], None] = lambda played, all_, solved: None,
     key: str = "",
-    manner: HarnessConfig = PLAIN,
+    harness: HarnessConfig = PLAIN,
 ) -> Result:
     """Play the exam's first `tasks` tasks against the engine at `url`.
 
     Args:
         progress: told after each attempt: attempts played, attempts in all, attempts that solved their task.
         key: the engine's API key, if it has one.
-        manner: in which attempts are played.
+        harness: in which attempts are played.
 
     Raises:
         EvalFailed: the engine is away, there is no such family, or too many episodes broke down.
@@ -59,7 +59,7 @@ async def evaluate(
     scores: dict[int, list[bool]] = {}
     began = time.monotonic()
     async with EngineClient(url, key=key) as engine:
-        exam = Exam(settings, environment=environment, engine=engine, seed=seed, manner=manner)
+        exam = Exam(settings, environment=environment, engine=engine, seed=seed, harness=harness)
         try:
             exam.task(0)
         except ValueError as error:

@@ -273,7 +273,7 @@ def _tap(arguments: argparse.Namespace) -> None:
         told,
         tap_redaction(config),
         manager=manager if part is None else ParentBound(manager, part.parent),
-        siblings=None if part is None else part.siblings(),
+        gossip=None if part is None else part.gossip(),
         reloads=TapReloads(config, lambda: _settings(arguments), (lambda one: one) if part is None else part.settings),
     )
 

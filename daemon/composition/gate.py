@@ -15,7 +15,7 @@ from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.ports.store import GateStore, Retriever
 from daemon.composition import registry as adapters
-from daemon.composition.harness import manner
+from daemon.composition.harness import harness
 from daemon.composition.wiring import LONG, Wiring
 from daemon.errors import ConfigError
 from daemon.settings.config import SHADOW, Config
@@ -66,7 +66,7 @@ def gate_trial(
     else:
         trial = SandboxTrial(
             gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed, retriever=retriever,
-            manner=manner(config.rollout),
+            harness=harness(config.rollout),
         )  # fmt: skip
     judge: Any = None
     if gate.judge.name:

@@ -15,7 +15,7 @@ from daemon.composition import registry
 from daemon.errors import ConfigError
 
 
-def manner(settings: RolloutSettings) -> HarnessConfig:
+def harness(settings: RolloutSettings) -> HarnessConfig:
     """The manner that rollout and gate share.
 
     Raises:

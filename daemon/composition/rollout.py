@@ -10,7 +10,7 @@ from actors.ports.environments import Environment
 from actors.ports.graders import Grader
 from actors.ports.store import Retriever
 from actors.rollout.rollout import Rollout
-from daemon.composition.harness import manner
+from daemon.composition.harness import harness
 from daemon.composition.tasks import Tasks, rollout_figures, task_figures
 from daemon.composition.wiring import LONG, Wiring
 
@@ -30,7 +30,7 @@ def rollout(
     """Groups of attempts at the environment's tasks and at those that are made here.
 
     Raises:
-        ConfigError: as `manner`.
+        ConfigError: as `harness`.
     """
     if environment is None:
         return Play()
@@ -43,7 +43,7 @@ def rollout(
     player = Rollout(
         config.rollout, store=store, engine=shadow, environment=tasks.environment, retriever=navigator,
         clock=wiring.clock, rng=wiring.rng("rollout"), planner=curriculum, times=wiring.times,
-        manner=manner(config.rollout), mixture=tasks.mixture,
+        harness=harness(config.rollout), mixture=tasks.mixture,
     )  # fmt: skip
     wiring.figures(task_figures, tasks)
     wiring.figures(rollout_figures, player)

@@ -1,7 +1,7 @@
 """The tap's SIGHUP: its settings are read again, and the tap gets what can change while it serves.
 
 No connection is closed for it: deadlines and limits hold for what begins next, the door's rules for the next request,
-and redaction for the next record, which goes to another scribe once the present one has written what it has.
+and redaction for the next record, which goes to another recorder once the present one has written what it has.
 """
 
 import os

@@ -22,7 +22,7 @@ _HOUSEKEEPING_SECONDS = 3600.0
 def upkeep(wiring: Wiring) -> Forgetter:
     """Housekeeping every hour; the forgetter takes orders besides."""
     config, parts = wiring.config, wiring.parts
-    forgetter = Forgetter(store=parts.store, lessons=forget, renew=wiring.renewal.ask, clock=wiring.clock)
+    forgetter = Forgetter(store=parts.store, lessons=forget, renew=wiring.invalidation.ask, clock=wiring.clock)
     retention = Retention(
         config.retention, config.quota, store=parts.store, state=config.state, database=database_file(config.store_url),
         clock=wiring.clock,
@@ -36,15 +36,15 @@ def upkeep(wiring: Wiring) -> Forgetter:
     return forgetter
 
 
-async def _housekeeping(parts: Resources, forgetter: Forgetter, retention: Retention, life: Lifecycle) -> None:
+async def _housekeeping(parts: Resources, forgetter: Forgetter, retention: Retention, lifecycle: Lifecycle) -> None:
     """Every hour, forget what no stream can bring back: marks and sent outputs in the store, payloads of the bus."""
-    life.ready()
+    lifecycle.ready()
     await forgetter.resume()
-    while not life.draining.is_set():
+    while not lifecycle.draining.is_set():
         forgotten = await parts.store.prune(time.time() - _REMEMBERED_SECONDS)
         swept = await parts.bus.sweep_claims(time.time())
         log.info("housekeeping", rows=forgotten, claims=swept)
-        await retention.round(life.draining.is_set, life.beat)
+        await retention.round(lifecycle.draining.is_set, lifecycle.beat)
         woken = anyio.current_time() + _HOUSEKEEPING_SECONDS
-        while anyio.current_time() < woken and await life.pause(30.0):
-            life.beat()
+        while anyio.current_time() < woken and await lifecycle.pause(30.0):
+            lifecycle.beat()

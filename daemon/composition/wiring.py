@@ -35,13 +35,17 @@ class Wiring:
         leadership: under its lease run the singletons, which keep in memory what follows from all records.
         singletons: registry of their figures, which mean something where they run.
         times: which weights an engine served when.
-        renewal: has the actors rebuild what they keep in memory.
+        invalidation: has the actors rebuild what they keep in memory.
     """
 
     def __init__(self, config: Config, parts: Resources, supervisor: Supervisor, reloading: Reloading[Config]) -> None:
         self.config, self.parts, self.supervisor, self.reloading = config, parts, supervisor, reloading
         self.clock, self.singletons = time.time, CollectorRegistry()
-        self.times, self.renewal, self._pressure = VersionTimeline(self.clock), CacheInvalidation(), Backpressure()
+        self.times, self.invalidation, self._backpressure = (
+            VersionTimeline(self.clock),
+            CacheInvalidation(),
+            Backpressure(),
+        )
         self.leadership = parts.member.leadership(parts.store.leases, self.times.forget)
         LeaderCollector(self.leadership, self.singletons).register(parts.registry)
         supervisor.add("leadership", self.leadership.run)
@@ -60,10 +64,11 @@ class Wiring:
         """
         parts = self.parts
 
-        async def task(life: Lifecycle) -> None:
+        async def task(lifecycle: Lifecycle) -> None:
             await run_actor(
-                actor, parts.bus, parts.store, life, rng=self.rng(actor.name), settings=self.config.actors,
-                metrics=parts.metrics, pressure=self._pressure, leads=leads, renewal=self.renewal if renews else None,
+                actor, parts.bus, parts.store, lifecycle, rng=self.rng(actor.name), settings=self.config.actors,
+                metrics=parts.metrics, backpressure=self._backpressure, leads=leads,
+                invalidation=self.invalidation if renews else None,
             )  # fmt: skip
 
         self.supervisor.add(actor.name + lane, self.leadership.holds(task, meanwhile), restart)
@@ -72,9 +77,9 @@ class Wiring:
         """Supervise `producer`, a singleton."""
         parts = self.parts
 
-        async def task(life: Lifecycle) -> None:
+        async def task(lifecycle: Lifecycle) -> None:
             await run_producer(
-                producer, parts.bus, parts.store, life, rng=self.rng(producer.name), settings=self.config.actors,
+                producer, parts.bus, parts.store, lifecycle, rng=self.rng(producer.name), settings=self.config.actors,
                 metrics=parts.metrics,
             )  # fmt: skip
 

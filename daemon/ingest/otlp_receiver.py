@@ -137,7 +137,7 @@ class OtlpIntake:
         """Calls of which a part is missing."""
         return len(self._joiner)
 
-    async def run(self, life: Lifecycle) -> None:
+    async def run(self, lifecycle: Lifecycle) -> None:
         """Serve until draining, then pass on what waits.
 
         Raises:
@@ -154,8 +154,8 @@ class OtlpIntake:
         stop = anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(self._serve, sock, stop)
-            life.ready()
-            await self._tick(life)
+            lifecycle.ready()
+            await self._tick(lifecycle)
             # Let it end by itself: on asyncio, hypercorn does not take well to being cancelled.
             stop.set()
             group.cancel_scope.deadline = anyio.current_time() + 2 * _GRACE_SECONDS
@@ -301,20 +301,20 @@ class OtlpIntake:
                 counts["unreadable"] += 1
         return items, counts
 
-    async def _tick(self, life: Lifecycle) -> None:
+    async def _tick(self, lifecycle: Lifecycle) -> None:
         delay = _TICK_SECONDS
-        while await life.pause(delay):
-            life.beat()
+        while await lifecycle.pause(delay):
+            lifecycle.beat()
             if self._keys is not None:
                 self._keys.refresh()
             if self._tls is not None:
                 self._tls.refresh()
             if await self._pass_on(self._joiner.take_due(anyio.current_time())):
                 delay = _TICK_SECONDS
-                life.ready()
+                lifecycle.ready()
             else:
                 delay = min(10.0, 2 * delay) * self._rng.uniform(0.5, 1.5)
-                life.waiting("the bus does not take calls from OTLP")
+                lifecycle.waiting("the bus does not take calls from OTLP")
 
     async def _serve(self, sock: socket.socket, stop: anyio.Event) -> None:
         await serve_bound(self.app(), f"fd://{sock.detach()}", tls=self._tls, stop=stop, grace=_GRACE_SECONDS)

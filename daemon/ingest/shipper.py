@@ -112,7 +112,7 @@ class Shipper:
         self._confirmed = False
         """In this life, something."""
 
-    async def run(self, life: Lifecycle) -> None:
+    async def run(self, lifecycle: Lifecycle) -> None:
         """Publish until draining.
 
         Raises:
@@ -123,9 +123,9 @@ class Shipper:
         spools = [_Spool(directory, self._reader(directory), self._loader()) for directory in self._directories]
         self._bus.remember(TRAFFIC_EXCHANGE, max((spool.reader.sequence for spool in spools), default=0))
         self._losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
-        life.ready()
+        lifecycle.ready()
         try:
-            await self._empty(spools, life)
+            await self._empty(spools, lifecycle)
         finally:
             for spool in spools:
                 spool.loader.close()
@@ -134,30 +134,30 @@ class Shipper:
         own = self._settings
         return SpoolReader(directory, keep_seconds=own.keep_seconds, keep_bytes=own.keep_bytes, clock=self._clock)
 
-    async def _empty(self, spools: Sequence[_Spool], life: Lifecycle) -> None:
-        while not life.draining.is_set():
+    async def _empty(self, spools: Sequence[_Spool], lifecycle: Lifecycle) -> None:
+        while not lifecycle.draining.is_set():
             moved = False
             for spool in spools:
                 if spool.reader.ready():
-                    moved |= await self._ship(spool, life)
+                    moved |= await self._ship(spool, lifecycle)
             await self._replay(spools)
-            life.beat()
+            lifecycle.beat()
             await self._sweep(spools)
-            if not moved and not await life.pause(self._settings.poll_seconds):
+            if not moved and not await lifecycle.pause(self._settings.poll_seconds):
                 return
 
-    async def _ship(self, spool: _Spool, life: Lifecycle) -> bool:
+    async def _ship(self, spool: _Spool, lifecycle: Lifecycle) -> bool:
         """Publish the next batch; False if there was none, or draining began first."""
         began, reader = anyio.current_time(), spool.reader
         request = Load(str(spool.directory), reader.position, self._settings.batch, self._settings.batch_bytes)
-        batch = await self._insist(partial(self._load, spool.loader, request, life), life)
+        batch = await self._insist(partial(self._load, spool.loader, request, lifecycle), lifecycle)
         if batch is None:
             return False
         reader.skip(batch.after, batch.exhausted)
         if batch.torn:
             self._metrics.torn.inc(batch.torn)
             log.warning("spool_torn", places=batch.torn, segment=reader.position.segment)
-        if not batch.items or not await self._insist(partial(self._publish, batch), life):
+        if not batch.items or not await self._insist(partial(self._publish, batch), lifecycle):
             return False
         self._confirmed = True
         await anyio.to_thread.run_sync(reader.commit, batch.after, self._bus.tail(TRAFFIC_EXCHANGE).sequence)
@@ -165,11 +165,11 @@ class Shipper:
             self._metrics.shipped.labels(kind).inc(number)
         self._metrics.unreadable.inc(batch.unreadable)
         spare = len(batch.items) / self._settings.records_per_second - (anyio.current_time() - began)
-        return spare <= 0 or await life.pause(spare)
+        return spare <= 0 or await lifecycle.pause(spare)
 
-    async def _load(self, loader: Loader, request: Load, life: Lifecycle) -> Batch | None:
+    async def _load(self, loader: Loader, request: Load, lifecycle: Lifecycle) -> Batch | None:
         """None if draining began first."""
-        with life.interruptible():
+        with lifecycle.interruptible():
             return await loader.load(request)
         return None
 
@@ -177,7 +177,7 @@ class Shipper:
         await self._bus.publish(batch.items)
         return True
 
-    async def _insist(self, operation: Callable[[], Awaitable[T]], life: Lifecycle) -> T | None:
+    async def _insist(self, operation: Callable[[], Awaitable[T]], lifecycle: Lifecycle) -> T | None:
         """Until it succeeds; None if draining began first: the records are still in the spool."""
         delay, said = self._settings.retry_seconds, False
         while True:
@@ -188,14 +188,14 @@ class Shipper:
                 if not said:
                     log.warning("shipper_waiting", error=str(error))
                 said = True
-                life.waiting(f"{type(error).__name__}: {error}")
-                if not await life.pause(delay * self._rng.uniform(0.5, 1.5)):
+                lifecycle.waiting(f"{type(error).__name__}: {error}")
+                if not await lifecycle.pause(delay * self._rng.uniform(0.5, 1.5)):
                     return None
                 delay = min(self._settings.max_retry_seconds, 2 * delay)
                 continue
             if said:
                 log.info("shipper_going_on")
-            life.ready()
+            lifecycle.ready()
             return result
 
     async def _replay(self, spools: Sequence[_Spool]) -> None:

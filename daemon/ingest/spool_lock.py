@@ -13,15 +13,15 @@ _LOOK_SECONDS = 0.5
 def alone(directory: Path, task: Callable[[Lifecycle], Awaitable[None]]) -> Callable[[Lifecycle], Awaitable[None]]:
     """`task`, once no other process has `directory`; until then it stands by. The kernel frees what a dead one had."""
 
-    async def run(life: Lifecycle) -> None:
+    async def run(lifecycle: Lifecycle) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(directory / ".shipper", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             while not _locked(descriptor):
-                life.standby(f"another daemon empties {directory}")
-                if not await life.pause(_LOOK_SECONDS):  # file locks have no event to wait for
+                lifecycle.standby(f"another daemon empties {directory}")
+                if not await lifecycle.pause(_LOOK_SECONDS):  # file locks have no event to wait for
                     return
-            await task(life)
+            await task(lifecycle)
         finally:
             os.close(descriptor)
 

@@ -180,7 +180,7 @@ class Live:
         """The guards, for what they count."""
         return (one.guarded for one in self._apis.values())
 
-    async def run(self, life: Lifecycle) -> None:
+    async def run(self, lifecycle: Lifecycle) -> None:
         """Hold them open until the daemon ends."""
         if self._ran:  # the supervisor starts it again: what was closed is made anew
             self._apis = {name: self._made(one.entry) for name, one in self._apis.items()}
@@ -190,11 +190,11 @@ class Live:
             try:
                 for one in self._apis.values():
                     await tasks.start(one.hold)
-                life.ready()
+                lifecycle.ready()
                 for one in self._apis.values():
                     tasks.start_soon(self._look, one)
-                while await life.pause(_BEAT_SECONDS):
-                    life.beat()
+                while await lifecycle.pause(_BEAT_SECONDS):
+                    lifecycle.beat()
             finally:
                 self._tasks = None
                 for one in self._apis.values():

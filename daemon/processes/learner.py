@@ -65,13 +65,13 @@ async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime
     registry = CollectorRegistry()
     HostCollector(config.state).register(registry)
 
-    async def learn(life: Lifecycle) -> None:
+    async def learn(lifecycle: Lifecycle) -> None:
         await run(
             config.learner,
             bus=bus,
             clock=time.time,
             state=config.state,
-            life=life,
+            lifecycle=lifecycle,
             key=key,
             trusted=trusted,
             registry=registry,
@@ -81,11 +81,11 @@ async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime
     if config.weights.server.port:
         app = server(config.weights.server, config.state / "versions")
 
-        async def give(life: Lifecycle) -> None:
+        async def give(lifecycle: Lifecycle) -> None:
             async with anyio.create_task_group() as group:
-                group.start_soon(partial(serve, app, config.weights.server, ready=life.ready))
-                while await life.pause(30.0):
-                    life.beat()
+                group.start_soon(partial(serve, app, config.weights.server, ready=lifecycle.ready))
+                while await lifecycle.pause(30.0):
+                    lifecycle.beat()
                 group.cancel_scope.cancel()
 
         supervisor.add("weights", give)

@@ -51,37 +51,57 @@ class Call:
     """One request that the engine answers."""
 
     __slots__ = (
-        "_busy", "_client", "_closing", "_copy", "_copy_size", "_dial", "_engine", "_first_byte", "_head", "_mint",
-        "_over", "_plan", "_plant", "_reached", "_reply", "_request", "_retried", "_sent", "_tried", "_upstream",
-        "_veil", "_veiled_stream", "_visitor",
+        "_busy",
+        "_client",
+        "_closing",
+        "_context",
+        "_copy",
+        "_copy_size",
+        "_dial",
+        "_engine",
+        "_filter",
+        "_filtered_stream",
+        "_first_byte",
+        "_head",
+        "_mint",
+        "_over",
+        "_plan",
+        "_reached",
+        "_reply",
+        "_request",
+        "_retried",
+        "_sent",
+        "_tried",
+        "_upstream",
+        "_visitor",
     )  # fmt: skip
 
-    def __init__(self, plant: TapContext, client: Client, request: Request, visitor: Visitor, closing: bool) -> None:
+    def __init__(self, context: TapContext, client: Client, request: Request, visitor: Visitor, closing: bool) -> None:
         """
         Args:
             closing: this is the last answer on the agent's connection, and the agent should be told.
         """
-        self._plant, self._client, self._request, self._visitor = plant, client, request, visitor
+        self._context, self._client, self._request, self._visitor = context, client, request, visitor
         self._closing = closing
-        self._plan: Plan = plant.capture.plan(request, visitor)
+        self._plan: Plan = context.capture.plan(request, visitor)
         self._engine: EngineConnection | None = None
         self._dial: asyncio.Task[None] | None = None
-        self._upstream: Upstream = plant.router.choose(request)
+        self._upstream: Upstream = context.router.choose(request)
         self._tried: list[Upstream] = []
         self._retried = self._over = self._sent = self._reached = False
         self._first_byte = 0.0
         self._busy = 0
         """Nanoseconds of our own work on it."""
-        self._mint = plant.mint.another() if plant.mint is not None and self._plan.rewritable else None
+        self._mint = context.mint.another() if context.mint is not None and self._plan.rewritable else None
         added, mint = self._plan.added, self._mint.rewrite if self._mint is not None else None
-        self._veil = ResponseFilter(plant.hidden(added), mint=mint) if added or mint is not None else None
-        self._veiled_stream = False
+        self._filter = ResponseFilter(context.hidden(added), mint=mint) if added or mint is not None else None
+        self._filtered_stream = False
         self._head: list[bytes] = []
         """Bytes of the response until its head is whole, if there is a veil."""
         self._copy: list[bytes] | None = []
         """What has gone by of an upload."""
         self._copy_size = 0
-        self._reply: ReplyParser = plant.nothing
+        self._reply: ReplyParser = context.nothing
 
     @property
     def upstream(self) -> Upstream:
@@ -90,7 +110,7 @@ class Call:
 
     def begin(self) -> None:
         """Send the request to the engine."""
-        self._plant.counts.in_flight += 1
+        self._context.counts.in_flight += 1
         self._upstream.in_flight += 1
         # An upload cannot be sent a second time, so it does not go over a connection that may be stale.
         engine = self._upstream.take() if self._request.upload is None else None
@@ -100,7 +120,7 @@ class Call:
             self._call_up()
 
     def _call_up(self) -> None:
-        self._client.within(self._plant.settings.connect_seconds, "connect")
+        self._client.within(self._context.settings.connect_seconds, "connect")
         if self._request.upload is not None:
             # Until somebody takes it, the rest of the body waits in the client.
             self._client.hear(False)
@@ -114,12 +134,12 @@ class Call:
             except UpstreamUnreachable as error:
                 self._tell(True)
                 self._tried.append(self._upstream)
-                other = self._plant.router.other(self._tried)
+                other = self._context.router.other(self._tried)
                 if other is None:
                     self._dial = None
                     self._fail("upstream_down", str(error))
                     return
-                self._plant.counts.errors["rerouted"] += 1
+                self._context.counts.errors["rerouted"] += 1
                 self._upstream.in_flight -= 1
                 self._upstream = other
                 other.in_flight += 1
@@ -138,9 +158,9 @@ class Call:
         self._reached = True
         engine.reply.begin(
             head_only=request.head.method == b"HEAD",
-            max_capture_bytes=self._plant.settings.max_capture_bytes if self._plan.keep else 0,
+            max_capture_bytes=self._context.settings.max_capture_bytes if self._plan.keep else 0,
         )
-        self._client.within(self._plant.settings.first_byte_seconds, "first byte of the response")
+        self._client.within(self._context.settings.first_byte_seconds, "first byte of the response")
         plan = self._plan
         engine.transport.write(request_bytes(request, self._upstream.authority, plan.body, dropped=plan.dropped))
         if upload is not None:
@@ -169,7 +189,7 @@ class Call:
         if self._copy is not None:
             self._copy_size += len(data)
             self._copy.append(data)
-            if self._copy_size > self._plant.settings.max_capture_bytes or not self._plan.keep:
+            if self._copy_size > self._context.settings.max_capture_bytes or not self._plan.keep:
                 self._copy = None
 
     # The engine's side.
@@ -178,11 +198,11 @@ class Call:
         began = time.perf_counter_ns()
         reply = self._reply
         if not reply.started:
-            self._first_byte = self._plant.clock()
+            self._first_byte = self._context.clock()
         try:
             reply.feed(data)
-            if self._veil is not None:
-                data = self._veiled(data, self._veil)
+            if self._filter is not None:
+                data = self._filtered(data, self._filter)
         except UpstreamBroke as error:
             self._fail("upstream_broke", str(error))
             return
@@ -192,22 +212,22 @@ class Call:
         if reply.done:
             self._complete()
         else:
-            self._client.within(self._plant.settings.idle_seconds, "the rest of the response")
+            self._client.within(self._context.settings.idle_seconds, "the rest of the response")
 
     def on_engine_lost(self, error: Exception | None) -> None:
         engine, self._engine = self._engine, None
         if self._reply.eof():
-            if self._veil is not None:
-                rest = self._closing_veil(self._veil)
+            if self._filter is not None:
+                rest = self._closing_filter(self._filter)
                 if rest:
                     self._pass_on(rest)
             self._complete()
             return
         stale = engine is not None and engine.used and not self._reply.started and not self._retried
-        if stale and self._plant.settings.retry_stale and self._request.upload is None:
+        if stale and self._context.settings.retry_stale and self._request.upload is None:
             # The engine may have closed a connection of the pool a moment ago. Only that is tried again, once.
             self._retried = True
-            self._plant.counts.stale += 1
+            self._context.counts.stale += 1
             self._call_up()
             return
         detail = f"its connection broke: {error}" if error else "it closed before the response was whole"
@@ -235,7 +255,7 @@ class Call:
 
     # The way out.
 
-    def _veiled(self, data: bytes, veil: ResponseFilter) -> bytes:
+    def _filtered(self, data: bytes, response_filter: ResponseFilter) -> bytes:
         """What goes on for `data`, which the reply has read."""
         reply = self._reply
         out = b""
@@ -244,30 +264,30 @@ class Call:
             if not reply.head_done:
                 return b""
             kind = reply.head.content_type.lower()
-            self._veiled_stream = kind.startswith("text/event-stream")
+            self._filtered_stream = kind.startswith("text/event-stream")
             veilable = reply.head.status == 200 and not reply.head.content_encoding
-            if not veilable or not (self._veiled_stream or kind.startswith("application/json")):
+            if not veilable or not (self._filtered_stream or kind.startswith("application/json")):
                 # An error, or something unknown: there is nothing to hide.
-                self._veil = None
+                self._filter = None
                 return b"".join(self._head)
             self._head.clear()
-            if self._veiled_stream:
+            if self._filtered_stream:
                 out = reply.head.own() + b"Transfer-Encoding: chunked\r\n\r\n"
         body = reply.fresh
-        if not self._veiled_stream:
-            veil.hold(body)
-            return self._closing_veil(veil) if reply.done else b""
+        if not self._filtered_stream:
+            response_filter.hold(body)
+            return self._closing_filter(response_filter) if reply.done else b""
         # The `Connection: close` of a drain must go into the head, so the head is sent with the first events.
-        shown = veil.stream(body)
+        shown = response_filter.stream(body)
         if shown:
             out += chunk(shown)
-        return out + self._closing_veil(veil) if reply.done else out
+        return out + self._closing_filter(response_filter) if reply.done else out
 
-    def _closing_veil(self, veil: ResponseFilter) -> bytes:
-        if self._veiled_stream:
-            rest = veil.rest()
+    def _closing_filter(self, response_filter: ResponseFilter) -> bytes:
+        if self._filtered_stream:
+            rest = response_filter.rest()
             return (chunk(rest) if rest else b"") + b"0\r\n\r\n"
-        body = veil.whole()
+        body = response_filter.whole()
         return b"%bContent-Length: %d\r\n\r\n%b" % (self._reply.head.own(), len(body), body)
 
     def _pass_on(self, data: bytes) -> None:
@@ -287,7 +307,7 @@ class Call:
                 engine.give_back()
             else:
                 engine.drop()
-        self._end("", "", go_on=(reply.keep_alive or self._veil is not None) and whole)
+        self._end("", "", go_on=(reply.keep_alive or self._filter is not None) and whole)
 
     def _fail(self, problem: str, detail: str) -> None:
         self._end(problem, detail)
@@ -316,9 +336,9 @@ class Call:
         self._client.call_ended(go_on)
 
     def _settle(self, problem: str, refusal: Refused | None) -> None:
-        """Count the call and hand its record to the scribe; nothing in here may stop an answer."""
-        plant, upstream = self._plant, self._upstream
-        counts, reply, request = plant.counts, self._reply, self._request
+        """Count the call and hand its record to the recorder; nothing in here may stop an answer."""
+        context, upstream = self._context, self._upstream
+        counts, reply, request = context.counts, self._reply, self._request
         counts.in_flight -= 1
         upstream.in_flight -= 1
         status = refusal.status if refusal else reply.head.status if self._sent else 0
@@ -329,28 +349,28 @@ class Call:
             self._tell(problem == "upstream_down")
         if not problem:
             counts.observe(self._busy)
-        if plant.router.many:
+        if context.router.many:
             # Also when the agent left: many do so at the last event, before the end of the body.
-            plant.router.learn(b"".join(reply.body), upstream)
+            context.router.learn(b"".join(reply.body), upstream)
         if not self._plan.keep or not self._reached:
             return
         try:
             body = request.body if request.upload is None else None if self._copy is None else b"".join(self._copy)
-            if self._mint is not None and self._veil is not None:
-                reply.body = [as_minted(b"".join(reply.body), self._mint, streamed=self._veiled_stream)]
-            record = plant.capture.record(
+            if self._mint is not None and self._filter is not None:
+                reply.body = [as_minted(b"".join(reply.body), self._mint, streamed=self._filtered_stream)]
+            record = context.capture.record(
                 request,
                 self._visitor,
                 self._plan,
                 reply,
-                record_id=plant.record_ids.next(),
+                record_id=context.record_ids.next(),
                 engine=upstream.name,
                 body=body,
                 status=status,
-                times=(self._first_byte, plant.clock()),
+                times=(self._first_byte, context.clock()),
                 problem=problem,
             )
-            counts.captured += plant.scribe.offer(record)
+            counts.captured += context.recorder.offer(record)
         except Exception:
             # The copy may fail in any way; the agent's answer does not depend on it.
             counts.errors["capture"] += 1

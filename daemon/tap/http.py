@@ -51,7 +51,7 @@ class RequestParser:
         self._upload: Upload | None = None
         self._head: Head | None = None
         """Of the last request."""
-        self._likeness: HeadCache | None = None
+        self._head_cache: HeadCache | None = None
         """Its bytes, if the next request may begin with the same."""
         self._room = 0
         """The largest body that is waited for behind it."""
@@ -65,10 +65,10 @@ class RequestParser:
 
     def again(self, data: bytes) -> Request | None:
         """The request that `data` is, if it is one, whole, with the head of the last one; else None, and `feed` it."""
-        head, likeness = self._head, self._likeness
-        if likeness is None or head is None or self.partial or self.requests:
+        head, head_cache = self._head, self._head_cache
+        if head_cache is None or head is None or self.partial or self.requests:
             return None
-        body = likeness.body(data)
+        body = head_cache.body(data)
         if body is None or len(body) > self._room:
             return None
         return Request(head, body, self._clock())
@@ -80,7 +80,7 @@ class RequestParser:
             Refused: the connection cannot be understood any further; what is in `requests` still counts.
         """
         before, fresh = len(self.requests), not self.partial
-        self._likeness = None
+        self._head_cache = None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:
@@ -106,7 +106,7 @@ class RequestParser:
         """`data` was one whole request: the next one may have the same head."""
         head, upload = self._head, self.requests[-1].upload
         if head is not None and head.keep_alive and upload is None and self._length >= 0 and not self._chunked:
-            self._likeness = HeadCache.of(data, self._length)
+            self._head_cache = HeadCache.of(data, self._length)
             self._room = min(self._max_body, self._hold(self._url))
 
     def on_message_begin(self) -> None:

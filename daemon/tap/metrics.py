@@ -54,7 +54,7 @@ class TapCollector:
     def __init__(
         self,
         counts: Counts,
-        scribe: Recorder,
+        recorder: Recorder,
         router: Router,
         routing: Routing,
         spool_age: Callable[[], float],
@@ -63,7 +63,7 @@ class TapCollector:
         Args:
             spool_age: seconds since the oldest record that nobody has published yet was written.
         """
-        self._counts, self._scribe, self._spool_age = counts, scribe, spool_age
+        self._counts, self._recorder, self._spool_age = counts, recorder, spool_age
         self._router, self._routing = router, routing
 
     def register(self, registry: CollectorRegistry) -> None:
@@ -71,7 +71,7 @@ class TapCollector:
         registry.register(self)  # type: ignore[arg-type]
 
     def collect(self) -> Iterator[Metric]:
-        counts, scribe = self._counts, self._scribe
+        counts, recorder = self._counts, self._recorder
         requests = CounterMetricFamily("evolved_tap_requests", "Requests answered.", labels=["route", "status"])
         for (route, status), number in counts.requests.items():
             requests.add_metric([route, str(status)], number)
@@ -87,29 +87,29 @@ class TapCollector:
                 family.add_metric([key], number)
             yield family
         shed = CounterMetricFamily("evolved_tap_spool_shed", "Records not written.", labels=["reason"])
-        shed.add_metric(["memory"], scribe.shed_memory)
-        shed.add_metric(["disk"], scribe.shed_disk)
-        shed.add_metric(["poison"], scribe.shed_poison)
+        shed.add_metric(["memory"], recorder.shed_memory)
+        shed.add_metric(["disk"], recorder.shed_disk)
+        shed.add_metric(["poison"], recorder.shed_poison)
         yield shed
         for name, text, value in (
             ("captured", "Records that the scribe took.", counts.captured),
             ("upstream_stale", "Requests sent again after a stale connection.", counts.stale),
-            ("spool_written", "Records on disk.", scribe.written),
-            ("spool_failures", "Failed writes.", scribe.errors),
-            ("redacted", "Records in which something was taken out.", scribe.redacted),
+            ("spool_written", "Records on disk.", recorder.written),
+            ("spool_failures", "Failed writes.", recorder.errors),
+            ("redacted", "Records in which something was taken out.", recorder.redacted),
             ("routes_read", "Times that the daemon's routes were taken over.", self._routing.reads),
             ("routes_errors", "Times that they could not be read, or named an unknown engine.", self._routing.errors),
-            ("scribe_restarts", "Scribes that ended before the tap.", scribe.restarts),
+            ("scribe_restarts", "Scribes that ended before the tap.", recorder.restarts),
         ):
             yield CounterMetricFamily(f"evolved_tap_{name}", text, value=value)
         for name, text, value in (
             ("connections", "Open agent connections.", counts.connections),
             ("in_flight", "Calls under way.", counts.in_flight),
-            ("spool_waiting", "Records in memory.", scribe.waiting),
-            ("spool_waiting_bytes", "Bytes in memory.", scribe.waiting_bytes),
-            ("spool_disk_bytes", "Bytes of all segments.", scribe.progress.disk_bytes),
+            ("spool_waiting", "Records in memory.", recorder.waiting),
+            ("spool_waiting_bytes", "Bytes in memory.", recorder.waiting_bytes),
+            ("spool_disk_bytes", "Bytes of all segments.", recorder.progress.disk_bytes),
             ("spool_age_seconds", "Age of the oldest record that is not published.", self._spool_age()),
-            ("spool_healthy", "1 if the last write went well.", float(scribe.progress.healthy)),
+            ("spool_healthy", "1 if the last write went well.", float(recorder.progress.healthy)),
         ):
             yield GaugeMetricFamily(f"evolved_tap_{name}", text, value=value)
         yield from self._engines()
@@ -149,11 +149,11 @@ class TapCollector:
         return self._router.share if upstream is self._router.canary else 0.0
 
 
-class SiblingsCollector:
+class GossipCollector:
     """What goes between the workers of one tap."""
 
-    def __init__(self, siblings: RouteGossip) -> None:
-        self._siblings = siblings
+    def __init__(self, gossip: RouteGossip) -> None:
+        self._gossip = gossip
 
     def register(self, registry: CollectorRegistry) -> None:
         """Make these figures part of `registry`."""
@@ -161,7 +161,7 @@ class SiblingsCollector:
 
     def collect(self) -> Iterator[Metric]:
         for name, text, value in (
-            ("heard", "What other workers told of conversations' engines.", self._siblings.heard),
-            ("dropped", "What could not be told to another worker.", self._siblings.dropped),
+            ("heard", "What other workers told of conversations' engines.", self._gossip.heard),
+            ("dropped", "What could not be told to another worker.", self._gossip.dropped),
         ):
             yield CounterMetricFamily(f"evolved_tap_siblings_{name}", text, value=value)

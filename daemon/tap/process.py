@@ -56,7 +56,7 @@ class _Ready(TaskStatus[Bound]):
 
 async def _until_signal(
     settings: TapSettings, redaction: dict[str, Any] | None, manager: ServiceManager | None,
-    siblings: RouteGossip | None, reloads: Reloads | None,
+    gossip: RouteGossip | None, reloads: Reloads | None,
 ) -> None:  # fmt: skip
     stop, loop = anyio.Event(), asyncio.get_running_loop()
 
@@ -70,7 +70,7 @@ async def _until_signal(
     told = _Ready(manager) if manager is not None else anyio.TASK_STATUS_IGNORED
     fed = loop.create_task(_feed(manager, stop)) if manager is not None and manager.watchdog_seconds else None
     try:
-        tap = Tap(settings, redaction, handed_down(os.environ) or inherited(os.environ, os.getpid()), siblings)
+        tap = Tap(settings, redaction, handed_down(os.environ) or inherited(os.environ, os.getpid()), gossip)
         if reloads is not None:
             reloads.serve(tap)
         loop.add_signal_handler(signal.SIGHUP, _reload, manager, reloads)
@@ -104,7 +104,7 @@ async def _feed(manager: ServiceManager, stop: anyio.Event) -> None:
 
 def main(
     settings: TapSettings, redaction: dict[str, Any] | None = None, *, manager: ServiceManager | None = None,
-    siblings: RouteGossip | None = None, reloads: Reloads | None = None,
+    gossip: RouteGossip | None = None, reloads: Reloads | None = None,
 ) -> None:  # fmt: skip
     """Run until SIGTERM or SIGINT, on the sockets that systemd or a parent passes; `manager` hears how it goes.
 
@@ -114,4 +114,4 @@ def main(
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE)
-    uvloop.run(_until_signal(settings, redaction, manager, siblings, reloads))
+    uvloop.run(_until_signal(settings, redaction, manager, gossip, reloads))

@@ -1,6 +1,6 @@
-"""The tap's side of the scribe: hands records to the child process that redacts them and writes the spool.
+"""The tap's side of the recorder: hands records to the child process that redacts them and writes the spool.
 
-    Call -> offer() -> [batch] -> socket -> scribe process: redact -> segments on disk
+    Call -> offer() -> [batch] -> socket -> recorder process: redact -> segments on disk
                  <- how many are settled (written, or shed and counted) <-
 
 Redaction and disk are not the agents' affair: a pattern that takes for ever, a disk that hangs or a child that dies
@@ -30,7 +30,7 @@ from daemon.tap.segments import MAX_PAYLOAD
 _KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR", "LD_LIBRARY_PATH")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _ATTEMPTS = 2
-"""After so many scribes that ended over the same record, it is given up."""
+"""After so many recorders that ended over the same record, it is given up."""
 _SETTLE = 0.2
 
 log = structlog.get_logger(__name__)
@@ -47,7 +47,7 @@ class _Waiting(msgspec.Struct, gc=False):
 
 
 class Recorder:
-    """Keeps one scribe process alive and feeds it. Used from the event loop alone.
+    """Keeps one recorder process alive and feeds it. Used from the event loop alone.
 
     `offer` does no I/O, never blocks and never raises.
     """
@@ -95,7 +95,7 @@ class Recorder:
         self.shed_memory = 0
         """Records refused because memory was full, or because the tap is closing."""
         self.shed_poison = 0
-        """Records given up because scribes ended over them."""
+        """Records given up because recorders ended over them."""
         self.restarts = 0
 
     @property
@@ -214,7 +214,7 @@ class Recorder:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                # A Ctrl-C or a SIGTERM to the group ends the tap; the scribe ends when the tap has.
+                # A Ctrl-C or a SIGTERM to the group ends the tap; the recorder ends when the tap has.
                 start_new_session=True,
             )
         ours.setblocking(False)

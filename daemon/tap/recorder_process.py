@@ -1,4 +1,4 @@
-"""The scribe: redacts what the tap copied and writes it to the spool. A process of its own, see `daemon.tap.recorder`.
+"""The recorder: redacts what the tap copied and writes it to the spool. A process of its own, see `tap.recorder`.
 
 It reads no faster than the disk writes, tells the tap what is settled, and ends when the tap's end of the socket does,
 after writing all that came.

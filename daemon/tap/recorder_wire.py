@@ -1,8 +1,8 @@
-"""What tap and scribe say to each other over their socket.
+"""What tap and recorder say to each other over their socket.
 
-tap -> scribe: frames of `[u32 length][16-byte id][payload]`; the first payload is the `Order` in JSON, all others are
+tap -> recorder: frames of `[u32 length][16-byte id][payload]`; the first payload is the `Order` in JSON, all others are
 records.
-scribe -> tap: lines of JSON, each a `Progress` since the scribe's start.
+recorder -> tap: lines of JSON, each a `Progress` since the recorder's start.
 """
 
 import struct
@@ -14,7 +14,7 @@ HEAD = struct.Struct("<I16s")
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scribe is told at its start."""
+    """What a recorder is told at its start."""
 
     directory: str
     """Of the spool."""

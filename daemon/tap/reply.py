@@ -45,9 +45,30 @@ class ReplyParser:
     """
 
     __slots__ = (
-        "_broken", "_encoding", "_head_bytes", "_head_only", "_headers", "_last", "_length", "_likeness",
-        "_max_capture", "_parser", "_pieces", "_reason", "_size", "_sized", "_type", "body", "done", "fresh", "head",
-        "head_done", "keep_alive", "on_body", "overflow", "started",
+        "_broken",
+        "_encoding",
+        "_head_bytes",
+        "_head_cache",
+        "_head_only",
+        "_headers",
+        "_last",
+        "_length",
+        "_max_capture",
+        "_parser",
+        "_pieces",
+        "_reason",
+        "_size",
+        "_sized",
+        "_type",
+        "body",
+        "done",
+        "fresh",
+        "head",
+        "head_done",
+        "keep_alive",
+        "on_body",
+        "overflow",
+        "started",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -55,7 +76,7 @@ class ReplyParser:
         # Called for every chunk of a stream, so it is the list's own method.
         self.on_body = self._pieces.append
         self._parser = httptools.HttpResponseParser(self)
-        self._likeness: HeadCache | None = None
+        self._head_cache: HeadCache | None = None
         """The bytes of the last head, if the next response may begin with the same."""
         self._last = _NOTHING
         self._broken = ""
@@ -116,17 +137,17 @@ class ReplyParser:
             raise UpstreamBroke(self._broken) from problem
         # Some statuses have no body whatever their length says: this one had, so the next one has.
         if fresh and self.done and self.keep_alive and self._size and self._size == self._length:
-            self._likeness, self._last = HeadCache.of(data, self._length), self.head
+            self._head_cache, self._last = HeadCache.of(data, self._length), self.head
 
     def _same_head(self, data: bytes) -> bool:
         """Whether `data` is one whole response with the head of the last one."""
-        likeness, self._likeness = self._likeness, None
-        if likeness is None or self._head_only:
+        head_cache, self._head_cache = self._head_cache, None
+        if head_cache is None or self._head_only:
             return False
-        body = likeness.body(data)
+        body = head_cache.body(data)
         if body is None:
             return False
-        self._likeness, self.head = likeness, self._last
+        self._head_cache, self.head = head_cache, self._last
         self.head_done = self.done = self.keep_alive = True
         self._take(body)
         return True

@@ -203,11 +203,11 @@ def _minted(choice: dict[str, msgspec.Raw], mint: Callable[[bytes], bytes]) -> b
 def as_minted(body: bytes, mint: ToolCallIds, *, streamed: bool) -> bytes:
     """The engine's answer with the ids that the agent got, for the record: the agent's next request names those."""
     mint.again()
-    veil = ResponseFilter(Hidden(()), mint=mint.rewrite)
+    response_filter = ResponseFilter(Hidden(()), mint=mint.rewrite)
     if streamed:
-        return veil.stream(body) + veil.rest()
-    veil.hold(body)
-    return veil.whole()
+        return response_filter.stream(body) + response_filter.rest()
+    response_filter.hold(body)
+    return response_filter.whole()
 
 
 def _says_nothing(data: bytes) -> bool:

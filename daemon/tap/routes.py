@@ -17,8 +17,8 @@ _FEEDBACK_SECONDS = 10.0
 class EngineRoute:
     """The public port: feedback is taken here, everything else is the engine's."""
 
-    def __init__(self, plant: TapContext, door: Admission, desk: FeedbackDesk) -> None:
-        self._plant, self._door, self._desk = plant, door, desk
+    def __init__(self, context: TapContext, door: Admission, desk: FeedbackDesk) -> None:
+        self._context, self._door, self._desk = context, door, desk
 
     def answer(self, request: Request, agent: Agent) -> Call | None:
         path = request.head.path
@@ -29,33 +29,33 @@ class EngineRoute:
             self._feedback(request, visitor, agent)
             return None
         if not visitor.keep:
-            self._plant.counts.not_kept[visitor.why_not] += 1
-        return Call(self._plant, agent, request, visitor, agent.closing)
+            self._context.counts.not_kept[visitor.why_not] += 1
+        return Call(self._context, agent, request, visitor, agent.closing)
 
     def _feedback(self, request: Request, visitor: Visitor, agent: Agent) -> None:
         if request.upload is not None:
             raise Refused(413, "body_too_large", "feedback is small; this is not")
         data = self._desk.answer(request, visitor)
-        self._plant.counts.requests["feedback", 202] += 1
+        self._context.counts.requests["feedback", 202] += 1
         # Whoever is told that it was taken must find it again after a crash of the tap.
         agent.within(_FEEDBACK_SECONDS, "feedback")
-        self._plant.scribe.when_settled(lambda: agent.reply(data))
+        self._context.recorder.when_settled(lambda: agent.reply(data))
 
 
 class MirrorRoute:
     """The mirror's port: a proxy sends copies of requests here and does not wait for an answer."""
 
-    def __init__(self, plant: TapContext, door: Admission) -> None:
-        self._plant, self._door = plant, door
+    def __init__(self, context: TapContext, door: Admission) -> None:
+        self._context, self._door = context, door
 
     def answer(self, request: Request, agent: Agent) -> Call | None:
         if request.upload is not None:
             raise Refused(413, "body_too_large", "a mirrored request is held whole; raise tap.hold_chat_bytes")
-        counts = self._plant.counts
+        counts = self._context.counts
         if request.method == b"POST" and request.path.startswith(b"/v1/"):
             visitor = self._door.admit(request)
             if visitor.keep:
-                counts.captured += self._plant.scribe.offer(self._plant.capture.mirrored(request, visitor))
+                counts.captured += self._context.recorder.offer(self._context.capture.mirrored(request, visitor))
             else:
                 counts.not_kept[visitor.why_not] += 1
         counts.requests["mirror", 204] += 1

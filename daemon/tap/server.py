@@ -26,7 +26,7 @@ from daemon.tap.capture import Capture
 from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import RequestParser
-from daemon.tap.metrics import Counts, SiblingsCollector, TapCollector
+from daemon.tap.metrics import Counts, GossipCollector, TapCollector
 from daemon.tap.recorder import Recorder
 from daemon.tap.recorder_wire import Order
 from daemon.tap.route_gossip import RouteGossip
@@ -42,7 +42,7 @@ from daemon.tap.upstream import Upstream
 
 _BACKLOG = 1024
 _SCRIBE_SHARE = 8
-"""The scribe may hold this part of the memory that the tap may: what it cannot write, it leaves to the tap."""
+"""The recorder may hold this part of the memory that the tap may: what it cannot write, it leaves to the tap."""
 
 log = structlog.get_logger(__name__)
 
@@ -60,18 +60,18 @@ class Tap:
 
     def __init__(
         self, settings: TapSettings, redaction: dict[str, Any] | None = None, sockets: Sockets | None = None,
-        siblings: RouteGossip | None = None,
+        gossip: RouteGossip | None = None,
     ) -> None:  # fmt: skip
         """
         Args:
             redaction: fields of `adapters.redaction.RedactionSettings`; its defaults if there are none.
             sockets: that listen already, instead of host and port of the settings.
-            siblings: the other workers of the same tap.
+            gossip: the other workers of the same tap.
 
         Raises:
             InvalidTapSettings: a setting that cannot work.
         """
-        self._settings, self._sockets, self._siblings = settings, sockets or {}, siblings
+        self._settings, self._sockets, self._gossip = settings, sockets or {}, gossip
         self.counts = Counts()
         self.spool = Recorder(
             _order(settings, redaction or {}),
@@ -97,11 +97,11 @@ class Tap:
         door = Admission(settings.door, clock=time.time)
         capture = _capture(settings)
         mint = ToolCallIds(lambda: os.urandom(12).hex()) if settings.mint_tool_call_ids else None
-        plant = TapContext(settings, self._router, capture, self.spool, self.counts, mint)
+        context = TapContext(settings, self._router, capture, self.spool, self.counts, mint)
         desk = FeedbackDesk(self.spool, self.counts, max_bytes=settings.max_feedback_bytes, clock=time.time)
-        self._capture, self._door, self._plant = capture, door, plant
-        self._public = EngineRoute(plant, door, desk)
-        self._mirror = MirrorRoute(plant, door)
+        self._capture, self._door, self._context = capture, door, context
+        self._public = EngineRoute(context, door, desk)
+        self._mirror = MirrorRoute(context, door)
         self._agents: set[Agent] = set()
         self._admins: set[Agent] = set()
         self.registry = registry = CollectorRegistry()
@@ -111,8 +111,8 @@ class Tap:
         TapCollector(
             self.counts, self.spool, self._router, self._routing, lambda: spool_age(spool, time.time())
         ).register(registry)
-        if siblings is not None:
-            SiblingsCollector(siblings).register(registry)
+        if gossip is not None:
+            GossipCollector(gossip).register(registry)
         self._admin = AdminRoute(registry, self._router, door, settings.admin_host)
 
     @property
@@ -127,8 +127,8 @@ class Tap:
 
     def reconfigure(self, settings: TapSettings, redaction: dict[str, Any]) -> None:
         """Serve on with other settings, which were checked; `composition.tap_reload` has those that count at once."""
-        self._settings = self._plant.settings = settings
-        self._capture = self._plant.capture = _capture(settings)
+        self._settings = self._context.settings = settings
+        self._capture = self._context.capture = _capture(settings)
         self._door.reconfigure(settings.door)
         if self._tls is not None:
             # New connections are shown what is in the files now: they may have been renewed.
@@ -143,13 +143,13 @@ class Tap:
         """
         written = asyncio.Event()
         async with self._listening() as (listeners, bound), asyncio.TaskGroup() as group:
-            scribe = group.create_task(self.spool.run(written))
+            recorder = group.create_task(self.spool.run(written))
             helpers = [group.create_task(self._watch()), group.create_task(self._sweep())]
             helpers.append(group.create_task(self._router.watch(self._settings.health_seconds)))
             helpers.append(group.create_task(self._routing.watch(self._settings.routes_seconds)))
-            if self._siblings is not None and self._router.many:
-                self._siblings.open(self._router.learned, self._router.memory)
-                self._router.tell, self._router.catch_up = self._siblings.tell, self._siblings.catch_up
+            if self._gossip is not None and self._router.many:
+                self._gossip.open(self._router.learned, self._router.memory)
+                self._router.tell, self._router.catch_up = self._gossip.tell, self._gossip.catch_up
             try:
                 log.info("tap_listening", host=self._settings.host, port=bound.port, upstream=self._names())
                 task_status.started(bound)
@@ -164,10 +164,10 @@ class Tap:
                     agent.cut()
                 for upstream in self._router.upstreams:
                     upstream.close()
-                if self._siblings is not None:
-                    self._siblings.close()
+                if self._gossip is not None:
+                    self._gossip.close()
                 written.set()
-            await scribe
+            await recorder
         log.info("tap_ended", written=self.spool.written, shed=self.spool.shed)
 
     @contextlib.asynccontextmanager
@@ -287,7 +287,7 @@ async def serve(
     *,
     stop: anyio.Event,
     sockets: Sockets | None = None,
-    siblings: RouteGossip | None = None,
+    gossip: RouteGossip | None = None,
     task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run a tap until `stop` is set, then drain; `task_status` gets where it listens.
@@ -296,4 +296,4 @@ async def serve(
         InvalidTapSettings: a setting that cannot work.
         PortTaken: it cannot listen where the settings say.
     """
-    await Tap(settings, redaction, sockets, siblings).run(stop, task_status)
+    await Tap(settings, redaction, sockets, gossip).run(stop, task_status)

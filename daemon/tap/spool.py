@@ -1,4 +1,4 @@
-"""The scribe's side of the spool: records into segments on disk, in a thread of its own.
+"""The recorder's side of the spool: records into segments on disk, in a thread of its own.
 
 What the tap copied lies there until the shipper has published it (`spool_reader`); broker and daemon may be away for as
 long as the quota lasts.

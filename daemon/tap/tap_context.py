@@ -21,7 +21,7 @@ class TapContext:
         settings: TapSettings,
         router: Router,
         capture: Capture,
-        scribe: Recorder,
+        recorder: Recorder,
         counts: Counts,
         mint: ToolCallIds | None,
     ) -> None:
@@ -29,7 +29,13 @@ class TapContext:
         Args:
             mint: makes tool-call ids unique, if the engine's are not.
         """
-        self.settings, self.router, self.capture, self.scribe, self.counts = settings, router, capture, scribe, counts
+        self.settings, self.router, self.capture, self.recorder, self.counts = (
+            settings,
+            router,
+            capture,
+            recorder,
+            counts,
+        )
         self.mint = mint
         self.clock: Callable[[], float] = time.time
         self.nothing = ReplyParser()

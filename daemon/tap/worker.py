@@ -38,7 +38,7 @@ class Role(msgspec.Struct, frozen=True):
             spool_disk_bytes=max(1 << 20, settings.spool_disk_bytes // self.count),
         )
 
-    def siblings(self) -> RouteGossip:
+    def gossip(self) -> RouteGossip:
         return RouteGossip(self.directory, self.number, self.count)
 
 

@@ -1,6 +1,6 @@
 """Several taps as one: a parent that listens, and workers that serve.
 
-    agents ──► listening socket, shared by all ──► worker 0 .. N-1, each with scribe and spool of its own
+    agents ──► listening socket, shared by all ──► worker 0 .. N-1, each with recorder and spool of its own
     parent: starts and restarts them, passes signals on, answers the admin port for all, talks to systemd
 
 The sockets are the parent's and stay open while a worker dies: what waits in them is served by the others, and nobody

@@ -120,8 +120,8 @@ async def through_actor(
     registry = CollectorRegistry()
     metrics, supervisor = SystemMetrics(registry), Supervisor(rng=random.Random(0))
 
-    async def task(life: Lifecycle) -> None:
-        await run_actor(attributor, bus, store, life, rng=random.Random(1), metrics=metrics)
+    async def task(lifecycle: Lifecycle) -> None:
+        await run_actor(attributor, bus, store, lifecycle, rng=random.Random(1), metrics=metrics)
 
     for lane in range(lanes):
         supervisor.add(f"attributor-{lane + 1}", task, Restart(stall_seconds=900.0))

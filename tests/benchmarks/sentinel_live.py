@@ -123,8 +123,8 @@ class Rig:
         supervisor = Supervisor(rng=random.Random(0))
         for actor in self.actors:
 
-            async def task(life: Lifecycle, actor=actor) -> None:
-                await run_actor(actor, self.bus, self.store, life, rng=random.Random(1))
+            async def task(lifecycle: Lifecycle, actor=actor) -> None:
+                await run_actor(actor, self.bus, self.store, lifecycle, rng=random.Random(1))
 
             supervisor.add(actor.name, task)
         return supervisor

@@ -143,7 +143,7 @@ async def shipped(directories: list[Path], wanted: int) -> list[str]:
         directories, bus, settings=ShipperSettings(poll_seconds=0.01), metrics=ShipperMetrics(CollectorRegistry()),
         rng=random.Random(1), loader=InThread,
     )  # fmt: skip
-    unit = Unit("shipper", lambda life: anyio.lowlevel.checkpoint(), Restart())
+    unit = Unit("shipper", lambda lifecycle: anyio.lowlevel.checkpoint(), Restart())
     found: list[str] = []
     async with anyio.create_task_group() as group:
         group.start_soon(shipper.run, Lifecycle(unit, draining, lambda: None))

@@ -101,9 +101,9 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_
             supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
             relay = Relay("relay", random.Random(2))
 
-            async def task(life):
+            async def task(lifecycle):
                 await run_actor(
-                    relay, bus, ledger, life, rng=random.Random(3), metrics=metrics,
+                    relay, bus, ledger, lifecycle, rng=random.Random(3), metrics=metrics,
                     settings=RunnerSettings(first_wait=0.05, max_wait=0.5, max_failures=1000),
                 )  # fmt: skip
 

@@ -282,8 +282,8 @@ async def test_a_recorded_run_becomes_one_trajectory_through_a_real_broker_that_
         unit, draining = Unit("assembler", anyio.sleep_forever, Restart()), anyio.Event()
         closed = await bus.subscribe("watcher", [TRAJECTORY_CLOSED])
         async with anyio.create_task_group() as group:
-            life = Lifecycle(unit, draining, lambda: None)
-            group.start_soon(lambda: run_actor(assembler, bus, store, life, rng=random.Random(1)))
+            lifecycle = Lifecycle(unit, draining, lambda: None)
+            group.start_soon(lambda: run_actor(assembler, bus, store, lifecycle, rng=random.Random(1)))
             with anyio.fail_after(10):
                 (delivery,) = await closed.fetch(10, 10.0)
             group.cancel_scope.cancel()

@@ -140,7 +140,7 @@ async def passed_through(host: Host, directory: Path, cases: Sequence[Case], red
         assembler = Assembler(settings, store=store, clock=time.time)
 
         supervisor.add("shipper", shipper.run)
-        supervisor.add("assembler", lambda life: run_actor(assembler, bus, store, life, rng=random.Random(3)))
+        supervisor.add("assembler", lambda lifecycle: run_actor(assembler, bus, store, lifecycle, rng=random.Random(3)))
         answered = sum(map(is_answered, cases))
         with anyio.fail_after(30):
             async with anyio.create_task_group() as group:

@@ -137,13 +137,13 @@ def test_sighup_reloads_and_sigterm_drains(backend, tmp_path):
         notify = Notify(path, watchdog_seconds=0.3)
         supervisor = Supervisor(rng=random.Random(1), notify=notify, reload=reload, drain_seconds=5)
 
-        async def worker(life):
-            life.ready()
-            await life.pause(30)
+        async def worker(lifecycle):
+            lifecycle.ready()
+            await lifecycle.pause(30)
             finished.append(1)
 
-        async def operator(life):
-            life.ready()
+        async def operator(lifecycle):
+            lifecycle.ready()
             await anyio.sleep(0.2)
             os.kill(os.getpid(), signal.SIGHUP)
             await anyio.sleep(0.2)

@@ -56,8 +56,8 @@ async def live(bus: StubBus, path: Path, url: str, until) -> None:
     )
     for actor in actors:
 
-        async def task(life: Lifecycle, actor=actor) -> None:
-            await run_actor(actor, bus, store, life, rng=random.Random(1))
+        async def task(lifecycle: Lifecycle, actor=actor) -> None:
+            await run_actor(actor, bus, store, lifecycle, rng=random.Random(1))
 
         supervisor.add(actor.name, task)
     with anyio.fail_after(60):

@@ -77,8 +77,8 @@ async def work(bus: Bus, state: Path, until: Callable[[Store], Awaitable[bool]])
         Attributor(AttributorSettings(), judge=Fair()),
     ):
 
-        async def task(life: Lifecycle, actor=actor) -> None:
-            await run_actor(actor, bus, store, life, rng=random.Random(1))
+        async def task(lifecycle: Lifecycle, actor=actor) -> None:
+            await run_actor(actor, bus, store, lifecycle, rng=random.Random(1))
 
         supervisor.add(actor.name, task)
     with anyio.fail_after(20):

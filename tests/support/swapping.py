@@ -91,8 +91,8 @@ async def _serve(state: Path, versions: Path, url: str) -> None:
         )  # fmt: skip
         supervisor = Supervisor(rng=random.Random(0))
 
-        async def act(life: Lifecycle) -> None:
-            await run_actor(swapper, StubBus(), store, life, rng=random.Random(0))
+        async def act(lifecycle: Lifecycle) -> None:
+            await run_actor(swapper, StubBus(), store, lifecycle, rng=random.Random(0))
 
         supervisor.add("swapper", act)
         await supervisor.run()

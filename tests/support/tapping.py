@@ -38,7 +38,7 @@ class Rig:
         return found
 
     async def records_until(self, distinct: int) -> list[RawExchange | Feedback]:
-        """Records until there are so many ids; a scribe's successor may write one twice."""
+        """Records until there are so many ids; a recorder's successor may write one twice."""
         found: dict[str, RawExchange | Feedback] = {}
         with anyio.fail_after(20):
             while len(found) < distinct:

@@ -97,7 +97,7 @@ class Questioner:
         wanted = settings.pool - (await self._sink.task_counts()).get(_NEVER_PLAYED, 0)
         if wanted <= 0:
             return settings.full_seconds
-        self._generator.laboratory.renew()
+        self._generator.instances.renew()
         try:
             tasks = await self._generator.round(wanted)
             self._said(None)

@@ -29,9 +29,9 @@ class Drafter:
     """Executes programs of the library in worlds."""
 
     def __init__(
-        self, laboratory: InstancePool, state: QuestionerState, values: Values, profile: Profile, prefer: Preferences
+        self, instances: InstancePool, state: QuestionerState, values: Values, profile: Profile, prefer: Preferences
     ) -> None:
-        self._laboratory, self._state, self._values = laboratory, state, values
+        self._instances, self._state, self._values = instances, state, values
         self._profile, self._prefer = profile, prefer
 
     async def drafts(
@@ -50,7 +50,7 @@ class Drafter:
             if values.keys() != known.program.given.keys() or key in tried:
                 continue
             tried.add(key)
-            done = await perform(self._laboratory, base, known.program, values)
+            done = await perform(self._instances, base, known.program, values)
             known.performed += 1
             if done is None or (done.done and not known.closed):
                 known.failed += 1
@@ -96,7 +96,7 @@ class Drafter:
                 return None
             if not known.closed and self._state.model.closing():
                 closed = self._closed(program, done)
-                if closed is None or (after := await perform(self._laboratory, base, closed, {})) is None:
+                if closed is None or (after := await perform(self._instances, base, closed, {})) is None:
                     return None
                 program, done = closed.valued(after.made), after
             elif not known.writes:
@@ -146,7 +146,7 @@ class Drafter:
     def _closed(self, program: Program, done: Execution) -> Program | None:
         """`program` with an end: the value that its last call has found, or none if the ending wants a word."""
         last = len(program.operations) - 1
-        tools = self._laboratory.environment.tools()
+        tools = self._instances.environment.tools()
         for closed in closings(program, done, tools, self._state, self._profile):
             arguments = closed.operations[-1].arguments
             if not arguments or arguments[0].origin == last:

@@ -28,9 +28,9 @@ class Explorer:
     """Probes worlds; what it finds goes into `model`."""
 
     def __init__(
-        self, laboratory: InstancePool, model: EnvironmentModel, values: Values, settings: ProbeSettings
+        self, instances: InstancePool, model: EnvironmentModel, values: Values, settings: ProbeSettings
     ) -> None:
-        self._laboratory, self._model, self._values, self._settings = laboratory, model, values, settings
+        self._instances, self._model, self._values, self._settings = instances, model, values, settings
 
     async def breadth(self, base: Task, rng: random.Random) -> None:
         """Call every tool that has not been called yet, each in a fresh instance, with a few values.
@@ -41,7 +41,7 @@ class Explorer:
         asked: set[str] = set()
         while True:
             try:
-                async with self._laboratory.open(base) as session:
+                async with self._instances.open(base) as session:
                     fresh = [tool for tool in session.tools if self._fresh(tool) and function_of(tool)[0] not in asked]
                     if not fresh:
                         return
@@ -64,7 +64,7 @@ class Explorer:
         Raises:
             WorldLost, BudgetSpent, NotProbeable
         """
-        async with self._laboratory.open(base) as session:
+        async with self._instances.open(base) as session:
             around = Surroundings(base.goal)
             failed: list[ReferenceCall] = []
             done: set[str] = set()

@@ -71,14 +71,14 @@ class Generator:
         self._settings, self._environment = settings, environment
         self._wording, self._solver = wording, solver
         profile = environment.profile()
-        self.laboratory = InstancePool(environment, settings.probe, clock)
+        self.instances = InstancePool(environment, settings.probe, clock)
         # Looking around takes every value but those to avoid: what may be used decides only which tasks are made.
         looking = Preferences(avoid=settings.prefer.avoid)
         values = Values(self.state.model, profile, looking)
-        self._explorer = Explorer(self.laboratory, self.state.model, values, settings.probe)
-        self._hindsight = Hindsight(self.laboratory, self.state, values, profile)
+        self._explorer = Explorer(self.instances, self.state.model, values, settings.probe)
+        self._hindsight = Hindsight(self.instances, self.state, values, profile)
         wanted = Values(self.state.model, profile, settings.prefer)
-        self._drafter = Drafter(self.laboratory, self.state, wanted, profile, settings.prefer)
+        self._drafter = Drafter(self.instances, self.state, wanted, profile, settings.prefer)
         self._filters = Filters(settings.filters, settings.prefer, embedder, known)
         self._filters.restore(self.state.entries)
         self._wordings, self._wordings_lost = 0, 0
@@ -94,7 +94,7 @@ class Generator:
         """
         self.state.ended = ""
         while len(self.state.tasks) < count:
-            if not self.laboratory.left:
+            if not self.instances.left:
                 self.state.ended = "the budget of instances, calls or seconds is spent"
                 break
             new = await self.round(count - len(self.state.tasks))
@@ -119,7 +119,7 @@ class Generator:
         state, settings = self.state, self._settings
         rng = random.Random(f"{state.seed}-{state.round}")
         base = self._environment.sample(settings.first_seed + state.round, "train", settings.families or None)
-        before = dict(self.laboratory.counts)
+        before = dict(self.instances.counts)
         kept: list[Task] = []
         try:
             await self._look(base, rng)
@@ -144,7 +144,7 @@ class Generator:
             # The environment has changed; what still works will be found again.
             del state.library[shape]
             state.count("programs_stale")
-        for name, count in self.laboratory.counts.items():
+        for name, count in self.instances.counts.items():
             state.count(name, max(0, count - before.get(name, 0)))
         state.entries = list(self._filters.entries.values())
         still = {task.id for task in state.tasks}
@@ -227,10 +227,10 @@ class Generator:
         """Execute the reference once more, as every attempt at the task will be verified."""
         self.state.count("replays")
         spec = msgspec.convert(proposal.task.spec, SyntheticTaskSpec)
-        self.laboratory.counts["instances"] += 1
-        self.laboratory.counts["steps"] += len(spec.reference)
+        self.instances.counts["instances"] += 1
+        self.instances.counts["steps"] += len(spec.reference)
         try:
-            reached = await self.laboratory.within(replay(self._environment, spec))
+            reached = await self.instances.within(replay(self._environment, spec))
         except WorldLost as error:
             return Dropped(goal=proposal.task.goal, reason="does_not_replay", detail=str(error))
         problem = reached.problem

@@ -28,8 +28,8 @@ _SUMS = 3
 class Hindsight:
     """Makes programs and templates out of walks; keeps them in `state`."""
 
-    def __init__(self, laboratory: InstancePool, state: QuestionerState, values: Values, profile: Profile) -> None:
-        self._laboratory, self._state, self._values, self._profile = laboratory, state, values, profile
+    def __init__(self, instances: InstancePool, state: QuestionerState, values: Values, profile: Profile) -> None:
+        self._instances, self._state, self._values, self._profile = instances, state, values, profile
 
     async def learn(self, base: Task, walk: Sequence[Made]) -> None:
         """Add what `walk` has done to the library.
@@ -69,7 +69,7 @@ class Hindsight:
             both = one.program.then(other.program)
             if both.shape in self._state.library or len(both.operations) == len(one.program.operations):
                 continue
-            done = await perform(self._laboratory, base, both, values)
+            done = await perform(self._instances, base, both, values)
             if done is not None and not done.done:
                 self._state.learn(Known(program=both.valued(done.made), aims=(*one.aims, *other.aims), writes=True))
 
@@ -83,7 +83,7 @@ class Hindsight:
             values = template.read(base.goal)
             if values is None:
                 continue
-            done = await perform(self._laboratory, base, template.program, values, evaluate=True)
+            done = await perform(self._instances, base, template.program, values, evaluate=True)
             if done is not None and done.outcome >= 1.0:
                 template.confirmed += 1
                 return
@@ -94,7 +94,7 @@ class Hindsight:
             values = self.told(base, known.program, rng, only_named=True)
             if len(values) < len(known.program.given):
                 continue
-            done = await perform(self._laboratory, base, known.program, values)
+            done = await perform(self._instances, base, known.program, values)
             if done is None or done.done:
                 continue
             for program in (
@@ -102,7 +102,7 @@ class Hindsight:
                 if not self._closings(known.program, done)
                 else (self._closings(known.program.valued(done.made), done))
             ):
-                solved = await perform(self._laboratory, base, program, {}, evaluate=True)
+                solved = await perform(self._instances, base, program, {}, evaluate=True)
                 if solved is None or solved.outcome < 1.0:
                     continue
                 template = template_of(base.goal, program)
@@ -132,24 +132,24 @@ class Hindsight:
         def keeps(done: Execution) -> bool:
             return done.after != done.before
 
-        found = await shrink(self._laboratory, base, made, keeps)
+        found = await shrink(self._instances, base, made, keeps)
         if found is None:
             return
         program = program_of(found.made)
         used = {one.origin for operation in program.operations for one in operation.arguments}
         for number, one in enumerate(found.made[:-1]):
             if number not in used:
-                refused = await missing_step(self._laboratory, base, found.made, number)
+                refused = await missing_step(self._instances, base, found.made, number)
                 if refused:
                     self._state.model.needed(refused, one.call.name)
         self._state.learn(Known(program=program, aims=(program.described[-1],), writes=True))
 
     async def _whole(self, base: Task, made: Sequence[Made]) -> None:
         """The shortest way to all that changed."""
-        whole = await self._laboratory.execute(base, [one.call for one in made])
+        whole = await self._instances.execute(base, [one.call for one in made])
         if not whole.clean:
             return
-        found = await shrink(self._laboratory, base, made, lambda done: done.after == whole.after)
+        found = await shrink(self._instances, base, made, lambda done: done.after == whole.after)
         if found is None:
             return
         program = program_of(found.made)
@@ -164,14 +164,14 @@ class Hindsight:
     async def _reading(self, base: Task, made: Sequence[Made]) -> None:
         """The shortest way to the last call's answer."""
         answer = made[-1].answer
-        found = await shrink(self._laboratory, base, made, lambda done: done.made[-1].answer == answer)
+        found = await shrink(self._instances, base, made, lambda done: done.made[-1].answer == answer)
         if found is not None and found.before == found.after and leaves(answer):
             program = program_of(found.made)
             self._state.learn(Known(program=program, aims=(program.described[-1],), writes=False))
 
     def _closings(self, program: Program, done: Execution) -> list[Program]:
         """`program` with each way to end the episode that is worth trying; none where no tool ends it."""
-        return closings(program, done, self._laboratory.environment.tools(), self._state, self._profile)
+        return closings(program, done, self._instances.environment.tools(), self._state, self._profile)
 
 
 def closings(

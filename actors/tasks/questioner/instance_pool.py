@@ -57,8 +57,8 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
 class Session:
     """One open instance."""
 
-    def __init__(self, laboratory: "InstancePool", episode: Episode) -> None:
-        self._laboratory, self._episode = laboratory, episode
+    def __init__(self, instances: "InstancePool", episode: Episode) -> None:
+        self._instances, self._episode = instances, episode
         self.tools = episode.tools
         self.made: list[Made] = []
 
@@ -69,7 +69,7 @@ class Session:
             WorldLost, BudgetSpent
         """
         before = await self.state() if watch else None
-        seen = await self._laboratory.step(self._episode.step([call.call(len(self.made))], ""))
+        seen = await self._instances.step(self._episode.step([call.call(len(self.made))], ""))
         self.tools = self._episode.tools
         text = seen.text[:_ANSWER]
         changed = watch and await self.state() != before
@@ -82,7 +82,7 @@ class Session:
         Raises:
             WorldLost
         """
-        return await self._laboratory.within(state_of(self._episode))
+        return await self._instances.within(state_of(self._episode))
 
     async def outcome(self) -> float:
         """What the world's own verifier says, after the agent has said that it is done where no tool says so.
@@ -91,8 +91,8 @@ class Session:
             WorldLost, BudgetSpent
         """
         if not (self.made and self.made[-1].done):
-            await self._laboratory.step(self._episode.step([], "done"))
-        return await self._laboratory.within(self._episode.evaluate())
+            await self._instances.step(self._episode.step([], "done"))
+        return await self._instances.within(self._episode.evaluate())
 
 
 class InstancePool:

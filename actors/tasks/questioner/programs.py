@@ -175,7 +175,7 @@ def at(result: Any, path: str) -> Any:
 
 
 async def perform(
-    laboratory: InstancePool, base: Any, program: Program, values: Mapping[str, Any], *, evaluate: bool = False
+    instances: InstancePool, base: Any, program: Program, values: Mapping[str, Any], *, evaluate: bool = False
 ) -> Execution | None:
     """Execute `program` in a fresh instance of the world of `base`, results flowing as they come.
 
@@ -189,7 +189,7 @@ async def perform(
         WorldLost, BudgetSpent, NotProbeable
     """
     last = len(program.operations) - 1
-    async with laboratory.open(base) as session:
+    async with instances.open(base) as session:
         before = await session.state()
         for number, operation in enumerate(program.operations):
             arguments: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from actors.tasks.questioner.values import leaves
 
 
 async def shrink(
-    laboratory: InstancePool, base: Task, made: Sequence[Made], keeps: Callable[[Execution], bool]
+    instances: InstancePool, base: Task, made: Sequence[Made], keeps: Callable[[Execution], bool]
 ) -> Execution | None:
     """The execution of as few of `made` as do it; the last one always stays.
 
@@ -29,11 +29,11 @@ async def shrink(
     made = [one for one in made if not one.refused]
     # What the last call's values come from is tried first: usually nothing else is needed.
     ancestors = _ancestors(made)
-    found = await _try(laboratory, base, ancestors, keeps)
+    found = await _try(instances, base, ancestors, keeps)
     if found is not None:
         made = ancestors
     else:
-        found = await _try(laboratory, base, made, keeps)
+        found = await _try(instances, base, made, keeps)
         if found is None:
             return None
     size = max(1, (len(made) - 1) // 2)
@@ -41,7 +41,7 @@ async def shrink(
         start, before = 0, len(made)
         while start < len(made) - 1:
             fewer = [one for at, one in enumerate(made) if not start <= at < min(start + size, len(made) - 1)]
-            shorter = await _try(laboratory, base, fewer, keeps) if _knowable(made, fewer) else None
+            shorter = await _try(instances, base, fewer, keeps) if _knowable(made, fewer) else None
             if shorter is None:
                 start += size
             else:
@@ -52,21 +52,21 @@ async def shrink(
         size = max(1, size // 2)
 
 
-async def missing_step(laboratory: InstancePool, base: Task, made: Sequence[Made], without: int) -> str:
+async def missing_step(instances: InstancePool, base: Task, made: Sequence[Made], without: int) -> str:
     """The tool that is refused if call number `without` of a shortest reference is left out; empty if none is.
 
     Raises:
         WorldLost, BudgetSpent, NotProbeable
     """
     calls = [one.call for at, one in enumerate(made) if at != without]
-    execution = await laboratory.execute(base, calls)
+    execution = await instances.execute(base, calls)
     return next((one.call.name for one in execution.made if one.refused), "")
 
 
 async def _try(
-    laboratory: InstancePool, base: Task, made: Sequence[Made], keeps: Callable[[Execution], bool]
+    instances: InstancePool, base: Task, made: Sequence[Made], keeps: Callable[[Execution], bool]
 ) -> Execution | None:
-    execution = await laboratory.execute(base, [one.call for one in made])
+    execution = await instances.execute(base, [one.call for one in made])
     whole = len(execution.made) == len(made) and execution.clean
     return execution if whole and keeps(execution) else None
 

@@ -84,8 +84,10 @@ async def an_hour_without(judge: Endpoint, url: str) -> tuple[Store, Recorder, A
             return Result()
 
     def act(actor, name: str) -> None:
-        async def task(life: Lifecycle) -> None:
-            await run_actor(actor, bus, store, life, rng=random.Random(name), settings=RunnerSettings(fetch_seconds=60))
+        async def task(lifecycle: Lifecycle) -> None:
+            await run_actor(
+                actor, bus, store, lifecycle, rng=random.Random(name), settings=RunnerSettings(fetch_seconds=60)
+            )
 
         supervisor.add(name, task, Restart(stall_seconds=900.0))
 

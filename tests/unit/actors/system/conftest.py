@@ -66,9 +66,9 @@ class Rig:
         self.metrics = None
 
     def add(self, actor, restart=None, settings=None, **options):
-        async def task(life):
+        async def task(lifecycle):
             await run_actor(
-                actor, self.bus, self.ledger, life, rng=random.Random(2), settings=settings or RunnerSettings(),
+                actor, self.bus, self.ledger, lifecycle, rng=random.Random(2), settings=settings or RunnerSettings(),
                 metrics=self.metrics, **options,
             )  # fmt: skip
 

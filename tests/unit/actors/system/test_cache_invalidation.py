@@ -10,13 +10,13 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_an_idle_actor_starts_anew_soon_after_it_is_asked_and_once(rig):
-    renewal, actor = CacheInvalidation(), Recorder()
-    rig.add(actor, renewal=renewal)
+    invalidation, actor = CacheInvalidation(), Recorder()
+    rig.add(actor, invalidation=invalidation)
 
     async def ask():
         assert actor.starts == 1
-        renewal.ask()
-        renewal.ask()
+        invalidation.ask()
+        invalidation.ask()
 
     async def look():
         assert actor.starts == 2
@@ -26,14 +26,14 @@ async def test_an_idle_actor_starts_anew_soon_after_it_is_asked_and_once(rig):
 
 
 async def test_a_batch_that_came_after_it_was_asked_meets_the_new_memory(rig):
-    renewal = CacheInvalidation()
+    invalidation = CacheInvalidation()
     actor = Recorder()
     starts_seen = []
     actor.reply = lambda batch: starts_seen.append(actor.starts) or Result()
-    rig.add(actor, renewal=renewal)
+    rig.add(actor, invalidation=invalidation)
 
     async def ask_and_publish():
-        renewal.ask()
+        invalidation.ask()
         await rig.publish("a")
 
     assert await rig.run_for(10, (5, ask_and_publish))

@@ -69,14 +69,14 @@ class Daemon:
         self.supervisor.add("leadership", self.leadership.run)
         self.supervisor.add("singleton", self.leadership.holds(self._singleton))
 
-    async def _singleton(self, life: Lifecycle) -> None:
-        life.ready()
+    async def _singleton(self, lifecycle: Lifecycle) -> None:
+        lifecycle.ready()
         self.spans.append([anyio.current_time(), float("inf")])
         try:
             if self._work is not None:
-                await self._work(life)
+                await self._work(lifecycle)
             else:
-                await life.draining.wait()
+                await lifecycle.draining.wait()
         finally:
             self.spans[-1][1] = anyio.current_time()
 
@@ -137,8 +137,8 @@ async def test_a_drain_does_not_wait_for_a_singleton_that_left_while_the_lease_w
         await anyio.sleep(0.1)
         return await renew(*arguments)
 
-    async def work(life: Life) -> None:
-        await life.draining.wait()
+    async def work(lifecycle: Lifecycle) -> None:
+        await lifecycle.draining.wait()
         await anyio.sleep(0.05)
 
     row.renew = slowly
@@ -153,8 +153,8 @@ async def test_a_drain_does_not_wait_for_a_singleton_that_left_while_the_lease_w
 async def test_the_lease_is_kept_until_the_last_singleton_has_ended():
     row, slow = Row(), []
 
-    async def work(life: Lifecycle) -> None:
-        await life.draining.wait()
+    async def work(lifecycle: Lifecycle) -> None:
+        await lifecycle.draining.wait()
         await anyio.sleep(5)
         slow.append(anyio.current_time())
 
@@ -197,7 +197,7 @@ async def test_work_goes_on_through_an_outage_that_is_shorter_than_the_lease():
 async def test_a_task_that_is_told_that_another_leads_ends_and_waits_for_the_lease():
     row = Row()
 
-    async def work(life: Lifecycle) -> None:
+    async def work(lifecycle: Lifecycle) -> None:
         await anyio.sleep(5)
         async with anyio.create_task_group():
             raise Deposed(LEADER, 1, 2)
@@ -217,11 +217,11 @@ async def test_a_task_that_is_told_that_another_leads_ends_and_waits_for_the_lea
 async def test_a_task_that_fails_is_restarted_under_the_same_lease():
     row, lives = Row(), []
 
-    async def work(life: Lifecycle) -> None:
+    async def work(lifecycle: Lifecycle) -> None:
         lives.append(row.epoch)
         if len(lives) < 3:
             raise RuntimeError("boom")
-        await life.draining.wait()
+        await lifecycle.draining.wait()
 
     one = Daemon(row, "one", work)
     async with running(one):
@@ -233,7 +233,7 @@ async def test_a_task_that_fails_is_restarted_under_the_same_lease():
 async def test_a_term_begins_only_when_what_ran_in_the_last_one_has_gone():
     row, left = Row(), []
 
-    async def work(life: Lifecycle) -> None:
+    async def work(lifecycle: Lifecycle) -> None:
         try:
             await anyio.sleep_forever()
         finally:

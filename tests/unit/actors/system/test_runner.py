@@ -260,7 +260,7 @@ async def test_a_record_that_another_holder_committed_first_is_dropped(rig):
 
 
 async def test_actors_behind_make_room_while_the_head_of_the_flow_has_more_than_it_can_take(rig):
-    pressure, order = Backpressure(patience=60.0), []
+    backpressure, order = Backpressure(patience=60.0), []
 
     def named(name, batch_size):
         def handle(batch):
@@ -271,8 +271,8 @@ async def test_actors_behind_make_room_while_the_head_of_the_flow_has_more_than_
         actor.name, actor.batch = name, batch_size
         return actor
 
-    rig.add(named("head", 1), pressure=pressure, leads=True)
-    rig.add(named("behind", 1), pressure=pressure)
+    rig.add(named("head", 1), backpressure=backpressure, leads=True)
+    rig.add(named("behind", 1), backpressure=backpressure)
     await rig.publish("a", "b", "c", "d")
     assert await rig.run_for(30)
     assert order[:4].count("head") >= 3, "the first batch may go to either"
@@ -280,14 +280,14 @@ async def test_actors_behind_make_room_while_the_head_of_the_flow_has_more_than_
 
 
 async def test_nobody_waits_for_the_head_for_ever():
-    pressure = Backpressure(patience=5.0)
-    pressure.note(full=True)
+    backpressure = Backpressure(patience=5.0)
+    backpressure.note(full=True)
     began = anyio.current_time()
-    await pressure.calm()
+    await backpressure.calm()
     assert anyio.current_time() - began == pytest.approx(5.0)
-    assert pressure.high
-    pressure.note(full=False)
-    await pressure.calm()
+    assert backpressure.high
+    backpressure.note(full=False)
+    await backpressure.calm()
     assert anyio.current_time() - began == pytest.approx(5.0)
 
 
@@ -374,8 +374,8 @@ async def test_a_producer_emits_with_the_same_guarantees(rig):
                 context.beat()
                 await context.pause(1)
 
-    async def task(life):
-        await run_producer(Source(), rig.bus, rig.ledger, life, rng=random.Random(1))
+    async def task(lifecycle):
+        await run_producer(Source(), rig.bus, rig.ledger, lifecycle, rng=random.Random(1))
 
     async def outage(down):
         rig.bus.down = down

@@ -41,13 +41,13 @@ def status(supervisor, name):
 async def test_a_failing_task_is_restarted_alone():
     supervisor, lives, neighbours = make(), [], []
 
-    async def flaky(life):
+    async def flaky(lifecycle):
         lives.append(anyio.current_time())
         await anyio.sleep(1)
         if len(lives) < 3:
             raise RuntimeError("boom")
 
-    async def steady(life):
+    async def steady(lifecycle):
         neighbours.append(1)
         await anyio.sleep(60)
 
@@ -62,7 +62,7 @@ async def test_a_failing_task_is_restarted_alone():
 async def test_the_delay_between_restarts_doubles_with_jitter_up_to_its_limit():
     supervisor, lives = make(), []
 
-    async def flaky(life):
+    async def flaky(lifecycle):
         lives.append(anyio.current_time())
         if len(lives) < 8:
             raise RuntimeError
@@ -78,10 +78,10 @@ async def test_the_delay_between_restarts_doubles_with_jitter_up_to_its_limit():
 async def test_a_critical_task_that_keeps_failing_escalates_and_ends_the_others():
     supervisor, ended = make(), []
 
-    async def broken(life):
+    async def broken(lifecycle):
         raise ValueError("again")
 
-    async def other(life):
+    async def other(lifecycle):
         try:
             await anyio.sleep_forever()
         finally:
@@ -99,10 +99,10 @@ async def test_a_critical_task_that_keeps_failing_escalates_and_ends_the_others(
 async def test_a_task_that_is_not_critical_is_given_up_alone():
     supervisor = make()
 
-    async def broken(life):
+    async def broken(lifecycle):
         raise ValueError
 
-    async def other(life):
+    async def other(lifecycle):
         await anyio.sleep(100)
 
     supervisor.add("broken", broken, Restart(max_restarts=3, critical=False))
@@ -114,7 +114,7 @@ async def test_a_task_that_is_not_critical_is_given_up_alone():
 async def test_failures_that_lie_far_apart_do_not_escalate():
     supervisor, lives = make(), 0
 
-    async def rare(life):
+    async def rare(lifecycle):
         nonlocal lives
         lives += 1
         if lives < 30:
@@ -130,17 +130,17 @@ async def test_ready_is_told_once_when_every_critical_task_is():
     listener = Listener()
     supervisor = make(notify=listener)
 
-    async def quick(life):
-        life.ready()
+    async def quick(lifecycle):
+        lifecycle.ready()
         await anyio.sleep(10)
 
-    async def slow(life):
+    async def slow(lifecycle):
         await anyio.sleep(5)
-        life.ready()
+        lifecycle.ready()
         await anyio.sleep(5)
-        life.ready()
+        lifecycle.ready()
 
-    async def optional(life):
+    async def optional(lifecycle):
         await anyio.sleep(10)
 
     supervisor.add("quick", quick)
@@ -154,10 +154,10 @@ async def test_ready_is_told_once_when_every_critical_task_is():
 async def test_a_silent_task_is_cancelled_and_restarted():
     supervisor, lives = make(), 0
 
-    async def hangs_once(life):
+    async def hangs_once(lifecycle):
         nonlocal lives
         lives += 1
-        life.ready()
+        lifecycle.ready()
         if lives == 1:
             await anyio.sleep_forever()
 
@@ -171,8 +171,8 @@ async def test_a_task_that_ignores_its_cancellation_starves_the_watchdog():
     listener = Listener(watchdog_seconds=10.0)
     supervisor = make(notify=listener)
 
-    async def wedged(life):
-        life.ready()
+    async def wedged(lifecycle):
+        lifecycle.ready()
         with anyio.CancelScope(shield=True):
             await anyio.sleep(200)
 
@@ -187,12 +187,12 @@ async def test_a_task_that_ignores_its_cancellation_starves_the_watchdog():
 async def test_a_drain_lets_tasks_finish_what_they_have_in_hand():
     supervisor, done = make(drain_seconds=5), []
 
-    async def worker(life):
-        while not life.draining.is_set():
+    async def worker(lifecycle):
+        while not lifecycle.draining.is_set():
             await anyio.sleep(2)
             done.append(anyio.current_time())
 
-    async def stop(life):
+    async def stop(lifecycle):
         await anyio.sleep(5)
         supervisor.drain()
 
@@ -206,10 +206,10 @@ async def test_a_drain_ends_pauses_at_once():
     supervisor = make(drain_seconds=5)
     pauses = []
 
-    async def sleeper(life):
-        pauses.append(await life.pause(1000))
+    async def sleeper(lifecycle):
+        pauses.append(await lifecycle.pause(1000))
 
-    async def stop(life):
+    async def stop(lifecycle):
         await anyio.sleep(1)
         supervisor.drain()
 
@@ -223,10 +223,10 @@ async def test_a_drain_ends_pauses_at_once():
 async def test_the_drain_deadline_cuts_off_what_is_still_running():
     supervisor = make(drain_seconds=5)
 
-    async def deaf(life):
+    async def deaf(lifecycle):
         await anyio.sleep_forever()
 
-    async def stop(life):
+    async def stop(lifecycle):
         supervisor.drain()
 
     supervisor.add("deaf", deaf)
@@ -240,7 +240,7 @@ async def test_who_has_not_ended_at_the_drain_deadline_is_named_before_it_is_gon
     supervisor = make(drain_seconds=5)
     said = []
 
-    async def tidy(life):
+    async def tidy(lifecycle):
         try:
             await anyio.sleep_forever()
         finally:
@@ -248,10 +248,10 @@ async def test_who_has_not_ended_at_the_drain_deadline_is_named_before_it_is_gon
                 await anyio.sleep(3)
                 said.extend(entry for entry in logs if entry["event"] == "drain_deadline_passed")
 
-    async def prompt(life):
-        await life.draining.wait()
+    async def prompt(lifecycle):
+        await lifecycle.draining.wait()
 
-    async def stop(life):
+    async def stop(lifecycle):
         supervisor.drain()
 
     supervisor.add("tidy", tidy)
@@ -267,7 +267,7 @@ async def test_two_runs_with_one_seed_are_the_same():
         supervisor, times = make(), []
         began = anyio.current_time()
 
-        async def flaky(life):
+        async def flaky(lifecycle):
             times.append(round(anyio.current_time() - began, 9))
             if len(times) < 6:
                 raise RuntimeError

@@ -118,10 +118,10 @@ async def test_of_two_shippers_of_one_spool_one_works_and_the_other_takes_over(t
     working: list[str] = []
 
     def shipper(name: str):
-        async def run(life) -> None:
-            life.ready()
+        async def run(lifecycle) -> None:
+            lifecycle.ready()
             working.append(name)
-            await life.draining.wait()
+            await lifecycle.draining.wait()
 
         return run
 

@@ -6,7 +6,7 @@ from actors.rollout.context import CAUSAL, ContextTemplate
 from actors.rollout.context.sliding import SlidingWindow
 from actors.rollout.harness.config import PLAIN
 from actors.rollout.settings import RolloutSettings
-from daemon.composition.harness import manner
+from daemon.composition.harness import harness
 from daemon.errors import ConfigError
 
 
@@ -26,7 +26,7 @@ HERE = "tests.unit.daemon.composition.test_harness"
 
 
 def made(**settings):
-    return manner(RolloutSettings(**settings))
+    return harness(RolloutSettings(**settings))
 
 
 def test_the_default_is_all_of_the_history_and_our_own_loop():

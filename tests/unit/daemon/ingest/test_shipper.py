@@ -62,7 +62,7 @@ class Rig:
     ) -> None:
         self.bus, self.registry = StubBus(), CollectorRegistry()
         self.draining = anyio.Event()
-        self.unit = Unit("shipper", lambda life: anyio.lowlevel.checkpoint(), Restart())
+        self.unit = Unit("shipper", lambda lifecycle: anyio.lowlevel.checkpoint(), Restart())
         self.shipper = Shipper(
             directories,
             self.bus,

@@ -83,9 +83,9 @@ def test_a_length_has_to_add_up_however_many_digits_the_last_one_had(last: int) 
     for length in (*range(14), *range(90, 110), *range(990, 1010)):
         for size in range(max(0, length - 12), length + 13):
             for said in (b"%d", b"0%d", b"+%d", b"-%d", b" %d"):
-                likeness = HeadCache(b"A\r\nContent-Length: ", b"\r\n\r\n")
-                assert likeness.body(form % (b"%d" % last, bytes(last))) == bytes(last)
-                if likeness.body(form % (said % length, bytes(size))) is not None:
+                head_cache = HeadCache(b"A\r\nContent-Length: ", b"\r\n\r\n")
+                assert head_cache.body(form % (b"%d" % last, bytes(last))) == bytes(last)
+                if head_cache.body(form % (said % length, bytes(size))) is not None:
                     found.add((said, length, size))
     assert all(said == b"%d" and length == size for said, length, size in found)
     assert {length for _, length, _ in found} >= {*range(1, 14), *range(90, 110), *range(990, 1010)}

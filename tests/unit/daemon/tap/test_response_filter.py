@@ -33,8 +33,8 @@ def stream(*, shown: bool) -> bytes:
     return event(shown=shown, first=True) + event(shown=shown) * 3 + b": ping\n\n" + b"data: [DONE]\n\n"
 
 
-def through(veil: ResponseFilter, pieces: list[bytes]) -> bytes:
-    return b"".join([veil.stream(piece) for piece in pieces]) + veil.rest()
+def through(response_filter: ResponseFilter, pieces: list[bytes]) -> bytes:
+    return b"".join([response_filter.stream(piece) for piece in pieces]) + response_filter.rest()
 
 
 def test_a_stream_is_what_the_engine_sends_when_nobody_asks() -> None:
@@ -50,10 +50,10 @@ def test_it_does_not_matter_how_a_stream_is_cut(cuts: list[int]) -> None:
 
 
 def test_whole_events_go_on_before_the_stream_does() -> None:
-    veil = ResponseFilter(ALL)
+    response_filter = ResponseFilter(ALL)
     one = event(shown=True)
-    assert veil.stream(one + one[:10]) == event(shown=False)
-    assert veil.stream(one[10:]) == event(shown=False)
+    assert response_filter.stream(one + one[:10]) == event(shown=False)
+    assert response_filter.stream(one[10:]) == event(shown=False)
 
 
 def test_only_what_the_agent_left_out_is_hidden() -> None:
@@ -82,30 +82,30 @@ def test_a_plain_answer_is_rewritten_when_it_is_whole() -> None:
         told = {"id": "c", "choices": [choice], "prompt_token_ids": [1] if shown else None, "usage": {"x": 1.50}}
         return json.dumps(told, separators=(",", ":")).encode()
 
-    veil = ResponseFilter(ALL)
+    response_filter = ResponseFilter(ALL)
     whole = body(True)
-    veil.hold(whole[:20])
-    veil.hold(whole[20:])
-    assert veil.whole() == body(False)
+    response_filter.hold(whole[:20])
+    response_filter.hold(whole[20:])
+    assert response_filter.whole() == body(False)
 
 
 def test_the_ids_of_a_completions_prompt_stand_in_its_choice() -> None:
-    veil = ResponseFilter(ALL)
-    veil.hold(b'{"choices":[{"text":"a","token_ids":[1],"prompt_token_ids":[2]}]}')
-    assert veil.whole() == b'{"choices":[{"text":"a","token_ids":null,"prompt_token_ids":null}]}'
+    response_filter = ResponseFilter(ALL)
+    response_filter.hold(b'{"choices":[{"text":"a","token_ids":[1],"prompt_token_ids":[2]}]}')
+    assert response_filter.whole() == b'{"choices":[{"text":"a","token_ids":null,"prompt_token_ids":null}]}'
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"logprobs":', b'{"choices":{"logprobs":1}}', b'"logprobs"'])
 def test_what_is_no_completion_passes_as_it_is(body: bytes) -> None:
-    veil = ResponseFilter(ALL)
-    veil.hold(body)
-    assert veil.whole() == body
+    response_filter = ResponseFilter(ALL)
+    response_filter.hold(body)
+    assert response_filter.whole() == body
 
 
 def test_what_a_broken_stream_leaves_behind_does_not_show_what_was_hidden() -> None:
-    veil = ResponseFilter(ALL)
-    assert veil.stream(event(shown=True)[:-30]) == b""
-    assert veil.rest() == b""
+    response_filter = ResponseFilter(ALL)
+    assert response_filter.stream(event(shown=True)[:-30]) == b""
+    assert response_filter.rest() == b""
 
 
 def test_events_may_end_in_carriage_returns() -> None:
@@ -115,10 +115,12 @@ def test_events_may_end_in_carriage_returns() -> None:
 
 def test_repeated_tool_call_ids_become_unique_ones() -> None:
     numbers = iter("ab")
-    veil = ResponseFilter(Hidden(()), mint=ToolCallIds(lambda: next(numbers)).rewrite)
+    response_filter = ResponseFilter(Hidden(()), mint=ToolCallIds(lambda: next(numbers)).rewrite)
     calls = [{"id": "call_0", "type": "function", "function": {"name": "f", "arguments": '{"id": "call_0"}'}}] * 2
-    veil.hold(json.dumps({"id": "c", "choices": [{"message": {"content": None, "tool_calls": calls}}]}).encode())
-    told = json.loads(veil.whole())
+    response_filter.hold(
+        json.dumps({"id": "c", "choices": [{"message": {"content": None, "tool_calls": calls}}]}).encode()
+    )
+    told = json.loads(response_filter.whole())
     assert told["id"] == "c"
     assert [call["id"] for call in told["choices"][0]["message"]["tool_calls"]] == ["call_a", "call_b"]
     assert told["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"id": "call_0"}'
@@ -170,6 +172,6 @@ def test_the_record_has_the_ids_that_the_agent_got(streamed: bool) -> None:
 
 
 def whole(mint: ToolCallIds, body: bytes) -> bytes:
-    veil = ResponseFilter(Hidden(()), mint=mint.rewrite)
-    veil.hold(body)
-    return veil.whole()
+    response_filter = ResponseFilter(Hidden(()), mint=mint.rewrite)
+    response_filter.hold(body)
+    return response_filter.whole()

@@ -12,15 +12,15 @@ class Worker:
     """Remembers what it hears, and tells it to those that greet."""
 
     def __init__(self, directory: Path, number: int, count: int = 2) -> None:
-        self.siblings = RouteGossip(directory, number, count)
+        self.gossip = RouteGossip(directory, number, count)
         self.known: dict[bytes, str] = {}
 
     def open(self) -> None:
-        self.siblings.open(self._learned, lambda: ((engine, key) for key, engine in self.known.items()))
+        self.gossip.open(self._learned, lambda: ((engine, key) for key, engine in self.known.items()))
 
     def learn(self, engine: str, *keys: bytes) -> None:
         self._learned(engine, keys)
-        self.siblings.tell(engine, keys)
+        self.gossip.tell(engine, keys)
 
     def _learned(self, engine: str, keys: Sequence[bytes]) -> None:
         self.known.update(dict.fromkeys(keys, engine))
@@ -42,13 +42,13 @@ def test_what_is_told_is_there_before_the_listener_has_had_its_turn(tmp_path: Pa
         one.learn("a", b"k1", b"k2")
         for other in (two, three):
             assert not other.known
-            other.siblings.catch_up()
+            other.gossip.catch_up()
             assert other.known == {b"k1": "a", b"k2": "a"}
         two.learn("b", b"k1")
-        one.siblings.catch_up()
+        one.gossip.catch_up()
         assert one.known == {b"k1": "b", b"k2": "a"}
         for each in (one, two, three):
-            each.siblings.close()
+            each.gossip.close()
 
     run(main)
 
@@ -62,9 +62,9 @@ def test_a_sibling_that_is_busy_for_thousands_of_messages_misses_none(tmp_path: 
             one.learn("ab"[number % 2], b"%d" % number)
         await until(lambda: len(two.known) == 20_000)
         assert two.known == one.known
-        assert one.siblings.dropped == 0
-        one.siblings.close()
-        two.siblings.close()
+        assert one.gossip.dropped == 0
+        one.gossip.close()
+        two.gossip.close()
 
     run(main)
 
@@ -74,17 +74,17 @@ def test_what_nobody_hears_is_bounded_and_counted(tmp_path: Path) -> None:
         one = Worker(tmp_path, 0)
         one.open()
         one.learn("a", b"k1", b"k2")
-        assert one.siblings.dropped == 2
+        assert one.gossip.dropped == 2
         two = Worker(tmp_path, 1)
         two.open()
         for first in range(0, 300_000, 1000):
             one.learn("a", *(b"%d" % number for number in range(first, first + 1000)))
-        assert 0 < one.siblings.dropped < 300_000
-        told = 300_000 - (one.siblings.dropped - 2)
+        assert 0 < one.gossip.dropped < 300_000
+        told = 300_000 - (one.gossip.dropped - 2)
         await until(lambda: len(set(two.known) - {b"k1", b"k2"}) == told)
         assert b"299999" in two.known, "the newest are kept"
-        one.siblings.close()
-        two.siblings.close()
+        one.gossip.close()
+        two.gossip.close()
 
     run(main)
 
@@ -95,18 +95,18 @@ def test_a_worker_that_is_started_again_is_told_what_the_others_remember(tmp_pat
         one.open()
         two.open()
         one.learn("a", *(b"%d" % number for number in range(5000)))
-        two.siblings.catch_up()
+        two.gossip.catch_up()
         two.learn("b", b"3")
         await until(lambda: one.known[b"3"] == "b" and len(two.known) == 5000)
-        two.siblings.close()  # killed, or ended: the kernel closes its sockets either way
+        two.gossip.close()  # killed, or ended: the kernel closes its sockets either way
         again = Worker(tmp_path, 1)
         again.open()
         await until(lambda: again.known == one.known)
         one.learn("c", b"new")
         await until(lambda: again.known.get(b"new") == "c")
-        assert one.siblings.dropped == 0
-        one.siblings.close()
-        again.siblings.close()
+        assert one.gossip.dropped == 0
+        one.gossip.close()
+        again.gossip.close()
 
     run(main)
 
@@ -117,12 +117,12 @@ def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
         one.open()
         two.open()
         one.learn("a", b"k")
-        line = one.siblings._lines[1]._socket
+        line = one.gossip._lines[1]._socket
         assert line is not None
         line.send(b"\xc1")
         one.learn("b", b"k")
         await until(lambda: two.known == {b"k": "b"})
-        one.siblings.close()
-        two.siblings.close()
+        one.gossip.close()
+        two.gossip.close()
 
     run(main)

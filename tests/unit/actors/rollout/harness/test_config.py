@@ -29,13 +29,15 @@ def anyio_backend():
     return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
 
 
-async def rolled(manner: HarnessConfig, *lessons: Experience, **settings) -> tuple[Recorder, Rollout, list[Trajectory]]:
+async def rolled(
+    harness: HarnessConfig, *lessons: Experience, **settings
+) -> tuple[Recorder, Rollout, list[Trajectory]]:
     """One round of two groups of four."""
     engine, context = Recorder(FakeEngine(skill={0: 0.5})), FakeContext(FakeStore())
     rollout = Rollout(
         RolloutSettings(**{"groups": 2, "group_size": 4, "agreeing": 0, "system": "desk", **settings}),
         store=context.store, engine=engine, environment=FakeEnvironment(), retriever=FakeRetriever(*lessons),
-        clock=trio.current_time, rng=random.Random(1), manner=manner,
+        clock=trio.current_time, rng=random.Random(1), harness=harness,
     )  # fmt: skip
     await rollout.start()
     async with anyio.create_task_group() as group:
@@ -59,20 +61,20 @@ async def test_the_exam_is_played_in_the_rollouts_context():
     assert TOOL in str(engine.requests[0]["tools"])
     judged = Recorder(FakeEngine())
     exam = Exam(
-        ExamSettings(attempts=1), environment=FakeEnvironment(), engine=judged, manner=HarnessConfig(SelfManaging())
+        ExamSettings(attempts=1), environment=FakeEnvironment(), engine=judged, harness=HarnessConfig(SelfManaging())
     )
     await exam.play(0, {0: 0}, lambda number, solved: None)
     assert judged.requests[0]["tools"] == engine.requests[0]["tools"]
 
 
 def test_what_was_measured_in_another_manner_is_not_compared():
-    def fingerprint(manner):
+    def fingerprint(harness):
         return Exam(
-            ExamSettings(), environment=FakeEnvironment(), engine=FakeEngine(), manner=manner
+            ExamSettings(), environment=FakeEnvironment(), engine=FakeEngine(), harness=harness
         ).fingerprint()  # fmt: skip
 
     assert fingerprint(PLAIN) == Exam(ExamSettings(), environment=FakeEnvironment(), engine=FakeEngine()).fingerprint()
-    assert len({fingerprint(manner) for manner in (PLAIN, HarnessConfig(label="a"), HarnessConfig(label="b"))}) == 3
+    assert len({fingerprint(harness) for harness in (PLAIN, HarnessConfig(label="a"), HarnessConfig(label="b"))}) == 3
 
 
 async def test_a_loop_that_breaks_now_and_then_costs_those_attempts_only():

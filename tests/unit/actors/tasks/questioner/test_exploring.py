@@ -81,7 +81,7 @@ async def test_exploration_ends_with_its_budget():
         generator = Generator(QuestionerSettings(probe=probe), environment, clock=still)
         state = await generator.run(100, lambda state: None)
         assert "budget" in state.ended
-        assert generator.laboratory.counts["instances"] <= 7 or generator.laboratory.counts["steps"] <= 21
+        assert generator.instances.counts["instances"] <= 7 or generator.instances.counts["steps"] <= 21
 
 
 async def test_exploration_ends_when_its_time_is_up():
@@ -98,12 +98,12 @@ async def test_an_environment_that_cannot_be_probed_is_said_to_be_so():
         await explored(Ledger(lost=frozenset({-1})), 30)
 
 
-def laboratory(environment: Environment) -> InstancePool:
+def instances(environment: Environment) -> InstancePool:
     return InstancePool(environment, ProbeSettings(), still)
 
 
 async def walked(environment: Environment, base: Task, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[Made]:
-    async with laboratory(environment).open(base) as session:
+    async with instances(environment).open(base) as session:
         for name, arguments in calls:
             await session.call(ReferenceCall(name, arguments), watch=True)
         return session.made
@@ -128,7 +128,7 @@ async def test_shrinking_leaves_what_is_needed_and_nothing_else():
         ],
     )
     balance = {"balance": 10, "colour": ""}
-    found = await shrink(laboratory(environment), base, made, lambda done: done.after[account]["balance"] == 10)
+    found = await shrink(instances(environment), base, made, lambda done: done.after[account]["balance"] == 10)
     assert found is not None
     assert [one.call.name for one in found.made] == ["accounts", "unlock", "deposit"]
     assert found.after[account] == balance
@@ -140,7 +140,7 @@ async def test_what_does_not_happen_again_is_no_reference():
     environment = Ledger()
     base = environment.sample(0, "train", None)
     made = await walked(environment, base, [("accounts", {"owner": "Ada"})])
-    assert await shrink(laboratory(environment), base, made, lambda done: done.after != done.before) is None
+    assert await shrink(instances(environment), base, made, lambda done: done.after != done.before) is None
 
 
 async def test_models_of_two_explorations_add_up():
@@ -176,7 +176,7 @@ async def test_tools_with_broken_schemas_are_probed_as_far_as_they_go():
 
     model, environment = EnvironmentModel(), Odd()
     explorer = Explorer(
-        laboratory(environment), model, Values(model, environment.profile(), Preferences()), ProbeSettings()
+        instances(environment), model, Values(model, environment.profile(), Preferences()), ProbeSettings()
     )
     await explorer.breadth(environment.sample(0, "train", None), random.Random(0))
     assert {name for name, tool in model.tools.items() if tool.calls} == {"weather", "next_ticket", "quote"}
