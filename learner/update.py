@@ -8,7 +8,7 @@ training and commit the trainer is put back to what is on disk, so memory and di
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -155,7 +155,7 @@ class Updater:
             running=credits.running,
             metrics=about.metrics,
             now=self._clock(),
-            no_gradient=missed(""),
+            no_gradient=missed("", report.untrained),
         )
         self._trainer = trainer
         return Outcome(result="trained", candidate=candidate, **about.fields())
@@ -314,7 +314,13 @@ def read_order(order: BatchOrder) -> Sequence[BatchItem]:
         raise OrderUnusable(f"{path.name}: {error}") from error
 
 
-def no_gradient(items: Sequence[BatchItem], credits: Credits, built: Built, whole: str = "") -> dict[str, str]:
+def no_gradient(
+    items: Sequence[BatchItem],
+    credits: Credits,
+    built: Built,
+    whole: str = "",
+    untrained: Mapping[int, str] | None = None,
+) -> dict[str, str]:
     """Trajectories of a batch that an update learned nothing from, by id, with the reason of each.
 
     Args:
@@ -322,10 +328,15 @@ def no_gradient(items: Sequence[BatchItem], credits: Credits, built: Built, whol
         credits: from `assign`, for why some have no advantage.
         built: from `build`, for why no row of some is left.
         whole: why the batch as a whole trained nothing; empty if it did.
+        untrained: see `UpdateReport`. A trajectory of which some row trained is not meant.
     """
     ids = [item.attributed.trajectory.id for item in items]
-    own = built.reasons | credits.reasons
-    trained = set(built.batch.trajectories) if built.batch is not None and not whole else set[str]()
+    own, trained = built.reasons | credits.reasons, set[str]()
+    if built.batch is not None and not whole:
+        names = [built.batch.trajectories[at] for at in built.batch.trajectory]
+        left = untrained or {}
+        trained = {name for row, name in enumerate(names) if row not in left}
+        own |= {names[row]: reason for row, reason in left.items()}
     return {id: own.get(id) or whole or "dropped" for id in ids if id not in trained}
 
 

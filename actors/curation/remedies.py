@@ -26,7 +26,7 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "outcome not finite": ("have an outcome that is not a number", "report outcomes between 0 and 1"),
     "untrainable": ("may not be trained on", _TOKENS),
     "unknown version": ("came from weights that the engine did not name", _LABELLED),
-    "held out": ("are kept for the gate's exam", "nothing: an eighth judges what the rest makes"),
+    "held out": ("are kept for the gate's exam", "nothing: a fourth judges what the rest makes"),
     "pool full": ("made room for newer ones", "raise curator.pool_production, or let the learner update more often"),
     "stale": (
         "were too old for the weights that are trained",
@@ -79,7 +79,16 @@ _REMEDIES: dict[str, tuple[str, str]] = {
         "see that engines serve versions of this learner alone",
     ),
     "too_long": ("are longer than the learner takes", "shorten the agent's prompts (docs/contexts.md)"),
-    "no_step": ("were in an update that was undone: it moved too far", "lower learner.learning_rate (docs/learner.md)"),
+    "no_step": ("were in an update that was undone: it moved too far", "lower learner.lr (docs/learner.md)"),
+    "update_limit": (
+        "were left out, for their update had moved as far as it may",
+        "nothing, if few are: learner.kl_limit bounds an update; else lower learner.lr",
+    ),
+    "sequence_limits": (
+        "were sampled too differently from what is trained now",
+        "report outcomes sooner, or widen learner.sequence_low and learner.sequence_high",
+    ),
+    "nonfinite_gradient": ("had a gradient that is not finite", _LEARNER),
     "failed": ("were in an update that failed", _LEARNER),
     "skipped": ("were in an order that the learner skipped", _LEARNER),
 }

@@ -6,6 +6,7 @@ however they are cut. And here is what the model and the optimizer leave in file
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -75,7 +76,7 @@ class NativeTrainer:
         report = Update(self._settings, self, batch, layout).run(seed)
         peak = peak_flops(torch.cuda.get_device_name(self.device)) if self.device.type == "cuda" else None
         return (
-            report if peak is None else UpdateReport(steps=report.steps, metrics=report.metrics | {"peak_flops": peak})
+            report if peak is None else msgspec.structs.replace(report, metrics=report.metrics | {"peak_flops": peak})
         )
 
     def save(self, directory: Path) -> None:

@@ -98,6 +98,8 @@ class Update:
         settings, by, layout, columns = self._settings, self._by, self._layout, self._columns
         every, metrics = prepare(columns, layout, settings, lambda rows: by.score(layout, rows))
         dealt = layout.deal(settings.mini_batches, seed, every)
+        untrained = dict.fromkeys(np.setdiff1d(layout.trained, every).tolist(), "sequence_limits")
+        untrained |= dict.fromkeys(every.tolist(), "update_limit")
         anchor = by.anchor(layout, every)
         if anchor is not None:
             self._reference = torch.zeros_like(columns.old)
@@ -120,12 +122,16 @@ class Update:
             norm = by.step()
             if not np.isfinite(norm):
                 lost += 1
+                untrained |= dict.fromkeys(rows.tolist(), "nonfinite_gradient")
                 continue
             grad_norms.append(norm)
             taken += 1
-            if before is None:
-                continue
-            fraction, metrics["kl_update"] = self._hold(probe, before, saved)
+            fraction = 1.0
+            if before is not None:
+                fraction, metrics["kl_update"] = self._hold(probe, before, saved)
+            if fraction > 0:
+                for row in rows.tolist():
+                    del untrained[row]
             if fraction < 1.0:
                 shrunk += fraction > 0
                 undone += fraction == 0
@@ -141,7 +147,7 @@ class Update:
             "steps_shrunk": float(shrunk),
             "steps_undone": float(undone),
         }
-        return UpdateReport(steps=taken, metrics=metrics)
+        return UpdateReport(steps=taken, metrics=metrics, untrained=untrained)
 
     def _gradient(self, rows: Ints) -> Tensor:
         """Compute the gradient of the mini-batch `rows`; log-probs `(R,)`, only those of `rows` are meant."""

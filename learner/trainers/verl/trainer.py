@@ -7,6 +7,7 @@ ranks; each decides alike because it sees the same numbers.
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -74,7 +75,7 @@ class VerlTrainer:
         metrics = report.metrics | {"ranks": float(dist.get_world_size())}
         if self.device.type == "cuda" and (peak := peak_flops(torch.cuda.get_device_name(self.device))) is not None:
             metrics["peak_flops"] = peak * dist.get_world_size()
-        return UpdateReport(steps=report.steps, metrics=metrics)
+        return msgspec.structs.replace(report, metrics=metrics)
 
     def save(self, directory: Path) -> None:
         save_weights(self._parameters(), self._dtypes, directory / "model.safetensors")

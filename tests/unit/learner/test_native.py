@@ -253,6 +253,8 @@ def test_after_a_shortened_step_the_rest_of_the_update_is_left_out(warm_start):
     report = held.update(random_batch(rows=30), seed=0)
     assert report.metrics["steps_shrunk"] == 1
     assert report.steps < 4
+    assert set(report.untrained.values()) == {"update_limit"}
+    assert 0 < len(report.untrained) < 30, "the rows of the steps that were kept are not named"
 
 
 def test_the_kl_guard_undoes_what_it_cannot_shorten(warm_start):
@@ -260,6 +262,7 @@ def test_the_kl_guard_undoes_what_it_cannot_shorten(warm_start):
     before = weights(held)
     report = held.update(random_batch(), seed=0)
     assert (report.steps, report.metrics["steps_undone"]) == (0, 1)
+    assert len(report.untrained) == random_batch().rows
     assert distance(before, weights(held)) == 0.0
 
 

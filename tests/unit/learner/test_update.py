@@ -527,3 +527,14 @@ def test_each_trajectory_has_its_own_reason_or_that_of_the_whole():
     some = Built(msgspec.structs.replace(batch, trajectories=("d",)), {}, {}, ages, reasons={"b": "stale"})
     assert no_gradient(items, credits, some) == {"a": "equal_outcomes", "b": "stale", "c": "dropped"}
     assert no_gradient(items, credits, some, "no_step")["d"] == "no_step"
+
+
+def test_a_trajectory_whose_rows_the_trainer_left_out_has_the_trainers_reason():
+    items = [item(1.0, id=name) for name in "ab"]
+    credits = Credits((np.ones(1, np.float32),) * 2, ("", ""), {}, {}, reasons={})
+    batch = msgspec.structs.replace(
+        random_batch(rows=3), trajectories=("a", "b"), trajectory=np.array([0, 0, 1], np.int32)
+    )
+    built = Built(batch, {}, {}, np.zeros(1, np.int64), reasons={})
+    assert no_gradient(items, credits, built, "", {1: "update_limit"}) == {}, "another row of it trained"
+    assert no_gradient(items, credits, built, "", {0: "update_limit", 1: "update_limit"}) == {"a": "update_limit"}

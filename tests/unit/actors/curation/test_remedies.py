@@ -1,9 +1,14 @@
 """One sentence for each agent: is there learning from it, if not why, and what to change."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from actors.curation.agents import AgentView
-from actors.curation.remedies import commonest, counted, in_words, remedy, tell
+from actors.curation.remedies import _REMEDIES, commonest, counted, in_words, remedy, tell
+
+CONFIG = Path(__file__).parents[4] / "config.toml"
 
 
 def view(**fields: object) -> AgentView:
@@ -55,7 +60,7 @@ def view(**fields: object) -> AgentView:
             "Not learning: of 4 runs none can be learned from: 3 are kept for the gate's exam; 1 held prompt that was "
             "redacted.", "send no such data",
         ),
-        (view(runs=1, reported=1, dropped={"held out": 1}), False, "Not learning: of 1 run none", "nothing: an eighth"),
+        (view(runs=1, reported=1, dropped={"held out": 1}), False, "Not learning: of 1 run none", "nothing: a fourth"),
         (
             view(runs=3, reported=3, dropped={"odd": 3}), False,
             "Not learning: of 3 runs none can be learned from: 3 odd.", "",
@@ -90,3 +95,13 @@ def test_a_remedy_is_for_what_can_be_changed() -> None:
 def test_an_unknown_reason_is_shown_as_it_is() -> None:
     assert (in_words("whatever"), remedy("whatever")) == ("whatever", "")
     assert in_words("redacted email") == "held email that was redacted"
+
+
+def test_every_setting_that_a_remedy_names_exists():
+    known = set()
+    section = ""
+    for line in CONFIG.read_text().splitlines():
+        section = line.strip("[]") if line.startswith("[") else section
+        known.add(f"{section}.{line.lstrip('# ').split(' ')[0]}")
+    named = {found for _, change in _REMEDIES.values() for found in re.findall(r"\b[a-z]+\.[a-z_]+\b", change)}
+    assert {name for name in named if not name.endswith(".md")} <= known
