@@ -5,6 +5,7 @@ that is killed meanwhile leaves that one; any other end removes it.
 """
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Generator
@@ -29,8 +30,11 @@ def writing_whole(
 
     Raises:
         FileExistsError: `exclusive`, and there is one.
-        OSError: no such directory, disk full, no permission; `path` is as it was.
+        OSError: no such directory, disk full, no permission, or `path` is a directory or a device (renaming a file to
+            /dev/null would take it from the whole machine); `path` is as it was.
     """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     aside = path.with_name(f".{secrets.token_hex(8)}.{path.name}.part")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:

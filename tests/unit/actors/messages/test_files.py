@@ -177,3 +177,12 @@ def test_what_a_reader_finds_is_whole_also_if_nothing_was_made_durable(tmp_path,
     monkeypatch.setattr("actors.messages.files.os.replace", look)
     write_whole(path, b"whole", sync="none")
     assert found == [b"whole"]
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="not a regular file"):
+        write_whole(pipe, b"text")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert names(tmp_path) == ["pipe"]

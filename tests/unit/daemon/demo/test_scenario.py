@@ -42,14 +42,14 @@ def verdicts(*promoted: int) -> dict:
 class FakeWorld:
     """A daemon that answers what the test says, the last answer for ever; None is no answer."""
 
-    def __init__(self, statuses, successes) -> None:
+    def __init__(self, statuses, successes, drift: Path) -> None:
         self.answers = {"/api/status": iter(statuses), "/api/success": iter(successes)}
         self.last = {}
         self.orders = []
         self.deaf = 0
         self.daemon = self
         self.log_path = Path("daemon.log")
-        self.drift = Path("/dev/null")
+        self.drift = drift
 
     def check(self) -> None:
         pass
@@ -89,7 +89,7 @@ def story(tmp_path, clock, monkeypatch):
     def make(statuses, successes=(verdicts(),), measured=(), **options):
         view = View(Console(quiet=True), "")
         made = Scenario(Options(directory=tmp_path / "demo", **options), view)
-        made.world = FakeWorld(statuses, successes)
+        made.world = FakeWorld(statuses, successes, tmp_path / "drift.json")
         made.said = []
         monkeypatch.setattr(view, "stage", made.said.append)
         rates = iter(measured)
