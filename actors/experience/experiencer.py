@@ -93,7 +93,7 @@ class ExperienceStore(StateStore, Protocol):
         """The latest revision of each lesson."""
         ...
 
-    async def buried(self, ids: Sequence[str]) -> set[str]:
+    async def tombstoned(self, ids: Sequence[str]) -> set[str]:
         """Those of the trajectories `ids` that were forgotten."""
         ...
 
@@ -272,7 +272,7 @@ class Experiencer:
     async def _refresh(self) -> None:
         """What others wrote to the store, and what must not be known any more."""
         self._refreshed = self._clock()
-        gone = frozenset(await self._store.buried(tuple(self._seen)))
+        gone = frozenset(await self._store.tombstoned(tuple(self._seen)))
         self._window.forget(gone)
         self._reviewing.forget(gone)
         news = self._pool.absorb(await self._store.experiences())

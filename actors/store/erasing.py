@@ -211,7 +211,7 @@ def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
     ]
 
 
-def entomb(connection: Connection, selector: Selector, scope: Scope, now: float) -> None:
+def tombstone(connection: Connection, selector: Selector, scope: Scope, now: float) -> None:
     """Tombstones for all of `scope`, and for what else of the selector's tenant or key began before `now`."""
     row = table_of(t.ForgottenRow)
     ids = (*scope.trajectories, *scope.exchanges, *scope.feedback)
@@ -304,7 +304,7 @@ def refused(connection: Connection, records: Sequence[Message]) -> set[str]:
     spans = {(row.kind, row.name): row.before for row in connection.execute(_SPANS)}
     gone = {record.id for record in records if spans and _spanned(record, spans)}
     grounds = [(record.id, {record.id, *_grounds(record)}) for record in records]
-    gone |= buried(connection, sorted(set[str]().union(*(rests for _, rests in grounds))))
+    gone |= tombstoned(connection, sorted(set[str]().union(*(rests for _, rests in grounds))))
     return {key for key, rests in grounds if rests & gone}
 
 
@@ -358,7 +358,7 @@ def entomb_more(connection: Connection, records: Sequence[Message], now: float) 
     )
 
 
-def buried(connection: Connection, ids: Sequence[str]) -> set[str]:
+def tombstoned(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Those of the record ids `ids` that have a tombstone."""
     row, found = t.ForgottenRow, set[str]()
     if not ids or not _any(connection):
@@ -373,7 +373,7 @@ def buried_inputs(connection: Connection, inputs: Sequence[str]) -> set[str]:
     by_record: dict[str, list[str]] = {}
     for key in inputs:
         by_record.setdefault(key.partition(":")[2], []).append(key)
-    return {key for record in buried(connection, sorted(by_record)) for key in by_record[record]}
+    return {key for record in tombstoned(connection, sorted(by_record)) for key in by_record[record]}
 
 
 def _any(connection: Connection) -> bool:

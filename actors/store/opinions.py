@@ -109,7 +109,7 @@ def said(connection: Connection, experience_id: str, limit: int) -> list[Said]:
     return list(found.values())[:limit]
 
 
-def hush(connection: Connection, experience_ids: Sequence[str]) -> None:
+def delete_votes(connection: Connection, experience_ids: Sequence[str]) -> None:
     """Take the words away; that somebody spoke, and how, stays."""
     row = t.OpinionRow
     for part in chunks(list(experience_ids)):

@@ -128,11 +128,11 @@ class Store:
     async def revive(self, dead_id: str) -> Outgoing | None:
         """Take a parked record's mark away, so that it will be handled; returns what to publish, None if unknown.
 
-        Publish it, then call `bury`: until then it stays in the list and may be revived again.
+        Publish it, then call `delete_dead_letter`: until then it stays in the list and may be revived again.
         """
         return await self._write(ledger.revive, dead_id, self._clock())
 
-    async def bury(self, dead_id: str) -> None:
+    async def delete_dead_letter(self, dead_id: str) -> None:
         """Forget a parked record."""
         await self._write(lambda c: c.execute(delete(t.DeadLetterRow).where(t.DeadLetterRow.id == dead_id)))
 
@@ -331,17 +331,17 @@ class Store:
     async def said(self, experience_id: str, limit: int = 100) -> list[Said]:
         return await self._read(opinions.said, experience_id, limit)
 
-    async def hush(self, experience_ids: Sequence[str]) -> None:
-        await self._write(opinions.hush, experience_ids)
+    async def delete_votes(self, experience_ids: Sequence[str]) -> None:
+        await self._write(opinions.delete_votes, experience_ids)
 
     # Forgetting (see `actors.store.erasing`)
 
     async def find(self, selector: Selector) -> Scope:
         return await self._read(erasing.find, selector)
 
-    async def entomb(self, selector: Selector, scope: Scope) -> None:
+    async def tombstone(self, selector: Selector, scope: Scope) -> None:
         """From now on nothing of these is written, nor delivered to an actor."""
-        await self._write(erasing.entomb, selector, scope, self._clock())
+        await self._write(erasing.tombstone, selector, scope, self._clock())
 
     async def erase(self, scope: Scope) -> None:
         """Take `scope`, which has its tombstones, out for good, in many short transactions; may be done again."""
@@ -349,8 +349,8 @@ class Store:
             await self._write(erasing.erase, part)
         await self._write(erasing.sweep)
 
-    async def buried(self, ids: Sequence[str]) -> set[str]:
-        return await self._read(erasing.buried, ids)
+    async def tombstoned(self, ids: Sequence[str]) -> set[str]:
+        return await self._read(erasing.tombstoned, ids)
 
     async def fold(self) -> bool:
         """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: it

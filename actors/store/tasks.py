@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, case, delete, func, select, update
 from actors.messages import Task, decode, encode
 from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
-from actors.store.erasing import buried, task_sources
+from actors.store.erasing import task_sources, tombstoned
 
 State = Literal["offered", "active", "set_aside", "retired"]
 """Never played; played; not played for a while; never played again."""
@@ -61,7 +61,7 @@ def offer(
 ) -> Offered:  # fmt: skip
     """Put `tasks` into the pool."""
     sources = {task.id: {*task_sources(task), *made_from} for task in tasks}
-    gone = buried(connection, sorted(set[str]().union(*sources.values(), sources)))
+    gone = tombstoned(connection, sorted(set[str]().union(*sources.values(), sources)))
     wanted = {task.id: task for task in tasks if not gone & {task.id, *sources[task.id]}}
     row = t.TaskRow
     known = {

@@ -8,7 +8,7 @@ A kind of goal is a cluster. Each failure is used once. A reference is what was 
 begins in (`actors.tasks.call_plans`); it comes from a run that somebody, or the environment, called a success, or from
 the policy's own attempts that a grader called one. Failures that nothing can be made of are kept for a while, for a
 success may come, and then let go and counted. Nothing but ids is remembered here: what is forgotten is gone
-(`Store.buried`).
+(`Store.tombstoned`).
 """
 
 from collections import Counter, OrderedDict
@@ -213,7 +213,7 @@ class LiveFailures:
 
     async def _runs(self, ids: Sequence[str]) -> list[Trajectory]:
         found = {run.id: run for run, _ in await self._store.closed_runs(ids)}
-        gone = await self._store.buried(ids)
+        gone = await self._store.tombstoned(ids)
         return [found[key] for key in ids if key in found and key not in gone]
 
     def _own(self, template: str, families: str | None) -> list[Task]:

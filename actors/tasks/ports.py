@@ -41,7 +41,7 @@ class FailureStore(TaskBook, Protocol):
         """Trajectories by id, each with the engine that answered its first call."""
         ...
 
-    async def buried(self, ids: Sequence[str]) -> set[str]:
+    async def tombstoned(self, ids: Sequence[str]) -> set[str]:
         """Those of `ids` that were forgotten."""
         ...
 

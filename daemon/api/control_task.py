@@ -50,7 +50,7 @@ def control_task(
         if item is None:
             return False
         await bus.publish([item])
-        await store.bury(dead_id)
+        await store.delete_dead_letter(dead_id)
         return True
 
     control = make(

@@ -125,7 +125,7 @@ class Forgetter:
         async with self._one:
             await self._resume()
             # First of all nothing more of it is written: what is found afterwards is all that there is.
-            await self._store.entomb(selector, Scope(trajectories=selector.trajectories))
+            await self._store.tombstone(selector, Scope(trajectories=selector.trajectories))
             scope = await self._store.find(selector)
             lessons = await self._drawn_from(scope)
             told = _told(scope, lessons, dry_run=False)
@@ -140,10 +140,10 @@ class Forgetter:
 
     async def _carry_out(self, journal: _Journal) -> tuple[Any, int, bool]:
         scope = journal.scope
-        await self._store.entomb(journal.selector, scope)
+        await self._store.tombstone(journal.selector, scope)
         await self._store.erase(scope)
         files = await anyio.to_thread.run_sync(_remove, scope.files)
-        await self._store.hush(journal.lessons)
+        await self._store.delete_votes(journal.lessons)
         experience = await self._lessons(self._store, scope.trajectories, self._clock)
         self._renew()
         await self._store.state_put(_JOURNAL, b"")

@@ -289,7 +289,7 @@ class ExperiencePool:
         """
         lessons = read(text, tenants=tenants, quarantine=quarantine, now=self._clock())
         lessons = [self._redacted(lesson) for lesson in lessons]
-        gone = await self._store.buried(sorted({key for lesson in lessons for key in lesson.sources}))
+        gone = await self._store.tombstoned(sorted({key for lesson in lessons for key in lesson.sources}))
         kept = [lesson for lesson in lessons if not gone.intersection(lesson.sources)]
         if dry_run:
             here = {lesson.id for lesson in await self._store.experiences()}

@@ -78,7 +78,7 @@ async def main(port: int, directory: Path, full: bool) -> None:
     async def retry(dead_id: str) -> bool:
         if await store.revive(dead_id) is None:
             return False
-        await store.bury(dead_id)
+        await store.delete_dead_letter(dead_id)
         return True
 
     sums = {"kind": "callables", "functions": ["math:sqrt"], "policy": {"read_only": ["sqrt"], "deny": ["*drop*"]}}

@@ -223,7 +223,7 @@ async def test_what_is_forgotten_leaves_the_window_and_is_not_drawn_from_again(w
     await world.see(*runs)
     await world.tick()
     asked, ids = len(world.extractor.shown), tuple(run.id for run in runs)
-    await world.store.entomb(Selector(trajectories=ids), Scope(trajectories=ids))
+    await world.store.tombstone(Selector(trajectories=ids), Scope(trajectories=ids))
     await world.store.erase(Scope(trajectories=ids))
     await forget(world.store, ids, lambda: world.now)
     await world.tick(5)

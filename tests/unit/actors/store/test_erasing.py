@@ -53,9 +53,9 @@ class Kept:
         self.store = Store(url, clock=lambda: self.now)
 
     async def forget(self, selector: Selector) -> Scope:
-        await self.store.entomb(selector, Scope(trajectories=selector.trajectories))
+        await self.store.tombstone(selector, Scope(trajectories=selector.trajectories))
         scope = await self.store.find(selector)
-        await self.store.entomb(selector, scope)
+        await self.store.tombstone(selector, scope)
         await self.store.erase(scope)
         return scope
 
@@ -220,7 +220,7 @@ async def test_what_an_actor_makes_of_forgotten_things_is_neither_written_nor_se
     assert await kept.store.batches() == []
     assert (await kept.store.counts())["forgotten_refused"] == 3
     # What was refused of traffic is gone for whoever else has it in hand; a lesson may be drawn again from others.
-    assert await kept.store.buried(["rebuilt", "drawn", "order"]) == {"rebuilt"}
+    assert await kept.store.tombstoned(["rebuilt", "drawn", "order"]) == {"rebuilt"}
 
 
 async def test_calls_of_a_forgotten_tenant_that_come_late_stay_out_and_later_ones_come_in(kept: Kept) -> None:
@@ -263,10 +263,10 @@ async def test_tombstones_live_as_long_as_the_marks_of_handled_records(kept: Kep
     await kept.forget(Selector(trajectories=("a",)))
     kept.now += 30 * DAY
     await kept.store.prune(kept.now - 31 * DAY)
-    assert await kept.store.buried(["a"]) == {"a"}
+    assert await kept.store.tombstoned(["a"]) == {"a"}
     kept.now += 2 * DAY
     await kept.store.prune(kept.now - 31 * DAY)
-    assert await kept.store.buried(["a"]) == set()
+    assert await kept.store.tombstoned(["a"]) == set()
 
 
 async def test_forgetting_again_finds_nothing_and_harms_nothing(kept: Kept) -> None:
@@ -301,7 +301,7 @@ REACHED = {
     "task_sources",
 }
 BY_LESSON = {"experiences", "opinions"}
-"""By what is done to lessons, and `Store.hush`."""
+"""By what is done to lessons, and `Store.delete_votes`."""
 ONLY_IDS_AND_FIGURES = {
     "batches", "batch_members", "candidates", "candidate_batches", "verdicts", "servings", "directives", "audit",
     "processed", "forgotten", "state", "leases",

@@ -85,7 +85,7 @@ async def test_what_was_forgotten_is_not_missed(url: str) -> None:
     await store.open()
     selector = Selector(trajectories=("run",))
     scope = await store.find(selector)
-    await store.entomb(selector, scope)
+    await store.tombstone(selector, scope)
     await store.erase(Scope(exchanges=scope.exchanges))
     assert found(url) == []
     await store.erase(scope)

@@ -77,7 +77,7 @@ async def test_parked_record_is_done_listed_and_can_be_revived(store: Store) -> 
     assert (again.subject, again.data) == ("policy.directive", b"bad")
     assert again.id != "a"
     assert await store.processed("gate", ["a"]) == set()
-    await store.bury(letter.id)
+    await store.delete_dead_letter(letter.id)
     assert await store.dead_letters() == []
     assert await store.revive(letter.id) is None
 

@@ -70,7 +70,7 @@ async def everything_is_there(store: Store, schema: int, tombs: tuple[str, ...] 
     assert await store.state_get("assembler/mark") == b"here"
     if schema >= 4:
         assert (await store.voices(["lesson"]))["lesson"].useful == 1
-        assert await store.buried(["gone"]) == set(tombs)
+        assert await store.tombstoned(["gone"]) == set(tombs)
 
 
 @pytest.mark.parametrize("name", DUMPS)

@@ -76,7 +76,7 @@ async def test_a_task_goes_with_the_trajectory_that_it_was_made_from_and_stays_a
     await store.offer([task("a", "run"), task("b", "other"), task("c")], made_from=())
     selector = Selector(trajectories=("run",))
     scope = await store.find(selector)
-    await store.entomb(selector, scope)
+    await store.tombstone(selector, scope)
     await store.erase(scope)
     assert sorted(one.task.id for one in await store.task_states()) == ["b", "c"]
     assert await store.offer([task("a", "run"), task("e")], made_from=["run"]) == 0

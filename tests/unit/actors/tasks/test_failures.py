@@ -195,7 +195,7 @@ async def test_what_is_forgotten_is_no_failure_any_more_and_takes_its_tasks_alon
         selector = Selector(trajectories=(name,))
         await bench.see(*[run(f"g{n}", "D", good=False) for n in range(3)])
         scope = await store.find(selector)
-        await store.entomb(selector, scope)
+        await store.tombstone(selector, scope)
         await store.erase(scope)
     assert await bench.tasks() == []
     await bench.actor.tick()

@@ -113,7 +113,7 @@ async def test_a_look_before_touches_nothing(place: Place) -> None:
         told = await place.forgetter.plan(selector)
         assert (told.dry_run, told.trajectories, told.lessons) == (True, 1, ("l",))
     assert await place.store.trajectory("t") is not None
-    assert await place.store.buried(["t"]) == set()
+    assert await place.store.tombstoned(["t"]) == set()
     assert await place.store.directives() == []
     assert place.renewed == 0
 

@@ -83,10 +83,10 @@ async def write(path: Path) -> None:
         from actors.store.judgements import Judgement
 
         await store.keep_judgements([Judgement(key="judged", tenant="acme", body=b"good")], [], {})
-    if hasattr(store, "entomb"):
+    if tombstone := getattr(store, "tombstone", None) or getattr(store, "entomb", None):
         from actors.store.erasing import Scope, Selector
 
-        await store.entomb(Selector(trajectories=("gone",)), Scope(trajectories=("gone",)))
+        await tombstone(Selector(trajectories=("gone",)), Scope(trajectories=("gone",)))
     await store.aclose()
 
 
