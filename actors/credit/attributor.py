@@ -118,12 +118,12 @@ class Attributor:
         self._budget = Budget(settings.budget, clock)
         self._breaker = Breaker(settings.breaker, ticks or clock)
         self._sampler = Sampler(settings.sampling)
-        self._journal = JudgementCache(settings.cache, settings.calibration, self._budget, store, clock)
+        self._judgements = JudgementCache(settings.cache, settings.calibration, self._budget, store, clock)
         self._asking = Asking(
             judge, budget=self._budget, breaker=self._breaker, concurrency=settings.concurrency,
-            attempts=settings.attempts, timeout=settings.timeout, spent=self._journal.spent,
+            attempts=settings.attempts, timeout=settings.timeout, spent=self._judgements.spent,
         )  # fmt: skip
-        self._trials = ControlQuestions(settings.calibration, self._asking, self._journal)
+        self._trials = ControlQuestions(settings.calibration, self._asking, self._judgements)
         self._flying: dict[str, anyio.Event] = {}
         self._started = False
         self.counts: Counter[str] = Counter(judged=0, cached=0, told_steps=0, told=0)
@@ -147,9 +147,9 @@ class Attributor:
         Asked again, it only lets go of the judgements at hand: something may have been forgotten.
         """
         if self._started:
-            self._journal.let_go()
+            self._judgements.let_go()
             return
-        await self._journal.open()
+        await self._judgements.open()
         if self._store is not None and not self._sampler.everything:
             rows = await self._store.recent_outcomes(limit=self._settings.sampling.history)
             self._sampler.rebuild((row.cluster, row.outcome) for row in reversed(rows))
@@ -169,9 +169,9 @@ class Attributor:
         except BaseException:
             # Paid for, whatever becomes of the batch.
             with anyio.move_on_after(5.0, shield=True), contextlib.suppress(DependencyUnavailable):
-                await self._journal.write()
+                await self._judgements.write()
             raise
-        await self._journal.write()
+        await self._judgements.write()
         # Judges may take minutes, in which more was said.
         told = await self._told(trajectories)
         attributed = [
@@ -223,11 +223,11 @@ class Attributor:
 
     def pages(self) -> list[PageReport]:
         """What every judge did, by tenant."""
-        return self._journal.books.report()
+        return self._judgements.stats.report()
 
     async def _labelled(self, trajectories: Sequence[Trajectory], told: Told) -> list[Attribution]:
         keys = [content_hash(self._judge.name, self._judge.rubric, trajectory) for trajectory in trajectories]
-        await self._journal.look_up(keys)
+        await self._judgements.look_up(keys)
         self._sampler.meet(trajectories)
         labelled: dict[int, Attribution | Refusal] = {}
         away: list[DependencyUnavailable] = []
@@ -238,7 +238,7 @@ class Attributor:
                 return
             try:
                 labelled[number] = await self._label(trajectories[number], keys[number], told, until)
-                await self._journal.write_if_due()
+                await self._judgements.write_if_due()
             except DependencyUnavailable as error:
                 away.append(error)
 
@@ -260,7 +260,7 @@ class Attributor:
             await self._trials.told(trajectory, said, until)
             nothing = StepLabel("ABSTAIN", 0.0)
             return Attribution(labels=(nothing,) * len(trajectory.steps), judge=FEEDBACK, rubric=FEEDBACK)
-        found = self._journal.found(key)
+        found = self._judgements.found(key)
         if found is None and not self._worth(trajectory):
             found = Refusal("not_sampled", "not sampled")
         if found is None:
@@ -275,14 +275,14 @@ class Attributor:
         # The same content is asked about once, and the others find it in the journal.
         while key in self._flying:
             await self._flying[key].wait()
-        found = self._journal.found(key)
+        found = self._judgements.found(key)
         if found is not None:
             return found
         self._flying[key] = anyio.Event()
         try:
             found = await self._asking.labels(trajectory, until)
             if isinstance(found, Attribution):
-                self._journal.judged(key, trajectory, found)
+                self._judgements.judged(key, trajectory, found)
         finally:
             self._flying.pop(key).set()
         if isinstance(found, Attribution):
@@ -293,7 +293,7 @@ class Attributor:
         self, trajectory: Trajectory, key: str, found: Attribution | Refusal, said: Mapping[int, StepLabel]
     ) -> Attribution:
         """Count what became of a trajectory, and give its labels their weight."""
-        tenant, books = trajectory.tenant, self._journal.books
+        tenant, stats = trajectory.tenant, self._judgements.stats
         if isinstance(found, Attribution) and found.judge == FEEDBACK:
             self.counts["told"] += 1
             return found
@@ -304,12 +304,12 @@ class Attributor:
             self._trials.steps(trajectory, found, said)
             silent = bool(found.labels) and all(label.label == "ABSTAIN" for label in found.labels)
             reason = "judge" if silent else None
-        cached = reason is None and not self._journal.claim(key)
+        cached = reason is None and not self._judgements.claim(key)
         if reason is not None:
             self.counts[f"abstained_{reason}"] += 1
         else:
             self.counts["cached" if cached else "judged"] += 1
-        for page in books.pages(found.judge, found.rubric, tenant):
+        for page in stats.pages(found.judge, found.rubric, tenant):
             if reason is not None:
                 page.abstained[reason] = page.abstained.get(reason, 0) + 1
             elif cached:
@@ -317,7 +317,7 @@ class Attributor:
             else:
                 page.judged += 1
         cost = {"tokens": 0, "cost": 0.0} if cached else {}
-        return msgspec.structs.replace(found, weight=books.weight(found.judge, found.rubric, tenant), **cost)
+        return msgspec.structs.replace(found, weight=stats.weight(found.judge, found.rubric, tenant), **cost)
 
     def _abstention(self, trajectory: Trajectory, refusal: Refusal) -> Attribution:
         why = refusal.detail if refusal.reason in _OURS else f"judge failed: {refusal.detail}"

@@ -24,11 +24,11 @@ class ControlQuestions:
     Args:
         settings: which trajectories take part.
         asking: how the judge is asked.
-        journal: where the evidence goes.
+        judgements: where the evidence goes.
     """
 
-    def __init__(self, settings: CalibrationSettings, asking: Asking, journal: JudgementCache) -> None:
-        self._settings, self._asking, self._journal = settings, asking, journal
+    def __init__(self, settings: CalibrationSettings, asking: Asking, judgements: JudgementCache) -> None:
+        self._settings, self._asking, self._judgements = settings, asking, judgements
 
     async def blind(self, trajectory: Trajectory, until: float) -> None:
         """Show the judge a trajectory without its outcome, if that is verified: a sandbox's verdict, or feedback."""
@@ -39,16 +39,16 @@ class ControlQuestions:
         hidden = msgspec.structs.replace(trajectory, outcome=None)
         judge = self._asking.judge
         key = content_hash(judge.name, f"{judge.rubric} blind", hidden)
-        await self._journal.look_up([key])
-        if self._journal.found(key) is not None:
+        await self._judgements.look_up([key])
+        if self._judgements.found(key) is not None:
             return
         found = await self._extra(hidden, until)
         if found is None:
             return
-        self._journal.judged(key, trajectory, found)
-        self._journal.claim(key)
+        self._judgements.judged(key, trajectory, found)
+        self._judgements.claim(key)
         good = trajectory.outcome >= SUCCESS
-        self._journal.books.outcome(found, trajectory.tenant, good=good)
+        self._judgements.stats.outcome(found, trajectory.tenant, good=good)
 
     async def again(self, trajectory: Trajectory, first: Attribution, until: float) -> None:
         """Ask for labels once more that the judge has just given."""
@@ -56,7 +56,7 @@ class ControlQuestions:
             return
         second = await self._extra(trajectory, until)
         if second is not None and second.judge == first.judge and second.rubric == first.rubric:
-            self._journal.books.repeated(first, second, trajectory.tenant)
+            self._judgements.stats.repeated(first, second, trajectory.tenant)
 
     async def told(self, trajectory: Trajectory, said: Mapping[int, StepLabel], until: float) -> None:
         """Ask about a trajectory whose labels all come from feedback."""
@@ -69,7 +69,7 @@ class ControlQuestions:
         """Hold the judge's labels against what was reported of the same steps."""
         for number, report in said.items():
             if report.label != "ABSTAIN" and 0 <= number < len(found.labels):
-                self._journal.books.step(found, number, trajectory.tenant, good=report.label == "GOOD")
+                self._judgements.stats.step(found, number, trajectory.tenant, good=report.label == "GOOD")
 
     async def _extra(self, trajectory: Trajectory, until: float) -> Attribution | None:
         try:

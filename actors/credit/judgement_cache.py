@@ -79,7 +79,7 @@ class JudgementCache:
         self, settings: CacheSettings, calibration: CalibrationSettings, budget: Budget, memory: Memory | None,
         clock: Callable[[], float],
     ) -> None:  # fmt: skip
-        self.books = JudgeStats(calibration, clock)
+        self.stats = JudgeStats(calibration, clock)
         self._settings, self._budget, self._memory, self._clock = settings, budget, memory, clock
         self._known: OrderedDict[str, Attribution] = OrderedDict()
         self._fresh: dict[str, Judgement] = {}
@@ -96,7 +96,7 @@ class JudgementCache:
         kept = await self._memory.states(PREFIX)
         spent = await self._memory.states(BUDGET)
         try:
-            self.books.load(kept.values())
+            self.stats.load(kept.values())
             if BUDGET in spent:
                 self._budget.load(spent[BUDGET])
         except msgspec.DecodeError as error:
@@ -141,7 +141,7 @@ class JudgementCache:
         """An answer cost this much."""
         if attribution.tokens or attribution.cost:
             self._costs = True
-            for page in self.books.pages(attribution.judge, attribution.rubric, trajectory.tenant):
+            for page in self.stats.pages(attribution.judge, attribution.rubric, trajectory.tenant):
                 page.tokens += attribution.tokens
                 page.money += attribution.cost
 
@@ -157,13 +157,13 @@ class JudgementCache:
             DependencyUnavailable: the store is away; all of it waits for the next time.
         """
         self._written = self._clock()
-        self.books.settle()
+        self.stats.settle()
         if self._memory is None:
             self._fresh.clear()
             self._used.clear()
             return
         # Taken out first: a batch that is judged meanwhile may add to them.
-        fresh, used, pages, costs = self._fresh, self._used, self.books.take(), self._costs
+        fresh, used, pages, costs = self._fresh, self._used, self.stats.take(), self._costs
         if not (fresh or used or pages or costs):
             return
         self._fresh, self._used, self._costs = {}, set(), False
@@ -180,7 +180,7 @@ class JudgementCache:
             self._fresh = fresh | self._fresh
             self._used |= used
             self._costs = self._costs or costs
-            self.books.put_back(pages)
+            self.stats.put_back(pages)
             raise
 
     def _know(self, key: str, attribution: Attribution) -> None:

@@ -105,8 +105,8 @@ class Swapper:
         self._routes = routes if len(engines) > 1 else None
         self._times = times or VersionTimeline(clock)
         self._watch = CanaryWatch(settings.canary, store, alone=len(engines) == 1)
-        self._books = DeploymentLog(engines, versions=versions, keys=keys, clock=clock)
-        self.pauses: Mapping[str, Histogram] = self._books.pauses
+        self._deployment_log = DeploymentLog(engines, versions=versions, keys=keys, clock=clock)
+        self.pauses: Mapping[str, Histogram] = self._deployment_log.pauses
         """Seconds that each engine took no new request for, by swap."""
         self._collected: set[str] = set()
         self._silent: set[str] = set()
@@ -129,7 +129,7 @@ class Swapper:
     @property
     def unsigned(self) -> int:
         """Verdicts and orders that were not signed, or were changed since."""
-        return self._books.unsigned
+        return self._deployment_log.unsigned
 
     @property
     def fleet(self) -> Fleet:
@@ -144,7 +144,7 @@ class Swapper:
             canary = trial is not None and trial.engine == name
             views[name] = EngineView(
                 version=look.version,
-                since=next((item.since for item in self._books.good(name)), 0.0),
+                since=next((item.since for item in self._deployment_log.good(name)), 0.0),
                 reachable=look.version is not None,
                 paused=look.paused,
                 canary_share=share if canary else 0.0,
@@ -152,7 +152,7 @@ class Swapper:
             )
         return Fleet(
             stable=None if wanted.stable is None else wanted.stable.version,
-            stable_since=0.0 if wanted.stable is None else self._books.first_served(wanted.stable.version),
+            stable_since=0.0 if wanted.stable is None else self._deployment_log.first_served(wanted.stable.version),
             canary=None if trial is None else trial.goal.version,
             canary_engine="" if trial is None else trial.engine,
             canary_since=0.0 if trial is None else trial.since,
@@ -165,14 +165,14 @@ class Swapper:
         )
 
     async def start(self) -> None:
-        await self._books.open(self._store)
+        await self._deployment_log.open(self._store)
         self._collected.clear()
         # Another daemon may have led, and written them, since.
         self._pins, self._shown = (frozenset(), frozenset()), Routes(until=0.0)
 
     async def look(self) -> None:
         """See what is served and what should be, without doing anything about it: for a daemon that stands by."""
-        await self._books.open(self._store)
+        await self._deployment_log.open(self._store)
         for name, engine in self._engines.items():
             try:
                 self._looks[name] = await look_at(engine, self._settings.engine_timeout)
@@ -182,7 +182,7 @@ class Swapper:
     async def handle(self, batch: Sequence[Received]) -> Result:
         for received in batch:
             if isinstance(received.message, Verdict | Directive):
-                self._books.hear(received.message)
+                self._deployment_log.hear(received.message)
         return await self._reconcile()
 
     async def tick(self) -> Result:
@@ -190,14 +190,14 @@ class Swapper:
 
     @property
     def _held(self) -> bool:
-        return self._books.frozen or bool(self._halted())
+        return self._deployment_log.frozen or bool(self._halted())
 
     def _plan(self) -> Plan:
-        return self._books.plan(frozen=self._held, attempts=self._settings.attempts)
+        return self._deployment_log.plan(frozen=self._held, attempts=self._settings.attempts)
 
     async def _reconcile(self) -> Result:
         """Close the gap on each engine; the first one that does not take a version spares the others."""
-        self._books.trim()
+        self._deployment_log.trim()
         done: list[Serving | Directive] = []
         self._waits.clear()
         for name, engine in self._engines.items():
@@ -210,7 +210,7 @@ class Swapper:
         for name in self._engines:
             event = await self._converge(name)
             if event is not None:
-                self._books.book(event)
+                self._deployment_log.book(event)
                 done.append(event)
             if event is not None and event.result in ("refused", "rolled_back"):
                 break
@@ -255,11 +255,11 @@ class Swapper:
     async def _collect(self, name: str) -> list[Serving]:
         report = await self._runner.collect(name)
         self._collected.add(name)
-        if report is None or self._books.booked(name, report):
+        if report is None or self._deployment_log.booked(name, report):
             return []
         _log.info("swap_collected", engine=name, version=report.version, result=report.result)
-        event = self._books.report(name, report, previous=self._books.current(name), why="collected")
-        self._books.book(event)
+        event = self._deployment_log.report(name, report, previous=self._deployment_log.current(name), why="collected")
+        self._deployment_log.book(event)
         return [event]
 
     async def _judge(self) -> list[Directive]:
@@ -269,7 +269,7 @@ class Swapper:
         if trial is None or not trial.engine or wanted.stable is None:
             return []
         end, reason = await self._watch.verdict(
-            trial, wanted.stable.version, now, hold=self._held, good=wanted.good, world=self._books.drifted
+            trial, wanted.stable.version, now, hold=self._held, good=wanted.good, world=self._deployment_log.drifted
         )
         if trial.swaps > self._settings.attempts:
             end, reason = "rollback", f"on trial: {trial.engine} came up again without it {trial.swaps - 1} times"
@@ -288,7 +288,7 @@ class Swapper:
         )
         directive = sign(directive, self._key)
         (_log.info if end == "roll_on" else _log.error)("trial_ended", version=version, end=end, reason=reason)
-        self._books.hear(directive)
+        self._deployment_log.hear(directive)
         return [directive]
 
     async def _converge(self, name: str) -> Serving | None:
@@ -301,16 +301,20 @@ class Swapper:
             self._waits[name] = "did not take what is stable"
         # What the first engine came up with is where everything starts from, also for a trial that waits for it. Later
         # on, if everything that ever served was rolled back, it stays: a person must look.
-        if self._books.current(name) < 0 and wanted.stable is None and not wanted.banned:
-            return self._books.record(name, "started", await self._books.first(name, look.version), previous=-1)
+        if self._deployment_log.current(name) < 0 and wanted.stable is None and not wanted.banned:
+            return self._deployment_log.record(
+                name, "started", await self._deployment_log.first(name, look.version), previous=-1
+            )
         if want is None:
             return None
         if look.version == want.version:
-            last = self._books.current(name)
+            last = self._deployment_log.current(name)
             if last == look.version:
                 return None
             result = "started" if last < 0 else "swapped"
-            return self._books.record(name, result, look.version, previous=last, path=want.path, reason="found")
+            return self._deployment_log.record(
+                name, result, look.version, previous=last, path=want.path, reason="found"
+            )
         if wanted.forward(name, want) and not await self._another_serves(name):
             self._waits[name] = "waits for another engine to serve"
             return None
@@ -346,7 +350,7 @@ class Swapper:
         except (EngineError, TimeoutError):
             self._looks[name] = Look()
         self._seen(name, asked)
-        return self._books.report(name, report, previous=version, path=want.path, why=want.why)
+        return self._deployment_log.report(name, report, previous=version, path=want.path, why=want.why)
 
     async def _run(self, name: str, want: Goal, version: int) -> SwapReport:
         """
@@ -355,7 +359,7 @@ class Swapper:
         """
         # Until a report is in hand, a child of ours may be at it: the next look collects it before anything else.
         self._collected.discard(name)
-        good = self._books.directory(version)
+        good = self._deployment_log.directory(version)
         try:
             with anyio.fail_after(self._settings.swap_timeout):
                 return await self._runner.swap(
@@ -397,7 +401,7 @@ class Swapper:
     async def _pin(self) -> None:
         """Tell the learner, who deletes old versions, which ones must stay."""
         wanted = self._plan()
-        pins = self._books.pins(wanted, self._settings.keep), self._books.serving(wanted)
+        pins = self._deployment_log.pins(wanted, self._settings.keep), self._deployment_log.serving(wanted)
         if pins != self._pins:
             await anyio.to_thread.run_sync(write_pins, self._versions, *pins)
             self._pins = pins

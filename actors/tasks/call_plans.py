@@ -36,7 +36,7 @@ class CallPlan(msgspec.Struct, frozen=True):
     """Ids of the trajectories that show it."""
 
 
-def ways_of(runs: Sequence[Trajectory]) -> list[CallPlan]:
+def plans_of(runs: Sequence[Trajectory]) -> list[CallPlan]:
     """The ways that `runs`, successful ones with goals of one kind, went; the most trodden first."""
     shown: dict[bytes, list[str]] = {}
     for run in runs:
@@ -45,7 +45,7 @@ def ways_of(runs: Sequence[Trajectory]) -> list[CallPlan]:
         if calls is not None and 1 <= len(calls) <= _MAX_CALLS:
             shown.setdefault(msgspec.msgpack.encode((calls, path)), []).append(run.id)
     trodden = sorted(shown.items(), key=lambda one: (-len(one[1]), len(one[0])))
-    return [CallPlan(*_way.decode(way), tuple(who)) for way, who in trodden[:_MOST]]
+    return [CallPlan(*_way.decode(plan), tuple(who)) for plan, who in trodden[:_MOST]]
 
 
 def _answered(run: Trajectory) -> str | None:
@@ -66,9 +66,9 @@ def _leaves(value: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], st
 
 
 async def carry_out(
-    environment: Environment, way: CallPlan, base: Task, goal: str, made_from: Sequence[str], timeout: float
+    environment: Environment, plan: CallPlan, base: Task, goal: str, made_from: Sequence[str], timeout: float
 ) -> SyntheticTaskSpec | str:
-    """The task of reaching `goal` in the world of `base`, if `way` gets there; else why not, in a stable short word.
+    """The task of reaching `goal` in the world of `base`, if `plan` gets there; else why not, in a stable short word.
 
     Args:
         environment: the worlds, without self-made tasks.
@@ -76,12 +76,12 @@ async def carry_out(
     """
     try:
         with anyio.fail_after(timeout):
-            reference = await _execute(environment, way, base, goal)
+            reference = await _execute(environment, plan, base, goal)
         if isinstance(reference, str):
             return reference
         spec = SyntheticTaskSpec(
             base=base.spec, base_goal=base.goal, reference=reference, environment=base.environment,
-            verifier="state" if way.answer is None else "answer", answer=way.answer or "", made_from=tuple(made_from),
+            verifier="state" if plan.answer is None else "answer", answer=plan.answer or "", made_from=tuple(made_from),
         )  # fmt: skip
         with anyio.fail_after(timeout):
             reached = await replay(environment, spec)
@@ -92,19 +92,19 @@ async def carry_out(
     return "does_not_replay" if reached.problem else spec
 
 
-async def _execute(environment: Environment, way: CallPlan, base: Task, goal: str) -> tuple[ReferenceCall, ...] | str:
-    """The calls of `way` with what `goal` and the world's own results put into them."""
+async def _execute(environment: Environment, plan: CallPlan, base: Task, goal: str) -> tuple[ReferenceCall, ...] | str:
+    """The calls of `plan` with what `goal` and the world's own results put into them."""
     made: list[ReferenceCall] = []
     results: list[Any] = []
     async with aclosing(await environment.reset(base)) as episode:
-        for number in range(len(way.calls)):
-            call = bind(way.calls, number, goal, results)
+        for number in range(len(plan.calls)):
+            call = bind(plan.calls, number, goal, results)
             if call is None:
                 return "not_bound"
             seen = await episode.step([call], "")
             if refused(seen.text):
                 return "refused"
-            if seen.done and number + 1 < len(way.calls):
+            if seen.done and number + 1 < len(plan.calls):
                 return "ends_early"
             results.append(read_json(seen.text))
             made.append(ReferenceCall(call.name, json.loads(call.arguments)))

@@ -25,7 +25,7 @@ from actors.ports.environments import Environment
 from actors.ports.errors import AdapterError
 from actors.system.actor import Received, Result
 from actors.system.streams import TRAJECTORY_ATTRIBUTED
-from actors.tasks.call_plans import CallPlan, carry_out, ways_of
+from actors.tasks.call_plans import CallPlan, carry_out, plans_of
 from actors.tasks.entities import carried_over, entities
 from actors.tasks.ports import FailureStore
 from actors.tool_results.runs import loops
@@ -124,7 +124,7 @@ class LiveFailures:
         """What became of failures: seen, held_out, crowded_out (others of their kind, or other kinds, came), urged,
         own and made (used, for tasks of the environment and for self-made ones), full (enough tasks of that kind),
         gone (forgotten meanwhile), given_up. And of attempts to make tasks: offered, no_way, no_world, and what
-        `ways.carry_out` says."""
+        `call_plans.carry_out` says."""
 
     @property
     def tick_seconds(self) -> float | None:
@@ -240,8 +240,8 @@ class LiveFailures:
         if not places:
             self.counts["no_world"] += 1
             return 0
-        ways = await self._ways(template, {run.tenant for run in runs}) or await self._searched(places)
-        if not ways:
+        plans = await self._plans(template, {run.tenant for run in runs}) or await self._searched(places)
+        if not plans:
             self.counts["no_way"] += 1
             return 0
         tasks: dict[str, Task] = {}
@@ -249,15 +249,15 @@ class LiveFailures:
         for base, goal in places:
             if len(tasks) == room:
                 break
-            task = await self._task(ways, base, goal, sources)
+            task = await self._task(plans, base, goal, sources)
             if task is not None and task.id not in known:
                 tasks[task.id] = task
         return await self._offer(list(tasks.values()), ())
 
-    async def _task(self, ways: Sequence[CallPlan], base: Task, goal: str, sources: Sequence[str]) -> Task | None:
-        for way in ways:
-            made_from = (*sources, *way.runs)
-            spec = await carry_out(self._environment, way, base, goal, made_from, self._settings.timeout)
+    async def _task(self, plans: Sequence[CallPlan], base: Task, goal: str, sources: Sequence[str]) -> Task | None:
+        for plan in plans:
+            made_from = (*sources, *plan.runs)
+            spec = await carry_out(self._environment, plan, base, goal, made_from, self._settings.timeout)
             if isinstance(spec, str):
                 self.counts[spec] += 1
                 continue
@@ -267,7 +267,7 @@ class LiveFailures:
             )  # fmt: skip
         return None
 
-    async def _ways(self, template: str, tenants: Collection[str]) -> list[CallPlan]:
+    async def _plans(self, template: str, tenants: Collection[str]) -> list[CallPlan]:
         """Ways of runs that succeeded, the sandbox's own first: nobody outside wrote those. What one tenant's agents
         found out makes no task of another's failures."""
         for source in ("sandbox", "production"):
@@ -278,7 +278,7 @@ class LiveFailures:
                 and not (source == "production" and self._exam(row.id))
             ]  # fmt: skip
             runs = await self._runs(ids[: self._settings.waiting])
-            found = ways_of([run for run in runs if source == "sandbox" or run.tenant in tenants])
+            found = plans_of([run for run in runs if source == "sandbox" or run.tenant in tenants])
             if found:
                 return found
         return []
@@ -294,7 +294,7 @@ class LiveFailures:
             _log.warning("failure_search_failed", reason=f"{type(error).__name__}: {error}")
             return []
         # The attempt is no record of anybody: nothing has to be forgotten with it.
-        return [msgspec.structs.replace(way, runs=()) for way in ways_of([run])] if run is not None else []
+        return [msgspec.structs.replace(plan, runs=()) for plan in plans_of([run])] if run is not None else []
 
     async def _offer(self, tasks: Sequence[Task], runs: Collection[Trajectory]) -> int:
         new = await self._store.offer(tasks, [run.id for run in runs])
