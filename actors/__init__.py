@@ -1,1 +1,1 @@
-"""The actors of the daemon, the messages they exchange, and the system they run on."""
+"""The actors, a room for each thing that they do; docs/architecture.md has the rooms from the bottom up."""

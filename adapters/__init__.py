@@ -1,1 +1,1 @@
-"""The outside world behind small Protocols: engines, judges, embedders, environments, ways in."""
+"""The outside world behind the actors' ports: engines, judges, embedders, environments, ways in."""

@@ -1,1 +1,1 @@
-"""The composition root: command line, configuration, tap, control API, dashboard, and the demo."""
+"""What puts it together: command line, settings, tap, control API, dashboard, upkeep, and the demo."""

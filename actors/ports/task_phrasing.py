@@ -1,4 +1,4 @@
-"""Wordings: say a task that was executed the way that somebody who wants it done would."""
+"""Task phrasing: a task that was executed, said the way that somebody who wants it done would."""
 
 from typing import Any, Protocol
 

@@ -1,1 +1,1 @@
-"""Rewriters: a lesson put into words that fit the case at hand, before it is given."""
+"""Rewriters: a lesson put into words that fit the case at hand; the port is `actors.ports.rewriters`."""

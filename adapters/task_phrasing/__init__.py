@@ -1,1 +1,2 @@
-"""Wordings: say a task that was executed the way that somebody who wants it done would."""
+"""Task phrasing: a task that was executed, said as somebody would who wants it done; the port is
+`actors.ports.task_phrasing`."""
