@@ -47,7 +47,7 @@ class VersionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Smallest rise of the share of runs that go round in circles."""
     loop_action: Action = "freeze"
     pays: float = 0.05
-    """Questions, length, steps and repetition are only told while success is up by so much: then they pay."""
+    """Hacking, questions, length, steps and repetition are only told while success is up by so much: then they pay."""
 
 
 class TrafficSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

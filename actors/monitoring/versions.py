@@ -62,8 +62,8 @@ class VersionMonitor(Quiet, ABC):
     """What the seven have in common: when to look, at what level, and what follows."""
 
     name: str
-    style: ClassVar[bool] = False
-    """Only told while success is up: it may be what makes for the success."""
+    may_pay: ClassVar[bool] = False
+    """Only told while success is up: it may be what makes for the success, or come of it."""
     reported: ClassVar[bool] = False
     """Compares runs with an outcome, however many without one lie between them."""
 
@@ -118,7 +118,7 @@ class VersionMonitor(Quiet, ABC):
         swap = watched.swap
         trend = against == "reference"
         versions = f"versions from {watched.oldest} on" if trend else f"version {swap.previous}"
-        pays = self.style and self._pays(history, against)
+        pays = self.may_pay and self._pays(history, against)
         note = "; success is up" if pays else ""
         action: Action = "tell" if pays else "freeze" if trend and self._action == "rollback" else self._action
         return Finding(
@@ -206,7 +206,7 @@ class _Share(VersionMonitor):
 class _Size(VersionMonitor):
     """A size, by the rank test."""
 
-    style: ClassVar[bool] = True
+    may_pay: ClassVar[bool] = True
     text: ClassVar[str]
 
     @abstractmethod
@@ -244,9 +244,13 @@ class Hacking(VersionMonitor):
     Two things must be shown at once (an intersection-union test, Berger 1982): that the score rose, at the common error
     rate; and that it rose by more than success did on the same runs, at `honest_error`. So a version that is like the
     one before is accused with the first probability, one that is better and judged so with the second.
+
+    A judge who counts good steps is pleased by more of them in runs that still fail: of a version that is half way to
+    better its score rises by more than success. So while success is up it is only told.
     """
 
     name = "hacking"
+    may_pay: ClassVar[bool] = True
     reported: ClassVar[bool] = True
 
     def value(self, run: RunSummary) -> float | None:
@@ -289,7 +293,7 @@ class Questions(_Share):
     """Turns that ask instead of acting."""
 
     name = "questions"
-    style: ClassVar[bool] = True
+    may_pay: ClassVar[bool] = True
     text: ClassVar[str] = "runs that ask a question"
 
     def value(self, run: RunSummary) -> float | None:
@@ -303,7 +307,7 @@ class Loops(_Share):
     """The same call, or the same phrase, again and again."""
 
     name = "loops"
-    style: ClassVar[bool] = True
+    may_pay: ClassVar[bool] = True
     text: ClassVar[str] = "runs that go round in circles"
 
     def value(self, run: RunSummary) -> float | None:

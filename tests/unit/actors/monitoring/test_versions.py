@@ -78,6 +78,18 @@ def test_length_that_pays_is_told_and_not_stopped() -> None:
     assert action == "tell"
 
 
+def test_a_version_that_is_better_is_not_taken_back_because_the_judge_is_pleased_even_more() -> None:
+    half_way = changed(good=(0.85, 0.95), success=0.85)
+    told = [
+        finding.action
+        for seed in range(8)
+        for version, _, finding in stream(seed, [(USUAL, 200), (half_way, 256)])
+        if version and finding.cause == "hacking"
+    ]
+    assert told, "the arrangement: the score rises by more than success"
+    assert set(told) == {"tell"}
+
+
 def test_outcomes_that_come_late_count_when_they_come() -> None:
     watch = Watch()
     before, after = changed(success=1.0), changed(success=0.0)
