@@ -49,7 +49,8 @@ LEVEL_ROOM = 0.09
 """Success is level when the 95 % intervals of the last three looks, taken together, are no wider than nine points.
 That the looks differ by no more than chance is not enough: of 192 tasks chance is 7 points either way at 50 %, and a
 rise of 6 points a look would pass for level. At 94 % the interval of 192 tasks is 7 points wide, at 90 % nearly 9.
-Below that so few tasks cannot tell level from rising, and the updates or the time end the run."""
+Below that so few tasks cannot tell level from rising, and the updates or the time end the run. Three looks at one version
+say nothing of what learning still brings: of the last three two at least are at different ones."""
 
 LOOKS = 6
 """In a run that goes on to its most updates. In the plain demo that is one every four updates, so that the gate judges
@@ -94,6 +95,13 @@ class Held(msgspec.Struct, frozen=True):
 
     sampled: Success
     greedy: Success
+
+
+class Look(msgspec.Struct, frozen=True):
+    """Held-out success, sampled, while the agents work."""
+
+    version: int
+    success: Success
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +178,7 @@ class Scenario:
         options, most = self._options, self._options.most
         until = f"until success is level, after {most} updates" if options.looks else f"{most} updates"
         self._view.stage(f"agents at work; learning, {until} or {options.minutes:.0f} minutes at the latest")
-        end, due, seen = time.monotonic() + options.minutes * 60, 0, list[Success]()
+        end, due, seen = time.monotonic() + options.minutes * 60, 0, list[Look]()
         while not level(seen):
             status = self._watch(partial(self._learned, due=due), end - time.monotonic())
             if status is None or status["trained"] >= most:
@@ -190,12 +198,12 @@ class Scenario:
         look = self._options.looks and served(status) > 0 and status["trained"] >= due
         return 1.0 if look else status["trained"] / self._options.most
 
-    def _look(self, version: int) -> list[Success]:
-        """Held-out success while the agents work; empty if the engine broke off, which must not end the story."""
-        found: list[Success] = []
+    def _look(self, version: int) -> list[Look]:
+        """How well what serves does; empty if the engine broke off, which must not end the story."""
+        found: list[Look] = []
         try:
-            found = [self._sampled()]
-            self._view.stage(f"v{version} serves: held-out success {found[0]}")
+            found = [Look(version, self._sampled())]
+            self._view.stage(f"v{version} serves: held-out success {found[0].success}")
         except* EpisodeLost as lost:
             self._view.stage(f"v{version} serves; it could not be measured: {lost.exceptions[0]}")
         return found
@@ -325,11 +333,12 @@ def served(status: dict[str, Any]) -> int:
     return (status["serving"] or {"version": 0})["version"]
 
 
-def level(seen: Sequence[Success]) -> bool:
+def level(seen: Sequence[Look]) -> bool:
     """Whether success has stopped moving, as far as so many tasks can tell; see `LEVEL_ROOM`."""
     last = seen[-LEVEL_LOOKS:]
-    room = max((one.high for one in last), default=1.0) - min((one.low for one in last), default=0.0)
-    return len(last) == LEVEL_LOOKS and room <= LEVEL_ROOM
+    if len(last) < LEVEL_LOOKS or len({one.version for one in last}) < 2:
+        return False
+    return max(one.success.high for one in last) - min(one.success.low for one in last) <= LEVEL_ROOM
 
 
 def show(report: Report, options: Options, console: Console) -> None:

@@ -12,7 +12,7 @@ from actors.system.supervisor import DRAIN_SECONDS
 from daemon.demo import scenario
 from daemon.demo.measure import Success
 from daemon.demo.processes import Child
-from daemon.demo.scenario import Options, Scenario, level
+from daemon.demo.scenario import Look, Options, Scenario, level
 from daemon.demo.view import View
 from daemon.errors import StartFailed
 
@@ -160,12 +160,17 @@ def test_an_order_that_was_not_heard_is_given_again_for_a_while(story, clock):
     ],
 )
 def test_level_is_where_three_intervals_leave_no_room_to_move(rates, expected):
-    assert level([success(rate) for rate in rates]) is expected
+    assert level([Look(number, success(rate)) for number, rate in enumerate(rates)]) is expected
 
 
 def test_fewer_tasks_need_more_to_be_called_level():
-    assert not level([success(0.95, 64)] * 3)
-    assert level([success(1.0, 64)] * 3)
+    assert not level([Look(number, success(0.95, 64)) for number in range(3)])
+    assert level([Look(number, success(1.0, 64)) for number in range(3)])
+
+
+def test_three_looks_at_one_version_are_not_level():
+    assert not level([Look(9, success(0.95))] * 3)
+    assert level([*[Look(9, success(0.95))] * 2, Look(12, success(0.95))])
 
 
 def learning(swap_at: int):
