@@ -49,8 +49,8 @@ LEVEL_ROOM = 0.09
 """Success is level when the 95 % intervals of the last three looks, taken together, are no wider than nine points.
 That the looks differ by no more than chance is not enough: of 192 tasks chance is 7 points either way at 50 %, and a
 rise of 6 points a look would pass for level. At 94 % the interval of 192 tasks is 7 points wide, at 90 % nearly 9.
-Below that so few tasks cannot tell level from rising, and the updates or the time end the run. Three looks at one version
-say nothing of what learning still brings: of the last three two at least are at different ones."""
+Below that so few tasks cannot tell level from rising, and the updates or the time end the run. Three looks at one
+version say nothing of what learning still brings: of the last three two at least are at different ones."""
 
 LOOKS = 6
 """In a run that goes on to its most updates. In the plain demo that is one every four updates, so that the gate judges
