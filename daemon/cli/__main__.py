@@ -1,4 +1,4 @@
-"""`python -m daemon.cli`: `evolved` for who has no console script."""
+"""`python -m daemon.cli`: the command line where the `evolved` script is not installed."""
 
 import sys
 
