@@ -1,0 +1,97 @@
+"""The party rule: caps, who is set aside, and windows that nobody floods."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Collection
+
+import pytest
+
+from actors.statistics.parties import CAP, EVIDENCE, FairWindow, binds, party_of, set_aside, thinned
+
+FOUR = ["a"] * 8 + ["b"] * 8 + ["c"] * 8 + ["d"] * 8
+
+
+def test_a_party_is_a_key_else_a_tenant() -> None:
+    assert party_of("acme", "k1") == "acme/k1"
+    assert party_of("acme", "") == "acme"
+
+
+def test_three_parties_do_not_bind_and_nothing_is_thinned() -> None:
+    parties = ["a"] * 90 + ["b"] * 5 + ["c"] * 5
+    assert not binds(parties)
+    assert thinned(parties) == list(range(100))
+    assert set_aside(parties, lambda left_out: 1.0) == frozenset()
+
+
+def test_a_party_with_three_pieces_has_no_evidence() -> None:
+    assert not binds(["a"] * 9 + ["b"] * 9 + ["c"] * 9 + ["d"] * (EVIDENCE - 1))
+    assert binds(["a"] * 9 + ["b"] * 9 + ["c"] * 9 + ["d"] * EVIDENCE)
+
+
+@pytest.mark.parametrize("flood", [20, 90, 2000])
+def test_the_newest_of_a_flood_are_taken_up_to_the_cap(flood: int) -> None:
+    parties = ["flood"] * flood + ["a"] * 10 + ["b"] * 10 + ["c"] * 10
+    taken = Counter(parties[place] for place in thinned(parties))
+    assert taken["flood"] == 15, "a third of 45"
+    assert taken["flood"] <= CAP * taken.total()
+    assert [taken[name] for name in "abc"] == [10, 10, 10]
+    assert thinned(parties)[:15] == list(range(15)), "the newest come first"
+
+
+def test_four_equal_parties_lose_nothing() -> None:
+    assert thinned(FOUR) == list(range(32))
+
+
+def test_parties_with_as_little_as_makes_evidence_are_never_cut_below_it() -> None:
+    parties = ["a"] * 4 + ["b"] * 4 + ["c"] * 4 + ["d"] * 4
+    assert len(thinned(parties)) == 16
+
+
+def test_who_pulls_hardest_either_way_is_set_aside() -> None:
+    values = {"a": 0.1, "b": 0.12, "c": 0.9, "d": -0.8, "e": 0.09}
+
+    def estimate(left_out: Collection[str]) -> float:
+        kept = [value for party, value in values.items() if party not in left_out]
+        return sum(kept) / len(kept)
+
+    assert set_aside([party for party in values for _ in range(8)], estimate) == {"c", "d"}
+
+
+def test_an_estimate_that_a_party_carries_alone_says_nothing_of_it() -> None:
+    aside = set_aside(FOUR, lambda left_out: math.nan if "a" in left_out else len(left_out) + ord(*left_out))
+    assert aside == {"b", "d"}
+
+
+def test_trimming_both_sides_is_unbiased_and_its_spread_is_within_what_is_left() -> None:
+    rng, errors, naive = random.Random(5), list[float](), list[float]()
+    for _ in range(400):
+        sums = {party: sum(rng.random() < 0.5 for _ in range(16)) for party in "abcdef"}
+
+        def estimate(left_out: Collection[str], sums: dict[str, int] = sums) -> float:
+            kept = [value for party, value in sums.items() if party not in left_out]
+            return sum(kept) / (16 * len(kept))
+
+        aside = set_aside([party for party in sums for _ in range(16)], estimate)
+        errors.append(estimate(aside) - 0.5)
+        naive.append(math.sqrt(0.25 / 64))
+    assert abs(sum(errors) / len(errors)) < 0.006
+    assert math.sqrt(sum(error**2 for error in errors) / len(errors)) < naive[0]
+
+
+def test_a_full_window_lets_go_of_the_loudest_first() -> None:
+    window = FairWindow[tuple[str, int]](30, lambda one: one[0])
+    for number in range(5):
+        for party in "abc":
+            window.append((party, number))
+    for number in range(1000):
+        window.append(("flood", number))
+    held = Counter(party for party, _ in window)
+    assert held == {"a": 5, "b": 5, "c": 5, "flood": 15}
+    assert [number for party, number in window if party == "flood"] == list(range(985, 1000))
+
+
+def test_a_window_of_one_party_is_a_window_of_the_newest() -> None:
+    window = FairWindow[int](10, lambda one: "only", range(100))
+    assert list(window) == list(range(90, 100))
+    assert window.full
