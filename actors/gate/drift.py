@@ -1,9 +1,10 @@
 """How far a candidate has moved from what serves: KL and surprise on replayed production tokens.
 
-Both versions score the sampled tokens of held-out production trajectories (`Engine.log_probs`). The KL estimate is k3
-of Schulman (2020, "Approximating KL divergence"): exp(r) - 1 - r with r the log-ratio, never negative, unbiased for
-KL(incumbent || candidate) where the incumbent sampled the tokens, and close to it where its recent ancestors did. The
-surprise is how much likelier or less likely, in nats a token, the candidate finds what production did.
+Both versions score the sampled tokens of held-out production trajectories (`Engine.log_probs`); all agents take turns,
+and no party has more than its share (`evidence`). The KL estimate is k3 of Schulman (2020, "Approximating KL
+divergence"): exp(r) - 1 - r with r the log-ratio, never negative, unbiased for KL(incumbent || candidate) where the
+incumbent sampled the tokens, and close to it where its recent ancestors did. The surprise is how much likelier or less
+likely, in nats a token, the candidate finds what production did.
 
 A policy can move far and do well on all tasks that are asked of it here. The limit is for the others.
 """
@@ -16,11 +17,13 @@ import msgspec
 import numpy as np
 import structlog
 
+from actors.gate.evidence import recent_runs
 from actors.gate.panel import Finding, Report
 from actors.messages import TokenRow, ids_array, steps_array
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineUnavailable
 from actors.ports.store import GateStore
+from actors.statistics.parties import newest
 from actors.system.errors import DependencyUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -63,10 +66,14 @@ class DriftCheck:
         self._rows = []
         if settings.most <= 0:
             return 0
-        for attributed in await self._store.exam(reported=False, limit=settings.most):
-            rows = attributed.trajectory.rows
-            self._rows += [row for row in rows if len(row.ids) // 4 <= settings.max_length]
-        self._rows = self._rows[: settings.most]
+        rows = [
+            (row, one.party)
+            for one in await recent_runs(self._store)
+            for row in one.run.rows
+            if len(row.ids) // 4 <= settings.max_length
+        ]
+        taken = newest((party for _, party in rows), settings.most, len(rows))
+        self._rows = [rows[place][0] for place in taken]
         return len(self._rows)
 
     async def measure(self) -> list[list[float] | None]:

@@ -1,9 +1,9 @@
 """Replay of production prompts: what would the candidate have answered where production answered something?
 
-The prompts are those of the newest held-out trajectories (`holdout`), redacted as they are stored, with the tools of
-today, and not from runs that failed. Candidate and incumbent answer each once, sampled as the agent had asked, with the
-same seed. An answer is only looked at, never carried out, so this works without a sandbox, on all that agents really
-ask.
+The prompts are those of the newest held-out trajectories (`holdout`), redacted as they are stored, and not from runs
+that failed. All agents take turns, and no party has more than its share (`evidence`). Candidate and incumbent answer
+each once, sampled as the agent had asked, with the same seed. An answer is only looked at, never carried out, so this
+works without a sandbox, on all that agents really ask.
 
 Conduct and drift have limits: valid tool calls, refusals, going round in circles, answers cut off, length, entropy. A
 share breaks its limit if it is worse than the incumbent's by more than the limit and the paired interval says that it
@@ -21,8 +21,9 @@ import msgspec
 import structlog
 
 from actors.gate.asking import Shares, answer_of, ask
+from actors.gate.evidence import HeldOut, recent_runs
 from actors.gate.panel import Finding, Kind, Report
-from actors.messages import Exchange, Trajectory
+from actors.messages import Exchange
 from actors.messages.dialects import dialect_at
 from actors.ports.answers import Answer, loops, offered, refuses, same_action, valid_calls
 from actors.ports.engines import Engine
@@ -30,7 +31,7 @@ from actors.ports.errors import JudgeUnavailable
 from actors.ports.preference import PreferenceJudge, Request
 from actors.ports.store import GateStore
 from actors.statistics.intervals import quantile
-from actors.tool_results.runs import tool_names
+from actors.statistics.parties import newest
 
 _log = structlog.get_logger(__name__)
 _SUCCESS = 0.5
@@ -108,9 +109,7 @@ class PromptCheck:
         self._prompts = []
         if settings.most <= 0:
             return 0
-        # Runs that failed, or had other tools, are left out of what is fetched.
-        recent = await self._store.exam(reported=False, limit=2 * settings.most)
-        wanted = _chosen([attributed.trajectory for attributed in recent], settings)
+        wanted = _chosen(await recent_runs(self._store), settings)
         found = {exchange.id: exchange for exchange in await self._store.exchanges(wanted)}
         prompts = (_prompt(found[name], number, settings) for number, name in enumerate(wanted) if name in found)
         self._prompts = [prompt for prompt in prompts if prompt is not None]
@@ -232,22 +231,20 @@ class PromptCheck:
             findings.append(Finding("opinion", f"{text}, {limit:g} are needed"))
 
 
-def _chosen(trajectories: Sequence[Trajectory], settings: PromptSettings) -> list[str]:
-    """Ids of the exchanges to replay, newest trajectory first, all with the tools of today."""
-    wanted: list[str] = []
-    today: tuple[str, ...] | None = None
-    for trajectory in trajectories:
-        names = tool_names(trajectory.tools)
-        today = names if today is None else today
-        failed = trajectory.outcome is not None and trajectory.outcome < _SUCCESS
-        if names != today or failed or trajectory.experience_ids:
+def _chosen(runs: Sequence[HeldOut], settings: PromptSettings) -> list[str]:
+    """Ids of the exchanges to replay, in the order of `runs`."""
+    wanted: list[tuple[str, str]] = []
+    for one in runs:
+        run = one.run
+        failed = run.outcome is not None and run.outcome < _SUCCESS
+        if failed or run.experience_ids:
             continue
-        steps = [step.exchange_id for step in trajectory.steps if step.exchange_id]
+        steps = [step.exchange_id for step in run.steps if step.exchange_id]
         stride = max(1, len(steps) // max(1, settings.each))
-        wanted += steps[::stride][: settings.each]
-        if len(wanted) >= settings.most:
-            break
-    return wanted[: settings.most]
+        wanted += [(step, one.party) for step in steps[::stride][: settings.each]]
+    # After the agents' turns: a party may name as many tool lists as it likes.
+    taken = newest((party for _, party in wanted), settings.most, len(wanted))
+    return [wanted[place][0] for place in taken]
 
 
 def _prompt(exchange: Exchange, number: int, settings: PromptSettings) -> Prompt | None:

@@ -1,12 +1,18 @@
 """The gate without a sandbox: how would the candidate have fared on traffic that nobody trained on?
 
 A share of the production trajectories is held out by hash (`holdout.py`). The shadow engine scores their sampled tokens
-under the candidate and under the incumbent; self-normalised, truncated importance sampling turns recorded outcomes into
-an estimate of either policy's success, and the paired interval of the difference decides as in the sandbox.
+under the candidate and under the incumbent; what each token's probability has changed by, and how the runs ended, gives
+an estimate of the difference in success (`actors.statistics.off_policy`), and its interval decides as in the sandbox.
+
+    newest runs with an outcome, fair to parties (`evidence`) -> scored under both -> pooled over agents: promote,
+    reject, hold -> an agent that is surely worse off vetoes (`weighing`)
 
 Such an estimate reaches only as far as the data: a candidate far from the policy that acted finds few trajectories that
 it would have produced. So two guards stand before the decision: the KL divergence from the incumbent (k3 estimate, nats
 a token, on the same tokens) and the effective sample size. What fails them is not decided by outcomes.
+
+**Parties.** `actors.statistics.parties` says what one party may weigh: where it binds, each party's runs are thinned to
+its share and the two parties that pull hardest are set aside.
 
 **Small steps.** Production has few outcomes, and they come late. A candidate that is no further from what serves than
 one update may go, and that a handful of outcomes do not speak against, passes: it serves on trial, and the evidence
@@ -14,31 +20,40 @@ comes from serving (`canary.py`). A handful says more than it seems: both polici
 
 **Missing evidence is no verdict.** Where a step is not small and outcomes are too few, or nothing has been reported
 since the last verdict, the comparison is `wait`: asked again when there is more to look at, it uses up nothing.
+
+**Temperatures.** Runs at another temperature are evidence where they may be trained on: the engine that sampled them
+gives log-probs of what it sampled from (`assembler.processed_logprobs`). The shadow engine gives those at temperature
+1, so the two policies are compared with each other, at the run's temperature (`off_policy.token_terms`), and the
+recorded ones are not used.
 """
 
 import math
 from collections.abc import Sequence
-from math import exp, fsum
+from math import exp, fsum, sqrt
 
 import anyio
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import structlog
 
+from actors.gate.evidence import HeldOut, reported_runs
 from actors.gate.sandbox_trial import Comparison, Load
+from actors.gate.weighing import Weighed, measured, pooled, veto
 from actors.messages import TokenRow, Trajectory, floats_array, ids_array, steps_array
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineUnavailable
 from actors.ports.store import GateStore
-from actors.statistics.intervals import Replay, decide, replay
+from actors.statistics.intervals import Decision, Interval, decide
+from actors.statistics.off_policy import stands, token_terms
 from actors.system.errors import DependencyUnavailable
-from actors.tool_results.runs import tool_names
 
 _log = structlog.get_logger(__name__)
 _FEW = 8
 """Held-out outcomes that a small step needs, none of them deciding."""
-_TODAY = 64
-"""Newest held-out runs whose tool lists are those of today: several agents share an engine, each with its own."""
+_SAME = 4.0
+"""Standard errors that the mean weight of a token may be away from 1 where the recorded log-probs are the incumbent's.
+It is further where the engine cut the distribution (top_p, top_k) and recorded what was left."""
 
 
 class ReplayTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,7 +68,7 @@ class ReplayTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     confidence: float = 0.9
     """Two-sided, so one-sided 0.95 for either decision."""
     weight_limit: float = 5.0
-    """Importance weights are cut off here."""
+    """A token's importance weight is cut off here."""
     kl_limit: float = 0.1
     """Nats a token that the candidate may be away from the incumbent, for outcomes to decide."""
     small_step: float = 0.05
@@ -70,7 +85,7 @@ class ReplayTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 class _Scored(msgspec.Struct):
     """Log-probs of one run's sampled tokens."""
 
-    run: Trajectory
+    found: HeldOut
     candidate: list[float]
     incumbent: list[float]
 
@@ -101,7 +116,8 @@ class ReplayTrial:
 
     async def _compare(self, candidate: int, incumbent: int, load: Load) -> Comparison:
         settings = self._settings
-        runs = await self._evidence()
+        runs, unusable = await reported_runs(self._store, settings.most)
+        self.unusable += unusable
         count, first = len(runs), min(_FEW, settings.least) if settings.small_step > 0 else settings.least
         if count < first:
             return _wait(f"{count} of {first} held-out outcomes", count, first)
@@ -129,72 +145,67 @@ class ReplayTrial:
         return full or reached or count >= before + self._more
 
     def _judge(self, scored: Sequence[_Scored]) -> Comparison:
-        settings, count = self._settings, len(scored)
-        kl, result = _divergence(scored), self._replay(scored)
-        figures = {
-            "success": result.candidate,
-            "incumbent_success": result.incumbent,
-            "incumbent_difference": result.difference.estimate,
-            "incumbent_low": result.difference.low,
-            "incumbent_high": result.difference.high,
-            "trajectories": float(count),
-            "effective": result.effective,
-            "kl": kl,
-            "small_step": 0.0,
-        }
-        reason = f"replay of {count} trajectories: {result.candidate:.2f} against {result.incumbent:.2f}"
-        too_far = ""
+        settings, runs = self._settings, measured([_terms(one, self._settings.weight_limit) for one in scored])
+        count, kl, evidence = len(runs), _divergence(scored), pooled(runs)
+        pull, kept = evidence.pull, evidence.pull.count
+        far = ""
         if kl > settings.kl_limit:
-            too_far = f"{kl:.3f} nats a token from the incumbent, {settings.kl_limit:g} are allowed"
-        elif result.effective < settings.effective_share * count:
-            too_far = f"effective sample size {result.effective:.1f} of {count}"
-        if count >= settings.least and not too_far:
-            decision = decide(result.difference, settings.margin)
-            if decision != "hold":
-                return Comparison(decision, reason, figures)
-        if kl <= settings.small_step and (too_far or result.difference.high >= 0):
+            far = f"{kl:.3f} nats a token from the incumbent, {settings.kl_limit:g} are allowed"
+        elif pull.effective < settings.effective_share * kept:
+            far = f"effective sample size {pull.effective:.1f} of {kept}"
+
+        def outcome(ratio: float, differing: float) -> tuple[Decision | None, bool]:
+            between = pull.interval(settings.confidence, ratio=ratio, differing=differing)
+            return self._decision(between, count, kl, too_far=bool(far))
+
+        difference, (decision, small) = pull.interval(settings.confidence), outcome(1.0, 1.0)
+        ratio, differing = stands(outcome)
+        vetoes = veto(runs, settings.margin, least=_FEW)
+        figures = evidence.figures | vetoes.figures | {
+            "success": min(1.0, max(0.0, pull.success + difference.estimate)),
+            "incumbent_success": pull.success,
+            "incumbent_difference": difference.estimate,
+            "incumbent_low": difference.low,
+            "incumbent_high": difference.high,
+            "trajectories": float(count),
+            "effective": pull.effective,
+            "kl": kl,
+            "small_step": float(small),
+            "missing_ratio": ratio,
+            "missing_differing": differing,
+        }  # fmt: skip
+        reason = f"replay of {count} trajectories: {figures['success']:.2f} against {pull.success:.2f}"
+        reason += f", stands up to failures reported {ratio:.1f} times as often" if decision else ""
+        reason = "; ".join([reason, *vetoes.told])
+        if decision == "promote" and vetoes.harmed:
+            return Comparison("reject", "; ".join([*vetoes.harmed, reason]), figures | {"small_step": 0.0})
+        if small:
             step = f"a small step of {kl:.4f} nats a token ({settings.small_step:g} are allowed)"
-            return Comparison("promote", f"{step}; {reason}; its trial decides", figures | {"small_step": 1.0})
-        if count >= settings.least:
-            return Comparison("hold", too_far or reason, figures)
+            return Comparison("promote", f"{step}; {reason}; its trial decides", figures)
+        if decision is not None:
+            return Comparison(decision, f"{far}; {reason}" if far else reason, figures)
         why = "they speak against it" if kl <= settings.small_step else f"{kl:.3f} nats a token is no small step"
         waits = _wait(f"{count} of {settings.least} held-out outcomes; {why}", count, settings.least)
         return msgspec.structs.replace(waits, measurements=figures | waits.measurements, gives_way=True)
 
-    def _replay(self, reported: Sequence[_Scored]) -> Replay:
-        outcomes: list[float] = []
-        new: list[float] = []
-        old: list[float] = []
-        for one in reported:
-            # Recorded at another temperature they are of another distribution: then the run counts as the incumbent's.
-            behaviour = fsum(_recorded(one.run) if _honest(one.run) else one.incumbent)
-            outcomes.append(one.run.outcome or 0.0)
-            new.append(fsum(one.candidate) - behaviour)
-            old.append(fsum(one.incumbent) - behaviour)
-        return replay(
-            outcomes, new, old, limit=self._settings.weight_limit, confidence=self._settings.confidence
-        )  # fmt: skip
+    def _decision(self, difference: Interval, count: int, kl: float, *, too_far: bool) -> tuple[Decision | None, bool]:
+        """What all evidence together says, None if it must be waited for, and whether it passes as a small step."""
+        settings = self._settings
+        if count >= settings.least and not too_far:
+            decision = decide(difference, settings.margin)
+            if decision != "hold":
+                return decision, False
+        if kl <= settings.small_step and (too_far or difference.high >= 0):
+            return "promote", True
+        return ("hold" if count >= settings.least else None), False
 
-    async def _evidence(self) -> list[Trajectory]:
-        """The newest held-out trajectories with an outcome and usable tokens, all with tools of today."""
-        recent = await self._store.exam(reported=False, limit=_TODAY)
-        today = {tool_names(item.trajectory.tools) for item in recent}
-        chosen: list[Trajectory] = []
-        for run in (item.trajectory for item in await self._store.exam(reported=True, limit=self._settings.most)):
-            if tool_names(run.tools) not in today:
-                continue
-            if _usable(run):
-                chosen.append(run)
-            else:
-                self.unusable += 1
-        return chosen
-
-    async def _scored(self, runs: Sequence[Trajectory], candidate: int, incumbent: int, load: Load) -> list[_Scored]:
+    async def _scored(self, found: Sequence[HeldOut], candidate: int, incumbent: int, load: Load) -> list[_Scored]:
+        runs = [one.run for one in found]
         new = await self._score(runs)
         if candidate == incumbent:
             old = new
-        elif all(_honest(run) and _only(run, incumbent) for run in runs):
-            old = [_recorded(run) for run in runs]
+        elif recorded := _recorded_by(incumbent, runs, new):
+            old = recorded
         else:
             try:
                 with anyio.CancelScope(shield=True):  # a load has a deadline of its own, and must not stop half way
@@ -204,8 +215,8 @@ class ReplayTrial:
                 with anyio.CancelScope(shield=True):
                     await load(candidate)
         scored = [
-            _Scored(run, mine, theirs)
-            for run, mine, theirs in zip(runs, new, old, strict=True)
+            _Scored(one, mine, theirs)
+            for one, mine, theirs in zip(found, new, old, strict=True)
             if mine is not None and theirs is not None
         ]
         self.unusable += len(runs) - len(scored)
@@ -263,25 +274,43 @@ def _divergence(scored: Sequence[_Scored]) -> float:
     return fsum(exp(gap) - 1.0 - gap for gap in gaps) / len(gaps) if gaps else 0.0
 
 
-def _recorded(trajectory: Trajectory) -> list[float]:
+def _terms(one: _Scored, limit: float) -> Weighed:
+    """What each sampled token of a run says, by the temperature that it was sampled at."""
+    candidate, incumbent = np.asarray(one.candidate), np.asarray(one.incumbent)
+    score, hot, at = 0.0, dict[float, tuple[float, int]](), 0
+    for row in one.found.run.rows:
+        sampled = steps_array(row.step) >= 0
+        here = slice(at, at := at + int(sampled.sum()))
+        behaviour = floats_array(row.logprobs)[sampled].astype(np.float64) if row.temperature == 1.0 else None
+        found = token_terms(candidate[here], incumbent[here], behaviour, row.temperature, limit)
+        if behaviour is not None:
+            score += float(found.sum())
+        else:
+            total, number = hot.get(row.temperature, (0.0, 0))
+            hot[row.temperature] = (total + float(found.sum()), number + len(found))
+    return Weighed(one.found.group, one.found.party, one.found.run.outcome or 0.0, score, hot)
+
+
+def _recorded_by(version: int, runs: Sequence[Trajectory], new: Sequence[list[float] | None]) -> list[list[float]]:
+    """The recorded log-probs, if `version` sampled every run and they are what it would be scored with; else nothing.
+
+    Args:
+        new: of the candidate. Its weights at the tokens are 1 on average where the recorded log-probs are those of what
+            was sampled from.
+    """
+    if not all(row.temperature == 1.0 for run in runs for row in run.rows):
+        return []
+    if not all(run.min_version == run.max_version == version for run in runs):
+        return []
+    recorded = [_recorded(run) for run in runs]
+    gaps = [np.asarray(mine) - told for mine, told in zip(new, recorded, strict=True) if mine is not None]
+    weights = np.exp(np.minimum(np.concatenate(gaps), 20.0)) if gaps else np.ones(0)
+    if len(weights) > 1 and abs(weights.mean() - 1) > _SAME * float(weights.std(ddof=1)) / sqrt(len(weights)) + 1e-9:
+        return []
+    return [told.tolist() for told in recorded]
+
+
+def _recorded(run: Trajectory) -> npt.NDArray[np.float64]:
     """Behaviour log-probs of the sampled tokens, row after row."""
-    values: list[float] = []
-    for row in trajectory.rows:
-        values += floats_array(row.logprobs)[steps_array(row.step) >= 0].tolist()
-    return values
-
-
-def _only(trajectory: Trajectory, version: int) -> bool:
-    return trajectory.min_version == trajectory.max_version == version
-
-
-def _usable(run: Trajectory) -> bool:
-    """Whether the tokens stand in prompts that the candidate would see."""
-    if not run.rows or run.experience_ids or not run.trainable:
-        return False
-    return all(row.hint[0] == row.hint[1] for row in run.rows)
-
-
-def _honest(run: Trajectory) -> bool:
-    """Whether the recorded log-probs are those that the engine would give: not of another temperature."""
-    return all(row.temperature == 1.0 for row in run.rows)
+    rows = [floats_array(row.logprobs)[steps_array(row.step) >= 0] for row in run.rows]
+    return np.concatenate(rows).astype(np.float64)

@@ -104,7 +104,9 @@ class GateStore(StateStore, Protocol):
         ...
 
     async def exam(self, *, reported: bool, limit: int) -> list[Attributed]:
-        """The newest held-out production trajectories, newest first; only those with an outcome if `reported`."""
+        """The newest held-out production trajectories, newest first; only those with an outcome if `reported`.
+
+        No party has more than its cap of them while another has some (`actors.statistics.parties.newest`)."""
         ...
 
     async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:

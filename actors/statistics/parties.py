@@ -17,8 +17,9 @@ alone must be able to learn from it. What only one party suffers is told to peop
 Huber (1981), "Robust Statistics", section 3.3 (trimmed means).
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from math import ceil
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -68,6 +69,45 @@ def thinned(parties: Sequence[str]) -> list[int]:
             left[party] -= 1
             taken.append(place)
     return taken
+
+
+def newest(parties: Iterable[str], size: int, beyond: int) -> list[int]:
+    """Places of the `size` newest pieces, ascending, of which no party has more than `CAP` while others have some.
+
+    Args:
+        parties: of each piece, the newest first; read no further than needed.
+        beyond: how many more are read for another party's once there are enough.
+    """
+    room = max(1, ceil(CAP * size))
+    held, taken, spare = Counter[str](), list[int](), list[int]()
+    left = beyond
+    for place, party in enumerate(parties):
+        if held[party] < room:
+            held[party] += 1
+            taken.append(place)
+        elif len(spare) < size:
+            spare.append(place)
+        if len(taken) >= size:
+            break
+        if len(taken) + len(spare) >= size:
+            left -= 1
+            if left < 0:
+                break
+    return sorted([*taken, *spare[: max(0, size - len(taken))]])
+
+
+def in_turn(keys: Sequence[Hashable]) -> list[int]:
+    """All places, so that each key has its first before any has its second, and each its newest first.
+
+    Args:
+        keys: of each piece, the newest first.
+    """
+    seen: defaultdict[Hashable, int] = defaultdict(int)
+    rounds: list[int] = []
+    for key in keys:
+        rounds.append(seen[key])
+        seen[key] += 1
+    return sorted(range(len(rounds)), key=lambda place: rounds[place])
 
 
 def _allowed(pieces: Counter[str]) -> int:

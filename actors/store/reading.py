@@ -1,6 +1,6 @@
 """Questions to the store, as functions of a connection; `Store` runs them in a worker thread."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,6 +21,7 @@ from actors.messages import (
     decode,
 )
 from actors.ports.store import OutcomeRow
+from actors.statistics.parties import newest, party_of
 from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.engine import chunks
@@ -28,6 +29,8 @@ from actors.store.engine import chunks
 T = TypeVar("T")
 _SCANNED = 100_000
 """Newest production trajectories that the gate's evidence is looked for among, by id alone."""
+_BEYOND = 20_000
+"""Of these, so many are looked at beyond what would suffice, for parties that the loudest has pushed back."""
 _ANSWERS = 256
 """Newest answers of the learner among which the last that moved it is looked for."""
 
@@ -177,26 +180,30 @@ def recent_attributed(
 
 
 def exam(connection: Connection, chosen: Callable[[str], bool], reported: bool, limit: int) -> list[Attributed]:
-    """The newest `limit` production trajectories whose ids are `chosen`, newest first.
+    """The newest `limit` production trajectories whose ids are `chosen`, newest first, fair to parties (`newest`).
 
     However few outcomes there are: what is counted is what is returned, not what is looked through.
 
     Args:
         reported: only those with an outcome.
     """
-    row, ids = t.TrajectoryRow, list[str]()
-    wanted = select(row.id).where(row.source == "production", row.attributed)
+    row = t.TrajectoryRow
+    wanted = select(row.id, row.tenant, row.caller).where(row.source == "production", row.attributed)
     if reported:
         wanted = wanted.where(row.outcome.is_not(None))
-    for key in connection.scalars(wanted.order_by(row.ended.desc(), row.id).limit(_SCANNED)):
-        if chosen(key):
-            ids.append(key)
-        if len(ids) == limit:
-            break
-    found: dict[str, Attributed] = {}
+    found: list[str] = []
+
+    def parties() -> Iterator[str]:
+        for one in connection.execute(wanted.order_by(row.ended.desc(), row.id.desc()).limit(_SCANNED)):
+            if chosen(one.id):
+                found.append(one.id)
+                yield party_of(one.tenant, one.caller)
+
+    ids = [found[place] for place in newest(parties(), limit, _BEYOND)] if limit > 0 else []
+    read: dict[str, Attributed] = {}
     for part in chunks(ids):
-        found |= {one.id: one for one in bodies(connection, select(row.body).where(row.id.in_(part)), Attributed)}
-    return [found[key] for key in ids if key in found]
+        read |= {one.id: one for one in bodies(connection, select(row.body).where(row.id.in_(part)), Attributed)}
+    return [read[key] for key in ids if key in read]
 
 
 def recent_closed(connection: Connection, limit: int) -> list[Trajectory]:

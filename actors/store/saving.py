@@ -243,6 +243,7 @@ def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[st
         "id": run.id,
         "source": run.source,
         "tenant": run.tenant,
+        "caller": run.caller,
         "goal": run.goal,
         "outcome": run.outcome,
         "cluster": record.cluster if isinstance(record, Attributed) else "",

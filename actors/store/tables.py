@@ -9,7 +9,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from actors.store.columns import Characters, LongCharacters, whole
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 """Number of the newest migration (`actors.store.migrations`): whoever changes a table here writes the next one."""
 
 
@@ -101,6 +101,8 @@ class TrajectoryRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     source: Mapped[str]
     tenant: Mapped[str]
+    caller: Mapped[str] = mapped_column(server_default="")
+    """Id of the agent key of its first call; empty without one, and in rows from before schema 11."""
     goal: Mapped[str] = mapped_column(LongCharacters())
     outcome: Mapped[float | None]
     cluster: Mapped[str]
@@ -122,6 +124,8 @@ class TrajectoryRow(Base):
     body: Mapped[bytes]
     __table_args__ = (
         Index("ix_trajectories_recent", "source", "ended"),
+        # All that the gate's evidence is chosen by, so that looking for it reads no row.
+        Index("ix_trajectories_exam", "source", "attributed", "ended", "id", "tenant", "caller", "outcome"),
         Index("ix_trajectories_pool", "attributed", "batch_id", "dropped", "ended"),
         _some("ix_trajectories_dropped", "dropped", "dropped <> ''"),
         Index(

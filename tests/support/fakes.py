@@ -32,6 +32,7 @@ from actors.ports.engines import Generation
 from actors.ports.environments import Observation, Profile, Split
 from actors.ports.errors import CheckpointRefused, EngineUnavailable, EnvironmentFailed
 from actors.ports.store import FailedCall, OutcomeRow, SwapReport
+from actors.statistics.parties import newest, party_of
 from actors.system.actor import Result
 
 
@@ -125,7 +126,8 @@ class FakeStore:
     async def exam(self, *, reported: bool, limit: int) -> list[Attributed]:
         found = await self.recent_attributed(source="production", limit=100_000)
         chosen = [item for item in found if held_out(item.id) and (item.trajectory.outcome is not None or not reported)]
-        return chosen[:limit]
+        parties = [party_of(item.trajectory.tenant, item.trajectory.caller) for item in chosen]
+        return [chosen[place] for place in newest(parties, limit, len(chosen))]
 
     async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:
         return [record for record in self.records.values() if isinstance(record, Exchange) and record.id in ids]

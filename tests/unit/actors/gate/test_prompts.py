@@ -5,7 +5,8 @@ import json
 import msgspec
 import pytest
 
-from actors.gate.prompts import PromptCheck, PromptSettings
+from actors.gate.evidence import recent_runs
+from actors.gate.prompts import PromptCheck, PromptSettings, _chosen
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Attribution, Exchange, Step, StepLabel, Trajectory
 from actors.ports.errors import EngineRejected, EngineUnavailable, JudgeUnavailable
@@ -15,6 +16,7 @@ from tests.support.fakes import FakeStore
 
 pytestmark = pytest.mark.anyio
 IDS = [name for name in (f"t{number}" for number in range(3000)) if held_out(name)]
+RARE = {"function": {"name": "cancel"}}
 TOOL = {
     "type": "function",
     "function": {
@@ -50,7 +52,9 @@ class Speaker:
         return {"choices": [choice], "usage": {"completion_tokens": self.tokens}}
 
 
-def save(store: FakeStore, name: str, ended: float, *, outcome: float | None = 1.0, tools=(TOOL,), **fields) -> None:
+def save(
+    store: FakeStore, name: str, ended: float, *, outcome: float | None = 1.0, tools=(TOOL,), tenant="default", **fields
+) -> None:
     request = {
         "model": "m",
         "messages": [{"role": "user", "content": "A flight to Oslo, please. <EMAIL_1>"}],
@@ -67,7 +71,7 @@ def save(store: FakeStore, name: str, ended: float, *, outcome: float | None = 1
     )  # fmt: skip
     trajectory = Trajectory(
         id=name, tools=json.dumps(list(tools)).encode(), steps=(Step(exchange_id=f"e-{name}"),), outcome=outcome,
-        started=ended - 1, ended=ended,
+        started=ended - 1, ended=ended, tenant=tenant,
     )  # fmt: skip
     attribution = Attribution(labels=(StepLabel("GOOD"),), judge="rules", rubric="1")
     store.save(
@@ -150,12 +154,11 @@ async def test_few_prompts_are_measured_and_conclude_nothing():
     assert report.figures["prompts_invalid"] == 1
 
 
-async def test_only_held_out_prompts_of_today_that_did_not_fail_are_replayed():
+async def test_only_held_out_prompts_that_did_not_fail_are_replayed():
     store = store_of(3)
     save(store, "not held out", 50.0)
     assert not held_out("not held out")
     save(store, IDS[10], 51.0, outcome=0.0)
-    save(store, IDS[11], -1.0, tools=())
     save(store, IDS[12], 52.0, complete=False)
     save(store, IDS[13], 53.0, endpoint="/v1/messages")
     save(store, IDS[14], 54.0, request=b"{broken")
@@ -163,6 +166,21 @@ async def test_only_held_out_prompts_of_today_that_did_not_fail_are_replayed():
     save(store, IDS[16], 56.0, outcome=None)
     check = PromptCheck(PromptSettings(), engine=Speaker(SAME), store=store)
     assert await check.gather() == 4
+
+
+async def test_agents_take_turns_and_a_party_with_many_tool_lists_has_its_share():
+    store = FakeStore()
+    for number in range(40):
+        save(store, IDS[number], float(number), tenant="abc"[number % 3])
+    save(store, IDS[60], -1.0, tools=(RARE,), tenant="a")
+    for number in range(20):
+        tools = ({"function": {"name": f"made up {number}"}},)
+        save(store, IDS[40 + number], 100.0 + number, tools=tools, tenant="flood")
+    check = PromptCheck(PromptSettings(most=12), engine=Speaker(SAME), store=store)
+    assert await check.gather() == 12
+    chosen = _chosen(await recent_runs(store), PromptSettings(most=12))
+    assert f"e-{IDS[60]}" in chosen, "the second agent's only run is the oldest of all"
+    assert sum(name in {f"e-{one}" for one in IDS[40:60]} for name in chosen) == 4, "a third"
 
 
 async def test_a_prompt_is_asked_as_the_agent_asked_it_with_bounds():

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 SETTINGS = ReplayTrialSettings(least=10, most=40, margin=0.1, small_step=0.0)
 """By outcomes alone; small steps have tests of their own."""
 SMALL = msgspec.structs.replace(SETTINGS, small_step=0.05)
-IDS = [name for name in (f"t{number}" for number in range(2000)) if held_out(name)][:100]
+IDS = [name for name in (f"t{number}" for number in range(4000)) if held_out(name)]
 TOKENS = 4
 
 
@@ -76,11 +76,12 @@ class Uneven(Scoring):
         return values
 
 
-def store_of(count: int, version: int = 0) -> FakeStore:
+def store_of(count: int, version: int = 0, temperature: float = 1.0) -> FakeStore:
     """Every other trajectory succeeded and carries the marker; its number follows."""
     store = FakeStore()
     for number, name in enumerate(IDS[:count]):
-        item = production(name, float(number), outcome=float(number % 2), version=version)
+        outcome = float(number % 2)
+        item = production(name, float(number), outcome=outcome, version=version, temperature=temperature)
         row = item.trajectory.rows[0]
         ids = pack_array([number % 2, number, *range(2, 2 + TOKENS)], "<i4")
         row = msgspec.structs.replace(row, ids=ids)
@@ -195,14 +196,37 @@ async def test_a_candidate_is_looked_at_again_only_when_there_is_more_to_see():
     assert await look() != "wait"
 
 
-async def test_runs_at_another_temperature_are_weighed_as_the_incumbents():
-    store = FakeStore()
-    for number, name in enumerate(IDS[:20]):
-        store.save([production(name, float(number), outcome=1.0, temperature=0.7)])
-    engine = Scoring(0.1)
+@pytest.mark.parametrize(("shift", "decision"), [(0.05, "promote"), (-0.1, "reject")])
+async def test_runs_at_another_temperature_are_evidence_as_good_as_others(shift: float, decision: str):
+    store = store_of(40, temperature=0.7)
+    engine = Scoring(shift)
     comparison = await compare(store, engine)
-    assert (comparison.decision, comparison.measurements["trajectories"]) == ("promote", 20.0)
+    assert (comparison.decision, comparison.measurements["trajectories"]) == (decision, 40.0)
     assert set(engine.scored) == {0, 1}, "what was recorded is of another distribution"
+    plain = (await compare(store_of(40), Scoring(shift))).measurements["incumbent_difference"]
+    assert comparison.measurements["incumbent_difference"] == pytest.approx(plain / 0.7, rel=0.03)
+
+
+async def test_evidence_without_a_failure_says_little():
+    store = FakeStore()
+    for number, name in enumerate(IDS[:40]):
+        store.save([production(name, float(number), outcome=1.0)])
+    comparison = await compare(store, Scoring(0.05))
+    low = comparison.measurements["incumbent_low"]
+    assert (comparison.decision, round(low, 3)) == ("promote", -0.063), "no failure in 40 runs is Wilson's limit"
+    store = FakeStore()
+    for number, name in enumerate(IDS[:40]):
+        store.save([production(name, float(number), outcome=0.0)])
+    assert (await compare(store, Scoring(0.05))).decision == "hold"
+
+
+async def test_log_probs_of_a_cut_distribution_are_not_taken_for_the_incumbents():
+    """top_p at temperature 1: what was recorded is of the tokens that were left, each likelier."""
+    store, engine = store_of(40), Scoring(0.05)
+    engine.scores = {0: -0.6, 1: -0.6}
+    comparison = await compare(store, engine)
+    assert set(engine.scored) == {0, 1}
+    assert comparison.decision == "promote"
 
 
 async def test_a_long_run_that_nothing_can_be_weighed_by_may_still_be_a_small_step():
@@ -233,7 +257,7 @@ async def test_only_held_out_successes_with_todays_tools_and_honest_log_probs_co
     store.save([production("not held out", 90.0, outcome=1.0)])
     assert not held_out("not held out")
     store.save([production(IDS[30], 50.0, outcome=None)])
-    for number, name in enumerate(IDS[33 : 33 + 64]):
+    for number, name in enumerate(IDS[33 : 33 + 256]):
         store.save([production(name, 60.0 + number, outcome=None)])
     store.save([production(IDS[32], -1.0, outcome=1.0, tools=("old",))])
     comparison = await compare(store, Scoring(0.0))

@@ -1,0 +1,61 @@
+"""Which held-out runs the gate looks at: those of every agent of today, and of every party.
+
+A group is an agent as far as it can be told: a tenant's tool list. The store fetches the newest runs so that no party
+fills the window (`parties.newest`); among what is fetched the groups take turns, so that an agent that is rarely asked
+is looked at too. A group is of today if it has a run among the newest: an agent that is gone decides nothing.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from actors.messages import Attributed, Trajectory
+from actors.ports.store import GateStore
+from actors.statistics.parties import in_turn, party_of, thinned
+from actors.tool_results.runs import tool_names
+
+_TODAY = 256
+"""Newest held-out runs whose groups are those of today: one with a run in a hundred is so in nine cases of ten."""
+
+Group = tuple[str, tuple[str, ...]]
+"""Tenant and names of the tools."""
+
+
+class HeldOut(msgspec.Struct, frozen=True):
+    """A held-out run, with whose it is."""
+
+    run: Trajectory
+    group: Group
+    party: str
+
+
+async def reported_runs(store: GateStore, most: int) -> tuple[list[HeldOut], int]:
+    """The newest runs with an outcome and usable tokens, of groups of today, thinned to each party's share.
+
+    Returns:
+        The runs, the newest first, and how many of those fetched cannot be used.
+    """
+    today = {one.group for one in _known(await store.exam(reported=False, limit=_TODAY))}
+    present = [one for one in _known(await store.exam(reported=True, limit=most)) if one.group in today]
+    usable = [one for one in present if _usable(one.run)]
+    return [usable[place] for place in thinned([one.party for one in usable])], len(present) - len(usable)
+
+
+async def recent_runs(store: GateStore) -> list[HeldOut]:
+    """The newest runs, with an outcome or without, the newest of every group first."""
+    runs = _known(await store.exam(reported=False, limit=_TODAY))
+    return [runs[place] for place in in_turn([one.group for one in runs])]
+
+
+def _known(found: Sequence[Attributed]) -> list[HeldOut]:
+    # Agents send the same list again and again: read once.
+    names = {tools: tool_names(tools) for tools in {item.trajectory.tools for item in found}}
+    runs = [item.trajectory for item in found]
+    return [HeldOut(run, (run.tenant, names[run.tools]), party_of(run.tenant, run.caller)) for run in runs]
+
+
+def _usable(run: Trajectory) -> bool:
+    """Whether the tokens stand in prompts that the candidate would see."""
+    if not run.rows or run.experience_ids or not run.trainable:
+        return False
+    return all(row.hint[0] == row.hint[1] for row in run.rows)

@@ -1,0 +1,136 @@
+"""What the scored runs say together, and which agent is surely worse off: the replay trial's arithmetic.
+
+The decision is pooled over all groups (`evidence`). One group vetoes it only on conclusive harm: its own
+interval, at `HARM` over all groups with enough evidence together (Bonferroni), says that the candidate is worse and may
+be so by more than the margin. Where the party rule binds the harm must stand without any one of the group's parties;
+what one party alone reports is told, not acted on.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from math import nan
+
+import msgspec
+
+from actors.gate.evidence import Group
+from actors.statistics.intervals import decide
+from actors.statistics.off_policy import Pull, pull
+from actors.statistics.parties import binds, set_aside, with_evidence
+
+HARM = 0.05
+"""Chance that of all groups that are not worse off any vetoes, one verdict."""
+_SHOWN = 2
+"""Tools of a group that are named."""
+
+
+class Weighed(msgspec.Struct):
+    """A run and its score."""
+
+    group: Group
+    party: str
+    outcome: float
+    score: float
+    """Of its tokens at temperature 1."""
+    hot: dict[float, tuple[float, int]] = {}
+    """By other temperatures: the sum of its tokens' terms, and how many tokens."""
+
+
+class Pooled(msgspec.Struct, frozen=True):
+    """All evidence together."""
+
+    pull: Pull
+    figures: dict[str, float]
+
+
+class Vetoes(msgspec.Struct, frozen=True):
+    """Groups that are worse off, in words."""
+
+    harmed: list[str]
+    told: list[str]
+    """Those whose harm one party alone reports."""
+    figures: dict[str, float]
+
+
+def measured(runs: Sequence[Weighed]) -> list[Weighed]:
+    """The runs with scores that count the tokens of all temperatures.
+
+    At another temperature a token's term has a mean of its own, which the vocabulary's normaliser would take away: the
+    mean over the group's tokens at that temperature stands for it.
+    """
+    sums: defaultdict[tuple[Group, float], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for one in runs:
+        for heat, (total, number) in one.hot.items():
+            held = sums[one.group, heat]
+            held[0] += total
+            held[1] += number
+    found: list[Weighed] = []
+    for one in runs:
+        score = one.score
+        for heat, (total, number) in one.hot.items():
+            all_terms, tokens = sums[one.group, heat]
+            score += total - number * all_terms / max(tokens, 1.0)
+        found.append(Weighed(one.group, one.party, one.outcome, score))
+    return found
+
+
+def pooled(runs: Sequence[Weighed]) -> Pooled:
+    """The pull of all runs but those of parties that are set aside, and what the verdict says of parties."""
+    names = [one.party for one in runs]
+
+    def without(left_out: Collection[str]) -> Pull:
+        return _pull([one for one, name in zip(runs, names, strict=True) if name not in left_out])
+
+    def difference(left_out: Collection[str]) -> float:
+        found = without(left_out)
+        return found.interval(0.5).estimate if found.count else nan
+
+    aside = set_aside(names, difference)
+    figures = {
+        "parties": float(with_evidence(names)),
+        "parties_bind": float(binds(names)),
+        "parties_aside": float(len(aside)),
+    }
+    return Pooled(without(aside), figures)
+
+
+def veto(runs: Sequence[Weighed], margin: float, *, least: int) -> Vetoes:
+    """Which groups are surely worse off.
+
+    Args:
+        margin: how much worse is allowed.
+        least: runs that a group must have to be asked.
+    """
+    by_group: defaultdict[Group, list[Weighed]] = defaultdict(list)
+    for one in runs:
+        by_group[one.group].append(one)
+    asked = {name: some for name, some in by_group.items() if len(some) >= least} if len(by_group) > 1 else {}
+    harmed: list[str] = []
+    told: list[str] = []
+    binding = binds([one.party for one in runs])
+    for name in sorted(asked):
+        confidence = 1 - 2 * HARM / len(asked)
+        found = _pull(asked[name]).interval(confidence)
+        if decide(found, margin) != "reject":
+            continue
+        text = f"agent {_words(name)} is worse off: {found.estimate:+.2f}, at most {found.high:+.2f}"
+        parties = {one.party for one in asked[name]}
+        rests = [[one for one in asked[name] if one.party != left] for left in sorted(parties)]
+        if binding and any(decide(_pull(rest).interval(confidence), margin) != "reject" for rest in rests):
+            told.append(f"{text}, but one party alone says so")
+        else:
+            harmed.append(text)
+    figures = {
+        "groups": float(len(by_group)), "groups_asked": float(len(asked)), "groups_harmed": float(len(harmed)),
+        "groups_told": float(len(told)),
+    }  # fmt: skip
+    return Vetoes(harmed, told, figures)
+
+
+def _pull(runs: Sequence[Weighed]) -> Pull:
+    return pull([one.outcome for one in runs], [one.score for one in runs])
+
+
+def _words(group: Group) -> str:
+    tenant, tools = group
+    more = f" and {len(tools) - _SHOWN} more" if len(tools) > _SHOWN else ""
+    return f"{tenant} ({', '.join(tools[:_SHOWN]) or 'no tools'}{more})"

@@ -1,0 +1,168 @@
+"""What recorded runs say of a policy that did not act in them: the sum of what each changed token does alone.
+
+A run's importance weight is a product over its tokens. Its variance grows as exp(2 kl tokens): at 2,000 tokens and 1e-3
+nats a token a tenth of the runs hold the weight, at 8,000 one run does. So no product is taken. Each token has a weight
+of its own, and a run's *score* is their sum,
+
+    score = sum over tokens of (candidate's - incumbent's probability) / behaviour's,
+
+whose variance grows with the tokens, not exponentially. Its mean is 0 before anything is known of outcomes, at every
+prefix, however hard the task or long the run; so mean(outcome * score) is the sum over tokens of what the candidate
+changes by acting at that token alone: the surrogate of conservative policy iteration (Kakade and Langford 2002,
+"Approximately optimal approximate reinforcement learning", eq. 4.2; Schulman et al. 2015, "Trust region policy
+optimization", eq. 3). A *pull* is the mean score of successes minus that of failures, so that
+
+    candidate's success - incumbent's = p (1 - p) pull,  p the share of successes.
+
+**Bias.** What changed tokens do *together* is left out: nothing for small steps, growing with the divergence of a run
+(kl times tokens), of either sign. It is not a pull towards zero: a shrunk estimate (clipped products, tempered weights)
+calls worse candidates equal and promotes them. docs/gate.md has the table that this was chosen by.
+
+**Reports that are missing not at random.** Where failures are reported `r` times as often as successes, p is too
+small, and the pull is as it is: successes and failures each have their own mean (case-control sampling: Prentice and
+Pyke 1979, "Logistic disease incidence models and case-control studies"). Where `r` differs by a factor between what the
+candidate and what the incumbent would do, the pull is wrong by the factor's logarithm, since to first order it is the
+logarithm of their odds ratio. `Pull.interval` takes both; `stands` asks how far a decision bears them.
+"""
+
+from collections.abc import Callable, Sequence
+from math import inf, log, sqrt
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from actors.statistics.intervals import Interval, quantile, wilson
+
+Floats = npt.NDArray[np.float64]
+_FEWEST = 4
+"""Runs without which nothing is said."""
+WORST_RATIO = 10.0
+"""How far `stands` looks."""
+_STEPS = 48
+"""Ratios that it tries from 1 on, geometric."""
+
+
+def token_terms(candidate: Floats, incumbent: Floats, behaviour: Floats | None, heat: float, limit: float) -> Floats:
+    """What each sampled token adds to its run's score, `(n,)`.
+
+    Args:
+        candidate, incumbent: log-probs at temperature 1, nats, `(n,)`.
+        behaviour: log-probs of what sampled them; None where they are of another distribution than the policies' own
+            (`heat` is not 1, or nothing is recorded): the tokens count as the incumbent's then.
+        heat: temperature that they were sampled at. The policies are compared there, `p ** (1 / heat)`, without the
+            normaliser, which takes the whole vocabulary: whoever sums must subtract the mean over like tokens.
+        limit: no token's weight is larger.
+    """
+    if behaviour is not None:
+        return _capped(candidate - behaviour, limit) - _capped(incumbent - behaviour, limit)
+    return _capped((candidate - incumbent) / heat, limit) - 1.0
+
+
+def _capped(ratios: Floats, limit: float) -> Floats:
+    return np.exp(np.minimum(ratios, log(limit)))
+
+
+class Pull(msgspec.Struct, frozen=True):
+    """What outcomes and scores say of candidate against incumbent."""
+
+    success: float
+    """Share of successes in the evidence."""
+    count: int
+    estimate: float = 0.0
+    """Mean score of successes minus that of failures."""
+    error: float = inf
+    """Its standard error; infinite where nothing succeeded or nothing failed."""
+    freedom: float = 1.0
+    """Degrees of freedom of the error."""
+    effective: float = 0.0
+    """Effective sample size, 0 to `count`: small where a few runs hold all the change."""
+
+    def interval(self, confidence: float, *, ratio: float = 1.0, differing: float = 1.0) -> Interval:
+        """Candidate's rate minus the incumbent's.
+
+        Args:
+            ratio: how many times as often failures are reported as successes, assumed.
+            differing: how many times larger that is for what the candidate would do than for what the incumbent would.
+        """
+        if self.error == inf:
+            if self.success < 1 or not self.count:
+                return Interval(0.0, -1.0, 1.0)
+            # Nothing failed: the candidate cannot be seen to do better, nor to fail more than so many runs would show.
+            return Interval(0.0, wilson(self.count, self.count, confidence)[0] - 1.0, 0.0)
+        # Half a run more of each: where one of them is rare the rate is not as far out as it looks.
+        good = (self.success * self.count + 0.5) * ratio
+        rate = good / (good + (1 - self.success) * self.count + 0.5)
+        half = _student(confidence, self.freedom) * self.error if self.error else 0.0
+        pull = self.estimate + log(differing)
+        estimate, low, high = (
+            min(1 - rate, max(-rate, rate * (1 - rate) * value)) for value in (pull, pull - half, pull + half)
+        )
+        return Interval(estimate, low, high)
+
+
+def pull(outcomes: Sequence[float] | Floats, scores: Sequence[float] | Floats) -> Pull:
+    """What runs with `outcomes` in [0, 1] and `scores` speak of, each `(n,)`.
+
+    The slope of scores on outcomes with the larger of the classical and the heteroskedastic error (HC1; White 1980).
+    Degrees of freedom: two for each run of the rarer outcome, whose few scores say how uncertain its mean is.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
+    told, score = np.asarray(outcomes, np.float64), np.asarray(scores, np.float64)
+    if told.shape != score.shape:
+        raise ValueError("one score an outcome")
+    count = len(told)
+    if not count:
+        return Pull(0.0, 0)
+    rate = float(told.mean())
+    weights = np.maximum(0.0, 1.0 + score)
+    total = float(weights.sum())
+    effective = total * total / float((weights * weights).sum()) if total > 0 else 0.0
+    away = told - rate
+    spread = float(away @ away)
+    if count < _FEWEST or spread <= 1e-9:
+        return Pull(rate, count, effective=effective)
+    off = score - score.mean()
+    slope = float(away @ off) / spread
+    left = off - slope * away
+    plain = float(left @ left) / (count - 2) / spread
+    robust = float((away * left) @ (away * left)) / spread**2 * count / (count - 2)
+    scale = spread / count / (rate * (1 - rate))  # 1, but for outcomes between 0 and 1
+    freedom = min(count - 2.0, max(1.0, 2 * count * min(rate, 1 - rate)))
+    return Pull(rate, count, slope * scale, sqrt(max(plain, robust)) * scale, freedom, effective)
+
+
+def stands(label: Callable[[float, float], object]) -> tuple[float, float]:
+    """How strongly reports may depend on outcomes before a decision is another one.
+
+    Args:
+        label: the decision, given `ratio` and `differing` of `Pull.interval`.
+
+    Returns:
+        The largest ratio, and the largest factor by which it differs between the two policies, up to `WORST_RATIO`,
+        for which the decision is what it is at 1: for each in both directions, and for all smaller ones too.
+    """
+    now = label(1.0, 1.0)
+    found: list[float] = []
+    for name in (lambda by: (by, 1.0), lambda by: (1.0, by)):
+        last = 1.0
+        for step in range(1, _STEPS + 1):
+            by = WORST_RATIO ** (step / _STEPS)
+            if label(*name(by)) != now or label(*name(1 / by)) != now:
+                break
+            last = by
+        found.append(last)
+    return found[0], found[1]
+
+
+def _student(confidence: float, freedom: float) -> float:
+    """Student's two-sided quantile, from the normal's (Abramowitz and Stegun 26.7.5)."""
+    z, v = quantile(confidence), max(freedom, 1.0)
+    return (
+        z
+        + (z**3 + z) / (4 * v)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
+    )

@@ -1,0 +1,238 @@
+"""Which estimate of a candidate's success from recorded runs can be believed, and how long runs may be.
+
+    python -m tests.benchmarks.replay [--draws 300] [--part estimators|temperature|parties] [--json build/replay.json]
+
+Two policies with known truth. A run has ten decisions (four where it is short), each good or bad, and succeeds if enough
+are good; two kinds of task, one harder. Around each decision stand tokens that mean nothing: the candidate's
+probabilities differ there too. After a bad decision twice as many follow, so that failures are longer. The success of
+both policies is a binomial tail. KL is of the whole run, by token; what the decisions do not use the rest does.
+"""
+
+import argparse
+from math import comb, log
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from actors.gate.replay_trial import ReplayTrialSettings
+from actors.statistics.intervals import Interval, decide, quantile
+from actors.statistics.off_policy import pull as pull_of
+from tests.benchmarks import report
+
+SETTINGS = ReplayTrialSettings()
+LENGTHS = (20, 200, 2000, 8000)
+KLS = (1e-4, 3e-4, 1e-3, 3e-3)
+TRUTHS = (-0.15, -0.05, 0.0, 0.15)
+COUNTS = (32, 64, 256)
+EASE = (0.9, 0.75)
+"""Chance that the incumbent decides well, by kind of task."""
+NEUTRAL = (0.5, 0.8, 0.95)
+"""Probability of the commoner of two tokens, in equal parts."""
+POOL = 20_000
+
+
+class Pool(msgspec.Struct):
+    """Runs of the incumbent."""
+
+    truth: float
+    """Candidate's success minus the incumbent's."""
+    outcome: np.ndarray
+    kind: np.ndarray
+    steps: np.ndarray
+    """`(runs, decisions)` log-ratio candidate over incumbent, summed over each decision's tokens."""
+    score: np.ndarray
+    """`(runs,)` sum of ratio - 1 over tokens."""
+
+
+def _move(p: float, nats: float) -> float:
+    """q with KL(p || q) = nats, above p."""
+    low, high = p, 1 - 1e-12
+    for _ in range(60):
+        q = (low + high) / 2
+        low, high = (q, high) if _kl(p, q) < nats else (low, q)
+    return low
+
+
+def _kl(p: float, q: float) -> float:
+    return p * log(p / q) + (1 - p) * log((1 - p) / (1 - q))
+
+
+def _tail(p: float, n: int, least: int) -> float:
+    return sum(comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(least, n + 1))
+
+
+def _lean(p: float, by: float) -> float:
+    return 1 / (1 + (1 - p) / p * np.exp(-by))
+
+
+def pool(length: int, kl: float, truth: float, rng: np.random.Generator) -> Pool | None:
+    """None if so little divergence cannot make so much difference."""
+    count = 4 if length < 100 else 10
+    least = count - 1 if count == 4 else 8
+
+    def gain(by: float) -> float:
+        return float(np.mean([_tail(_lean(p, by), count, least) - _tail(p, count, least) for p in EASE]))
+
+    low, high = -6.0, 6.0
+    for _ in range(60):
+        by = (low + high) / 2
+        low, high = (by, high) if gain(by) < truth else (low, by)
+    by = 0.0 if truth == 0 else low
+    kind = rng.integers(0, 2, POOL)
+    good = np.array(EASE)[kind]
+    better = np.array([_lean(p, by) for p in EASE])[kind]
+    budget = kl * length - count * float(np.mean([_kl(p, _lean(p, by)) for p in EASE]))
+    if budget < 0:
+        return None
+    act = rng.random((POOL, count)) < good[:, None]
+    ratio = np.where(act, (better / good)[:, None], ((1 - better) / (1 - good))[:, None])
+    steps, score = np.log(ratio), (ratio - 1).sum(1)
+    share = float(np.mean(good))  # of steps that follow a good one
+    each = max(1, round((length / count - 1) / (1 + (1 - share) * (count - 1) / count) / len(NEUTRAL)))
+    number = np.full((POOL, count), each)
+    number[:, 1:] = np.where(act[:, :-1], each, 2 * each)
+    nats = budget / (float(number.sum(1).mean()) * len(NEUTRAL))
+    for p in NEUTRAL:
+        q = _move(p, nats)
+        common = rng.binomial(number, p)
+        steps = steps + common * log(q / p) + (number - common) * log((1 - q) / (1 - p))
+        score = score + (common * (q / p - 1) + (number - common) * ((1 - q) / (1 - p) - 1)).sum(1)
+    return Pool(gain(by), (act.sum(1) >= least).astype(float), kind, steps, score)
+
+
+def normalised(outcome: np.ndarray, weight: np.ndarray) -> tuple[Interval, float]:
+    """Self-normalised weights against the plain mean; (difference, effective share)."""
+    n, total = len(outcome), weight.sum()
+    rate, old = float(weight @ outcome / total), float(outcome.mean())
+    influence = n * weight / total * (outcome - rate) - (outcome - old)
+    half = quantile(SETTINGS.confidence) * float(np.sqrt((influence**2).sum() / (n - 1) / n))
+    return Interval(rate - old, rate - old - half, rate - old + half), float(total**2 / (weight**2).sum() / n)
+
+
+def _product(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
+    return normalised(o, np.minimum(np.exp(np.minimum(steps.sum(1), 50)), SETTINGS.weight_limit))
+
+
+def _clipped_steps(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
+    return normalised(o, np.exp(np.clip(steps, -0.2, 0.2).sum(1)))
+
+
+def _heat(steps: np.ndarray) -> tuple[np.ndarray, float]:
+    """Weights to the power at which half the runs are effective, and the power."""
+    logs = steps.sum(1) - steps.sum(1).max()
+
+    def share(power: float) -> float:
+        w = np.exp(power * logs)
+        return float(w.sum() ** 2 / (w**2).sum() / len(w))
+
+    if share(1.0) >= 0.5:
+        return np.exp(logs), 1.0
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if share(middle) >= 0.5 else (low, middle)
+    return np.exp(low * logs), low
+
+
+def _tempered(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
+    return normalised(o, _heat(steps)[0])
+
+
+def _stretched(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
+    weight, power = _heat(steps)
+    found, share = normalised(o, weight)
+    return Interval(found.estimate / power, found.low / power, found.high / power), share
+
+
+def _doubly(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
+    base = np.array([o[k == kind].mean() if (k == kind).any() else 0.5 for kind in (0, 1)])[k]
+    weight = np.minimum(np.exp(np.minimum(steps.sum(1), 50)), SETTINGS.weight_limit)
+    terms = (weight - 1) * (o - base)
+    half = quantile(SETTINGS.confidence) * float(terms.std(ddof=1) / np.sqrt(len(o)))
+    gap = float(terms.mean())
+    return Interval(gap, gap - half, gap + half), float(weight.sum() ** 2 / (weight**2).sum() / len(o))
+
+
+def _logs(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
+    found = pull_of(o, steps.sum(1))
+    return found.interval(SETTINGS.confidence), found.effective / len(o)
+
+
+def _by_kind(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
+    base = np.array([o[k == kind].mean() if (k == kind).any() else 0.5 for kind in (0, 1)])[k]
+    terms = (o - base) * s
+    half = quantile(SETTINGS.confidence) * float(terms.std(ddof=1) / np.sqrt(len(o)))
+    gap = float(terms.mean())
+    return Interval(gap, gap - half, gap + half), 1.0
+
+
+def _odds(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
+    found, rate = pull_of(o, s), float(np.clip(o.mean(), 0.01, 0.99))
+    half = quantile(SETTINGS.confidence) * min(found.error, 20.0)
+    gaps = [
+        1 / (1 + (1 - rate) / rate * float(np.exp(-min(20.0, max(-20.0, value))))) - rate
+        for value in (found.estimate, found.estimate - half, found.estimate + half)
+    ]
+    return Interval(*gaps), found.effective / len(o)
+
+
+def _pull(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
+    found = pull_of(o, s)
+    return found.interval(SETTINGS.confidence), found.effective / len(o)
+
+
+METHODS = {
+    "product, cut at 5 (before)": _product,
+    "steps cut at e^0.2, product": _clipped_steps,
+    "tempered to half effective": _tempered,
+    "tempered, stretched": _stretched,
+    "doubly robust, by kind": _doubly,
+    "sum of log-ratios": _logs,
+    "sum of token weights, odds": _odds,
+    "the same, by kind": _by_kind,
+    "sum of token weights (used)": _pull,
+}
+
+
+def estimators(draws: int, seed: int) -> list[list[object]]:
+    rows: list[list[object]] = []
+    for length in LENGTHS:
+        for kl in KLS:
+            for truth in TRUTHS:
+                rng = np.random.default_rng([seed, length, round(kl * 1e6), round(truth * 100) + 100])
+                runs = pool(length, kl, truth, rng)
+                if runs is None:
+                    continue
+                for count in COUNTS:
+                    drawn = [rng.choice(POOL, count, replace=False) for _ in range(draws)]
+                    for name, method in METHODS.items():
+                        found = [method(runs.outcome[d], runs.kind[d], runs.steps[d], runs.score[d]) for d in drawn]
+                        rows.append([name, length, kl, truth, count, *_figures(found, runs.truth)])
+    return rows
+
+
+def _figures(found: list[tuple[Interval, float]], truth: float) -> list[float]:
+    gaps = np.array([one.estimate for one, _ in found])
+    cover = np.mean([one.low <= truth <= one.high for one, _ in found])
+    far = np.array([share < SETTINGS.effective_share for _, share in found])
+    said = np.array([decide(one, SETTINGS.margin) for one, _ in found])
+    said[far] = "far"
+    return [
+        float(gaps.mean() - truth), float(gaps.std()), float(cover), float(np.mean([share for _, share in found])),
+        *(float((said == what).mean()) for what in ("promote", "reject", "hold", "far")),
+    ]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    for row in estimators(arguments.draws, arguments.seed):
+        print(" | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
