@@ -22,9 +22,8 @@ comes from serving (`canary.py`). A handful says more than it seems: both polici
 since the last verdict, the comparison is `wait`: asked again when there is more to look at, it uses up nothing.
 
 **Temperatures.** Runs at another temperature are evidence where they may be trained on: the engine that sampled them
-gives log-probs of what it sampled from (`assembler.processed_logprobs`). The shadow engine gives those at temperature
-1, so the two policies are compared with each other, at the run's temperature (`off_policy.token_terms`), and the
-recorded ones are not used.
+gives log-probs of what it sampled from (`assembler.processed_logprobs`), the shadow engine those at temperature 1, and
+`off_policy` says what comes of it.
 """
 
 import math
@@ -39,7 +38,7 @@ import structlog
 
 from actors.gate.evidence import HeldOut, reported_runs
 from actors.gate.sandbox_trial import Comparison, Load
-from actors.gate.weighing import Weighed, measured, pooled, veto
+from actors.gate.weighing import Weighed, pooled, veto
 from actors.messages import TokenRow, Trajectory, floats_array, ids_array, steps_array
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineUnavailable
@@ -145,7 +144,7 @@ class ReplayTrial:
         return full or reached or count >= before + self._more
 
     def _judge(self, scored: Sequence[_Scored]) -> Comparison:
-        settings, runs = self._settings, measured([_terms(one, self._settings.weight_limit) for one in scored])
+        settings, runs = self._settings, [_weighed(one, self._settings.weight_limit) for one in scored]
         count, kl, evidence = len(runs), _divergence(scored), pooled(runs)
         pull, kept = evidence.pull, evidence.pull.count
         far = ""
@@ -274,21 +273,10 @@ def _divergence(scored: Sequence[_Scored]) -> float:
     return fsum(exp(gap) - 1.0 - gap for gap in gaps) / len(gaps) if gaps else 0.0
 
 
-def _terms(one: _Scored, limit: float) -> Weighed:
-    """What each sampled token of a run says, by the temperature that it was sampled at."""
-    candidate, incumbent = np.asarray(one.candidate), np.asarray(one.incumbent)
-    score, hot, at = 0.0, dict[float, tuple[float, int]](), 0
-    for row in one.found.run.rows:
-        sampled = steps_array(row.step) >= 0
-        here = slice(at, at := at + int(sampled.sum()))
-        behaviour = floats_array(row.logprobs)[sampled].astype(np.float64) if row.temperature == 1.0 else None
-        found = token_terms(candidate[here], incumbent[here], behaviour, row.temperature, limit)
-        if behaviour is not None:
-            score += float(found.sum())
-        else:
-            total, number = hot.get(row.temperature, (0.0, 0))
-            hot[row.temperature] = (total + float(found.sum()), number + len(found))
-    return Weighed(one.found.group, one.found.party, one.found.run.outcome or 0.0, score, hot)
+def _weighed(one: _Scored, limit: float) -> Weighed:
+    behaviour = _recorded(one.found.run)
+    terms = token_terms(np.asarray(one.candidate), np.asarray(one.incumbent), behaviour, limit)
+    return Weighed(one.found.group, one.found.party, one.found.run.outcome or 0.0, float(terms.sum()))
 
 
 def _recorded_by(version: int, runs: Sequence[Trajectory], new: Sequence[list[float] | None]) -> list[list[float]]:

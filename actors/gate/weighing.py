@@ -8,7 +8,7 @@ what one party alone reports is told, not acted on.
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from math import nan
+from math import hypot, inf, nan
 
 import msgspec
 
@@ -30,9 +30,7 @@ class Weighed(msgspec.Struct):
     party: str
     outcome: float
     score: float
-    """Of its tokens at temperature 1."""
-    hot: dict[float, tuple[float, int]] = {}
-    """By other temperatures: the sum of its tokens' terms, and how many tokens."""
+    """Of its tokens (`off_policy`)."""
 
 
 class Pooled(msgspec.Struct, frozen=True):
@@ -51,30 +49,12 @@ class Vetoes(msgspec.Struct, frozen=True):
     figures: dict[str, float]
 
 
-def measured(runs: Sequence[Weighed]) -> list[Weighed]:
-    """The runs with scores that count the tokens of all temperatures.
-
-    At another temperature a token's term has a mean of its own, which the vocabulary's normaliser would take away: the
-    mean over the group's tokens at that temperature stands for it.
-    """
-    sums: defaultdict[tuple[Group, float], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for one in runs:
-        for heat, (total, number) in one.hot.items():
-            held = sums[one.group, heat]
-            held[0] += total
-            held[1] += number
-    found: list[Weighed] = []
-    for one in runs:
-        score = one.score
-        for heat, (total, number) in one.hot.items():
-            all_terms, tokens = sums[one.group, heat]
-            score += total - number * all_terms / max(tokens, 1.0)
-        found.append(Weighed(one.group, one.party, one.outcome, score))
-    return found
-
-
 def pooled(runs: Sequence[Weighed]) -> Pooled:
-    """The pull of all runs but those of parties that are set aside, and what the verdict says of parties."""
+    """The pull of all runs but those of parties that are set aside, and what the verdict says of parties.
+
+    Where a liar was one of the two that were set aside, the other was honest, and what is left leans away from it,
+    about as far as the most telling of those left moves it. That is added to the error, in quadrature.
+    """
     names = [one.party for one in runs]
 
     def without(left_out: Collection[str]) -> Pull:
@@ -90,7 +70,10 @@ def pooled(runs: Sequence[Weighed]) -> Pooled:
         "parties_bind": float(binds(names)),
         "parties_aside": float(len(aside)),
     }
-    return Pooled(without(aside), figures)
+    found = without(aside)
+    kept = sorted(set(names) - aside) if aside and found.error < inf else []
+    lean = max((abs(without({*aside, name}).estimate - found.estimate) for name in kept), default=0.0)
+    return Pooled(msgspec.structs.replace(found, error=hypot(found.error, lean)), figures)
 
 
 def veto(runs: Sequence[Weighed], margin: float, *, least: int) -> Vetoes:

@@ -18,6 +18,11 @@ optimization", eq. 3). A *pull* is the mean score of successes minus that of fai
 (kl times tokens), of either sign. It is not a pull towards zero: a shrunk estimate (clipped products, tempered weights)
 calls worse candidates equal and promotes them. docs/gate.md has the table that this was chosen by.
 
+**Temperatures.** Where tokens were sampled at another temperature than 1 and the recorded log-probs are those of what
+was sampled from, the mean of a score is 0 as well: the sum goes over the same vocabulary. It says what the candidate's
+change at temperature 1 would do in those runs. To compare both policies at the run's temperature would take normalisers
+over the vocabulary that engines do not give; without them the mean is not 0, and hard or long runs bias the estimate.
+
 **Reports that are missing not at random.** Where failures are reported `r` times as often as successes, p is too
 small, and the pull is as it is: successes and failures each have their own mean (case-control sampling: Prentice and
 Pyke 1979, "Logistic disease incidence models and case-control studies"). Where `r` differs by a factor between what the
@@ -43,20 +48,15 @@ _STEPS = 48
 """Ratios that it tries from 1 on, geometric."""
 
 
-def token_terms(candidate: Floats, incumbent: Floats, behaviour: Floats | None, heat: float, limit: float) -> Floats:
+def token_terms(candidate: Floats, incumbent: Floats, behaviour: Floats, limit: float) -> Floats:
     """What each sampled token adds to its run's score, `(n,)`.
 
     Args:
         candidate, incumbent: log-probs at temperature 1, nats, `(n,)`.
-        behaviour: log-probs of what sampled them; None where they are of another distribution than the policies' own
-            (`heat` is not 1, or nothing is recorded): the tokens count as the incumbent's then.
-        heat: temperature that they were sampled at. The policies are compared there, `p ** (1 / heat)`, without the
-            normaliser, which takes the whole vocabulary: whoever sums must subtract the mean over like tokens.
+        behaviour: log-probs of what it was sampled from, at whatever temperature.
         limit: no token's weight is larger.
     """
-    if behaviour is not None:
-        return _capped(candidate - behaviour, limit) - _capped(incumbent - behaviour, limit)
-    return _capped((candidate - incumbent) / heat, limit) - 1.0
+    return _capped(candidate - behaviour, limit) - _capped(incumbent - behaviour, limit)
 
 
 def _capped(ratios: Floats, limit: float) -> Floats:

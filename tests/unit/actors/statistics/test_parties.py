@@ -3,11 +3,21 @@
 import math
 import random
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import pytest
 
-from actors.statistics.parties import CAP, EVIDENCE, FairWindow, binds, party_of, set_aside, thinned
+from actors.statistics.parties import (
+    CAP,
+    EVIDENCE,
+    FairWindow,
+    binds,
+    in_turn,
+    newest,
+    party_of,
+    set_aside,
+    thinned,
+)
 
 FOUR = ["a"] * 8 + ["b"] * 8 + ["c"] * 8 + ["d"] * 8
 
@@ -37,6 +47,35 @@ def test_the_newest_of_a_flood_are_taken_up_to_the_cap(flood: int) -> None:
     assert taken["flood"] <= CAP * taken.total()
     assert [taken[name] for name in "abc"] == [10, 10, 10]
     assert thinned(parties)[:15] == list(range(15)), "the newest come first"
+
+
+@pytest.mark.parametrize("flood", [10, 90, 2000])
+def test_a_flood_does_not_push_out_of_the_newest_what_others_have(flood: int) -> None:
+    parties = ["flood"] * flood + ["a"] * 10 + ["b"] * 10
+    taken = Counter(parties[place] for place in newest(parties, 30, 10_000))
+    assert (taken["a"], taken["b"], taken["flood"]) == (10, 10, 10)
+    assert newest(parties, 30, 10_000) == sorted(newest(parties, 30, 10_000))
+
+
+def test_one_party_alone_has_all_of_the_newest() -> None:
+    assert newest(["a"] * 90, 30, 10_000) == list(range(30))
+    assert newest(["a"] * 20, 30, 10_000) == list(range(20))
+
+
+def test_the_newest_are_looked_for_no_further_than_asked() -> None:
+    read: list[str] = []
+
+    def endless() -> Iterator[str]:
+        while True:
+            read.append("flood")
+            yield "flood"
+
+    assert newest(endless(), 30, 100) == list(range(30))
+    assert len(read) == 30 + 100
+
+
+def test_each_has_its_turn_and_its_newest_first() -> None:
+    assert in_turn(["a", "a", "a", "b", "b", "c"]) == [0, 3, 5, 1, 4, 2]
 
 
 def test_four_equal_parties_lose_nothing() -> None:

@@ -23,6 +23,7 @@ ASKED: dict[str, Callable[[Connection], object]] = {
     "batches": lambda c: reading.batches(c, 20),
     "outcomes": lambda c: reading.recent_outcomes(c, "production", 0.0, 100),
     "outcomes of a version": lambda c: reading.judged_outcomes(c, 7, 0.0, 384, 5.0),
+    "exam": lambda c: reading.exam(c, lambda key: True, True, 256),
     "versions": lambda c: (history(c, 50), numbers(c), swaps(c, 1, 50)),
     "why": lambda c: why(c, 7),
     "due trajectories": lambda c: retention.due_trajectories(c, 5.0, set(), 10),

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from actors.kinds.holdout import held_out
 from actors.messages import (
     BatchOrder,
     Candidate,
@@ -283,3 +284,18 @@ async def test_an_id_longer_than_an_index_takes_is_found_all_the_same(store: Sto
         found = Feedback(id="f", received=9_999_999_999.0, tenant="acme", **said)  # type: ignore[arg-type]
         assert await store.find_trajectory(found) == "t-x-acme-a-0"
     assert (await store.exchanges(["x-acme-a-0"])) == calls[:1]
+
+
+async def test_the_exam_is_fair_to_parties_however_loud_one_is(store: Store) -> None:
+    names = [name for name in (f"e{number}" for number in range(3000)) if held_out(name)]
+    assert len(names) > 500
+    runs = [
+        attributed(name, outcome=1.0 if number % 2 else None, ended=float(number), tenant="ab"[number < 40], caller="k")
+        for number, name in enumerate(names[:500])
+    ]
+    await store.save([attributed("taught", outcome=1.0, ended=999.0), *runs])
+    found = await store.exam(reported=True, limit=60)
+    tenants = [item.trajectory.tenant for item in found]
+    assert (tenants.count("a"), tenants.count("b")) == (40, 20), "b has twenty with an outcome, all old"
+    assert [item.trajectory.ended for item in found] == sorted((item.trajectory.ended for item in found), reverse=True)
+    assert len(await store.exam(reported=False, limit=600)) == 500
