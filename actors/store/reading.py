@@ -21,6 +21,7 @@ from actors.messages import (
     decode,
 )
 from actors.ports.store import OutcomeRow
+from actors.statistics.parties import party_of
 from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.engine import chunks
@@ -30,6 +31,17 @@ _SCANNED = 100_000
 """Newest production trajectories that the gate's evidence is looked for among, by id alone."""
 _ANSWERS = 256
 """Newest answers of the learner among which the last that moved it is looked for."""
+
+
+class _Whose(msgspec.Struct):
+    """What of a trajectory's body says whose it is; the rest is not even decoded."""
+
+    tenant: str = ""
+    caller: str = ""
+    trajectory: "_Whose | None" = None
+
+
+_whose = msgspec.msgpack.Decoder(_Whose)
 
 
 class DeadRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,6 +291,15 @@ def judged_outcomes(
         connection, limit, row.source == "production", row.outcome.is_not(None), row.max_version == version,
         row.min_version == version, row.ended >= since, *([] if until is None else [row.ended < until]),
     )  # fmt: skip
+
+
+def reporting_parties(connection: Connection, limit: int) -> list[str]:
+    """The parties of the newest production trajectories that have an outcome, one a trajectory, newest first."""
+    row = t.TrajectoryRow
+    wanted = select(row.body).where(row.source == "production", row.outcome.is_not(None))
+    newest = connection.scalars(wanted.order_by(row.ended.desc(), row.id).limit(limit))
+    runs = [found.trajectory or found for found in map(_whose.decode, newest)]
+    return [party_of(run.tenant, run.caller) for run in runs]
 
 
 def _newest(connection: Connection, limit: int, *where: ColumnElement[bool]) -> list[OutcomeRow]:
