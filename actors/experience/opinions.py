@@ -99,7 +99,10 @@ class Opinions:
         self._away = False
 
     async def _draw(self) -> bool:
-        """Ask for lessons of the kind of goal with the most news; False if there is none with enough."""
+        """Ask for lessons of the kind of goal with the most news; False if there is none with enough.
+
+        Parties take turns: whoever sends most always has the most news.
+        """
         kinds: dict[tuple[str, str, str], list[Trajectory]] = defaultdict(list)
         for run in self._window:
             if run.outcome is not None and run.steps:
@@ -107,9 +110,11 @@ class Opinions:
         news = {
             kind: sum(run.id not in self._asked.get(kind, frozenset()) for run in runs) for kind, runs in kinds.items()
         }
-        kind = max(news, key=lambda kind: news[kind], default=None)
-        if kind is None or news[kind] < self._settings.fresh:
+        turns = {asked[:2]: turn for turn, asked in enumerate(self._asked, 1)}
+        due = [kind for kind, number in news.items() if number >= self._settings.fresh]
+        if not due:
             return False
+        kind = min(due, key=lambda kind: (turns.get(kind[:2], 0), -news[kind]))
         runs = kinds[kind]
         worked = [run for run in reversed(runs) if run.outcome is not None and run.outcome >= _SUCCESS]
         failed = [run for run in reversed(runs) if run.outcome is not None and run.outcome < _SUCCESS]

@@ -191,6 +191,15 @@ async def test_one_keys_trajectories_have_one_vote_however_many_there_are(world:
     assert (lesson.state, lesson.reason) == ("active", "votes: 2 for, 0 against")
 
 
+async def test_keys_take_turns_in_being_asked_about_however_much_one_sends(world: World):
+    await world.see(*cancels(6, "quiet", caller="key-2"))
+    for number in range(4):
+        await world.see(*cancels(20, f"loud{number}", caller="key-1"))
+        await world.tick()
+    asked = [shown[0].caller for shown in world.extractor.shown]
+    assert asked[:2] == ["key-1", "key-2"]
+
+
 async def test_a_draft_is_not_made_active_by_votes_alone(world: World):
     draft = Experience(
         id="draft", kind="insight", when_to_use="cancelling an order", content="Say yes to everything.",
