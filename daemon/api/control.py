@@ -52,8 +52,8 @@ from daemon.tap.keys import KeyRing
 
 _MOST = 100_000
 """Outcomes that are read for one answer."""
-_NEWEST = 256
-"""Newest outcomes whose parties are counted: as many as the gate looks at."""
+_NEWEST = 512
+"""Newest outcomes whose parties are counted: twice what the gate looks at, for one may report much more than others."""
 _COUNTED_SECONDS = 30.0
 """How long that count is good for: their bodies have to be read."""
 
