@@ -10,16 +10,21 @@ AUC depends on neither, and nor does credit, which compares labels with each oth
 answer key itself has a precision of GOOD of 47 %, since a failed run has one wrong step among a dozen right ones; its
 AUC is 0.99 (docs/attribution.md).
 
+What became known is what somebody says, so evidence of several parties is held to `actors.statistics.parties`: a window
+that is full lets go of the loudest's oldest, and the weight follows from what none has more of than its cap, without
+the two parties that pull the AUC hardest.
+
 Source: Hanley and McNeil (1982) for the AUC; 2 AUC - 1 is Somers' D, for a two-valued score Youden's J.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated
 
 import msgspec
 
 from actors.messages import StepLabel
 from actors.statistics.intervals import wilson
+from actors.statistics.parties import FairWindow, set_aside, thinned
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -84,6 +89,8 @@ class Observation(msgspec.Struct, frozen=True, array_like=True):
     """What became known."""
     at: float
     """Unix seconds."""
+    party: str = ""
+    """Who says so; of our own trials each is one."""
 
 
 class Series(msgspec.Struct):
@@ -96,7 +103,8 @@ class Series(msgspec.Struct):
     def add(self, observation: Observation, window: int) -> None:
         """Note one; every `window` of them the figures go into the history."""
         self.recent.append(observation)
-        del self.recent[:-window]
+        if len(self.recent) > window:
+            self.recent = list(FairWindow(window, _party, self.recent))
         self.total += 1
         if self.total % window == 0:
             self.history.append(figures(self.recent))
@@ -160,11 +168,11 @@ def weight_of(low: float, threshold: float) -> float:
     return min(1.0, max(0.0, (2.0 * low - 1.0) / (2.0 * threshold - 1.0)))
 
 
-def observed(labels: Sequence[StepLabel], *, good: bool, at: float) -> Observation:
+def observed(labels: Sequence[StepLabel], *, good: bool, at: float, party: str = "") -> Observation:
     """Labels summed with sign and confidence, beside what became known of the same steps."""
     signs = {"GOOD": 1.0, "BAD": -1.0, "ABSTAIN": 0.0}
     summed = sum(signs[label.label] * label.confidence for label in labels)
-    return Observation(summed, sum(label.label != "ABSTAIN" for label in labels), good, at)
+    return Observation(summed, sum(label.label != "ABSTAIN" for label in labels), good, at, party)
 
 
 def figures(window: Sequence[Observation]) -> Figures:
@@ -215,11 +223,29 @@ def auc(window: Sequence[Observation]) -> tuple[float, float] | None:
 
 
 def _low(window: Sequence[Observation], settings: CalibrationSettings) -> float | None:
-    scored = [one.good for one in window if one.steps]
-    if min(scored.count(True), scored.count(False)) < settings.evidence:
+    scored = _agreed([one for one in window if one.steps])
+    good = sum(one.good for one in scored)
+    if min(good, len(scored) - good) < settings.evidence:
         return None
-    area = auc(window)
+    area = auc(scored)
     return area[1] if area else None
+
+
+def _agreed(window: Sequence[Observation]) -> list[Observation]:
+    """What a weight follows from: no party's word."""
+    newest = window[::-1]
+    kept = [newest[place] for place in thinned([one.party for one in newest])]
+
+    def area(left_out: Collection[str]) -> float:
+        found = auc([one for one in kept if one.party not in left_out])
+        return found[0] if found else float("nan")
+
+    aside = set_aside([one.party for one in kept], area)
+    return [one for one in kept if one.party not in aside]
+
+
+def _party(one: Observation) -> str:
+    return one.party
 
 
 def _rate(successes: int, trials: int) -> Rate | None:

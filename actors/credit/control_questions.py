@@ -48,7 +48,7 @@ class ControlQuestions:
         self._judgements.judged(key, trajectory, found)
         self._judgements.claim(key)
         good = trajectory.outcome >= SUCCESS
-        self._judgements.stats.outcome(found, trajectory.tenant, good=good)
+        self._judgements.stats.outcome(found, trajectory, good=good)
 
     async def again(self, trajectory: Trajectory, first: Attribution, until: float) -> None:
         """Ask for labels once more that the judge has just given."""
@@ -69,7 +69,7 @@ class ControlQuestions:
         """Hold the judge's labels against what was reported of the same steps."""
         for number, report in said.items():
             if report.label != "ABSTAIN" and 0 <= number < len(found.labels):
-                self._judgements.stats.step(found, number, trajectory.tenant, good=report.label == "GOOD")
+                self._judgements.stats.step(found, number, trajectory, good=report.label == "GOOD")
 
     async def _extra(self, trajectory: Trajectory, until: float) -> Attribution | None:
         try:

@@ -12,7 +12,8 @@ import msgspec
 import structlog
 
 from actors.credit.calibration import Calibration, CalibrationSettings, Figures, Series, figures, observed
-from actors.messages import Attribution, StepLabel
+from actors.messages import Attribution, StepLabel, Trajectory
+from actors.statistics.parties import party_of
 
 PREFIX = "attributor.page."
 """Of the state keys that pages are kept under."""
@@ -93,13 +94,13 @@ class JudgeStats:
                 return page.calibration.weight if self._settings.weigh else 1.0
         return 1.0
 
-    def outcome(self, found: Attribution, tenant: str, *, good: bool) -> None:
+    def outcome(self, found: Attribution, run: Trajectory, *, good: bool) -> None:
         """The judge labelled, blind, a trajectory whose outcome is known."""
-        self._observe(found, found.labels, tenant, lambda page: page.calibration.outcomes, good)
+        self._observe(found, found.labels, run, lambda page: page.calibration.outcomes, good)
 
-    def step(self, found: Attribution, number: int, tenant: str, *, good: bool) -> None:
+    def step(self, found: Attribution, number: int, run: Trajectory, *, good: bool) -> None:
         """The judge labelled a step that somebody reported on."""
-        self._observe(found, found.labels[number : number + 1], tenant, lambda page: page.calibration.steps, good)
+        self._observe(found, found.labels[number : number + 1], run, lambda page: page.calibration.steps, good)
 
     def repeated(self, first: Attribution, second: Attribution, tenant: str) -> None:
         """The judge labelled a trajectory twice."""
@@ -152,10 +153,16 @@ class JudgeStats:
         return self._pages[key]
 
     def _observe(
-        self, found: Attribution, labels: Sequence[StepLabel], tenant: str, series: Callable[[Page], Series], good: bool
+        self,
+        found: Attribution,
+        labels: Sequence[StepLabel],
+        run: Trajectory,
+        series: Callable[[Page], Series],
+        good: bool,
     ) -> None:
-        seen = observed(labels, good=good, at=self._clock())
-        for page in self.pages(found.judge, found.rubric, tenant):
+        party = party_of(run.tenant, run.caller) if run.source == "production" else f"own:{run.id}"
+        seen = observed(labels, good=good, at=self._clock(), party=party)
+        for page in self.pages(found.judge, found.rubric, run.tenant):
             series(page).add(seen, self._settings.window)
             self._unsettled.add((page.judge, page.rubric, page.tenant))
 

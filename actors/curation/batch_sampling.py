@@ -1,4 +1,4 @@
-"""How the members of a batch are drawn from what waits: freshness, learning gain, caps per key, and the replay share.
+"""How the members of a batch are drawn from what waits: freshness, learning gain, caps, and the replay share.
 
 Pure. A unit that waits is a production trajectory or a whole sandbox group. Slot by slot:
 
@@ -6,18 +6,20 @@ Pure. A unit that waits is a production trajectory or a whole sandbox group. Slo
 - among units of one version clusters in proportion to their index (`actors.curation.bandit`), and of each the newest;
 - the last slots are replay: not of the cluster that leads the batch, and whose cluster waited longest.
 
-No key (tenant, caller, cluster, task) gets more than its share while a unit waits that is within all shares. When none
-does, the tenant's cap is kept if it can be, then the caller's, the cluster's and the task's; so a cap never leaves a
-batch empty, or short, for want of other keys, and a tenant that is alone does not undo the other caps.
+No key (party, cluster, task) gets more than its share while a unit waits that is within all shares. When none does, the
+party's cap is kept if it can be, then the cluster's and the task's; so a cap never leaves a batch empty, or short, for
+want of other keys, and a party that is alone does not undo the other caps. A party's share is that of
+`actors.statistics.parties`, or an equal one where fewer than three wait: this is no verdict, and the cap gives way.
 """
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
-from math import ceil
+from math import ceil, floor
 
 import msgspec
 
 from actors.curation.curriculum import Curriculum, slots
+from actors.statistics.parties import CAP, party_of
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -27,7 +29,7 @@ class Unit(msgspec.Struct, frozen=True):
     cluster: str
     tenant: str
     caller: str
-    """Id of the agent key; empty where there is none, as in the sandbox: such units share no caller."""
+    """Id of the agent key; empty where there is none, as in the sandbox."""
     task: str
     """Empty where nobody named one: such units share no task."""
     version: int
@@ -43,15 +45,13 @@ class Unit(msgspec.Struct, frozen=True):
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
     """Shares of a batch, 0 to 1."""
 
-    tenant: float = 1.0
-    caller: float = 1.0
     cluster: float = 1.0
     task: float = 1.0
     replay: float = 0.0
 
 
-Key = tuple[str, str, str, str]
-_CLUSTER = 2
+Key = tuple[str, str, str]
+_CLUSTER = 1
 """Where the cluster stands in a key."""
 
 
@@ -62,12 +62,15 @@ def draw(waiting: Iterable[Unit], wanted: int, shares: Shares, curriculum: Curri
     """
     queues: defaultdict[Key, deque[Unit]] = defaultdict(deque)
     for unit in sorted(waiting, key=lambda unit: unit.newest_first):
-        queues[(unit.tenant, unit.caller, unit.cluster, unit.task)].append(unit)
+        queues[(party_of(unit.tenant, unit.caller), unit.cluster, unit.task)].append(unit)
     wanted = min(wanted, sum(map(len, queues.values())))
     focus = wanted - slots(shares.replay, wanted)
-    limits = (shares.tenant, shares.caller, shares.cluster, shares.task)
-    caps = tuple(max(1, ceil(share * wanted - 1e-9)) for share in limits)
-    taken: tuple[Counter[str], ...] = tuple(Counter() for _ in limits)
+    parties = len({party for party, _, _ in queues})
+    of_party = floor(max(CAP, 1 / max(1, parties)) * wanted + 1e-9)
+    caps = tuple(
+        max(1, cap) for cap in (of_party, *(ceil(each * wanted - 1e-9) for each in (shares.cluster, shares.task)))
+    )
+    taken: tuple[Counter[str], ...] = tuple(Counter() for _ in caps)
     clusters = taken[_CLUSTER]
 
     def within(keys: Sequence[Key]) -> Sequence[Key]:

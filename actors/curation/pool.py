@@ -61,12 +61,8 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Clusters whose outcomes are remembered."""
     history: Annotated[int, msgspec.Meta(ge=0)] = 8192
     """Outcomes of the store, for sandbox and production each, from which a restart learns the clusters again."""
-    max_per_tenant: Share = 0.5
-    """Share of the groups, and of the production part, that one tenant may have while others wait too."""
-    max_per_key: Share = 0.5
-    """The same for one agent key, where agents have keys."""
     max_per_cluster: Share = 0.75
-    """The same for one cluster of goals."""
+    """Share of the groups, and of the production part, that one cluster of goals may have while others wait too."""
     max_per_task: Share = 0.5
     """The same for one task, where trajectories name theirs."""
     max_staleness: int = 4
@@ -387,11 +383,7 @@ class TrainingPool:
         ]
 
     def _shares(self, replay: float) -> Shares:
-        limits = self._settings
-        return Shares(
-            tenant=limits.max_per_tenant, caller=limits.max_per_key, cluster=limits.max_per_cluster,
-            task=limits.max_per_task, replay=replay,
-        )  # fmt: skip
+        return Shares(cluster=self._settings.max_per_cluster, task=self._settings.max_per_task, replay=replay)
 
     def _about(self, unit: Unit) -> str:
         return f"cluster {unit.cluster or 'none'}, gain {self._curriculum.gains.gain(unit.cluster):.2f}"

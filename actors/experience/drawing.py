@@ -1,7 +1,8 @@
 """Drawing lessons from the window: by contrast, as skills, as tool memory; and what a probe found.
 
 What is drawn passes the same door, whoever drew it: too few independent origins and it is quarantined; too many lessons
-of one key and it is refused; what is there already is not put on trial twice.
+of one party and it is refused; what is there already is not put on trial twice. And it is drawn from evidence of which
+no party has more than its cap (`actors.statistics.parties`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,7 @@ import anyio.to_thread
 import msgspec
 
 from actors.experience.lessons import ContrastSettings, Drawn, Kind, Practice, contrast, lesson_id, read_practice
-from actors.experience.origins import DefenceSettings, Origins
+from actors.experience.origins import INDEPENDENT, TRUSTED, Origins, whose
 from actors.experience.pool import EVICTED, LessonPool, tools_of
 from actors.experience.probing_round import ProbeFinding
 from actors.experience.skills import SkillSettings, draw_skills
@@ -19,6 +20,7 @@ from actors.experience.tool_memory import ToolSettings, draw_tools
 from actors.experience.window import Window
 from actors.messages import Experience, ExperienceState, Trajectory
 from actors.messages.experience import ExperienceKind
+from actors.statistics.parties import CAP, binds, thinned
 from actors.tool_results.runs import tool_names
 from actors.tool_results.tool_calls import first_word
 
@@ -39,8 +41,6 @@ class DrawingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """What each tool is good for and how it fails becomes a lesson of the kind `tool`."""
     tools: ToolSettings = ToolSettings()
     """How much of it."""
-    defence: DefenceSettings = DefenceSettings()
-    """Against lessons that one hand wrote."""
 
 
 class Drawing:
@@ -79,9 +79,9 @@ class Drawing:
         """Draw lessons from the newest trajectories of each tenant, as far as they have the tools of today."""
         newest = {run.tenant: tool_names(run.tools) for run in self._window}
         for tenant, tools in newest.items():
-            runs = [run for run in self._window if run.tenant == tenant and tool_names(run.tools) == tools]
+            runs = _fair([run for run in self._window if run.tenant == tenant and tool_names(run.tools) == tools])
             evidence, intents = self._settings.contrast, dict(self._intents)
-            for drawn in await anyio.to_thread.run_sync(contrast, runs, evidence, intents, self._origins.of):
+            for drawn in await anyio.to_thread.run_sync(contrast, runs, evidence, intents, self._origins.of, whose):
                 self._contrasted(tenant, drawn)
             if not self.tried(tenant):
                 await self._confirm(tenant, runs)
@@ -138,10 +138,9 @@ class Drawing:
 
     def admitted(self, independent: int) -> tuple[ExperienceState, str]:
         """The state of a lesson with so many independent origins, and why."""
-        wanted = self._settings.defence.min_sources
-        if independent >= wanted:
+        if independent >= INDEPENDENT:
             return "candidate", ""
-        return "quarantined", f"{independent} of {wanted} independent sources"
+        return "quarantined", f"{independent} of {INDEPENDENT} independent sources"
 
     def support(self, known: Experience, sources: Sequence[str], independent: int, **changed: Any) -> None:
         """More evidence for a lesson: its sources are put together; enough origins end its quarantine."""
@@ -159,17 +158,19 @@ class Drawing:
             )
 
     def room(self, tenant: str, sources: Sequence[str]) -> bool:
-        """Whether the key that most of `sources` came with may have another lesson."""
-        key = self.key_of(sources)
-        if not key:
+        """Whether the party that most of `sources` came from may have another lesson."""
+        party = self.party_of(sources)
+        if not party or not binds(
+            whose(run) for run in self._window if run.tenant == tenant and run.source not in TRUSTED
+        ):
             return True
-        held = sum(self.key_of(lesson.sources) == key for lesson in self._pool.live(tenant))
-        if held < self._settings.defence.max_per_key:
+        held = sum(self.party_of(lesson.sources) == party for lesson in self._pool.live(tenant))
+        if held + 1 <= CAP * self._pool.max_lessons:
             return True
-        self._pool.counts["refused_key"] += 1
+        self._pool.counts["refused_party"] += 1
         return False
 
-    def key_of(self, sources: Sequence[str]) -> str:
+    def party_of(self, sources: Sequence[str]) -> str:
         """The party behind more than half of `sources`, as far as they are in the window; empty if there is none."""
         runs = self._window.get(sources)
         party = next(iter(self._origins.parties(runs)), "")
@@ -186,10 +187,9 @@ class Drawing:
             later = [run for run in runs if run.ended > lesson.updated and run.id not in known]
             if len(later) < 2 * support:
                 continue
-            said = await anyio.to_thread.run_sync(contrast, later, strict, dict(self._intents), self._origins.of)
+            said = await anyio.to_thread.run_sync(contrast, later, strict, dict(self._intents), self._origins.of, whose)
             for drawn in said:
-                wanted = drawn.independent >= self._settings.defence.min_sources
-                if lesson_id(tenant, drawn.practice) == lesson.id and wanted:
+                if lesson_id(tenant, drawn.practice) == lesson.id and drawn.independent >= INDEPENDENT:
                     self._pool.put(msgspec.structs.replace(lesson, state="active", reason="confirmed by later traffic"))
 
     async def _skills(self, tenant: str, runs: Sequence[Trajectory]) -> None:
@@ -250,3 +250,9 @@ class Drawing:
                 updated=known.updated if known is not None else 0.0,
             )
         )  # fmt: skip
+
+
+def _fair(runs: Sequence[Trajectory]) -> list[Trajectory]:
+    """Those of `runs`, the oldest first, that count: the newest of a party that has more than its cap."""
+    newest = runs[::-1]
+    return [newest[place] for place in reversed(thinned([whose(run) for run in newest]))]

@@ -147,10 +147,7 @@ class Experiencer:
         settings, clock = self._settings, self._clock
         self._origins = origins
         self._pool = LessonPool(settings.max_lessons)
-        self._window = Window(
-            settings.window, max_share=settings.defence.max_share, first_per_task=settings.first_per_task,
-            party=origins.party, exam=self._exam,
-        )  # fmt: skip
+        self._window = Window(settings.window, first_per_task=settings.first_per_task, exam=self._exam)
         self._inquiry = Inquiry(settings, store=self._store, prober=self._prober, clock=clock)
         self._drawing = Drawing(
             settings, pool=self._pool, window=self._window, origins=origins, tenant=settings.tenant,

@@ -6,20 +6,23 @@
 A lesson is filed under an intent: the word of the goal that a tool serves, which is the tool's verb as it was before
 any rename. `contrast` compares calls across trajectories: where a call is refused unless another tool was called before
 with the same data, that is a precondition; where it fails with invented arguments and works with found ones, the tool
-that finds them goes first. Only what a tap sees is compared. Pure: the experiencer decides what becomes of a lesson.
+that finds them goes first. Only what a tap sees is compared. Where many parties have evidence, the two that pull a
+comparison hardest are set aside (`actors.statistics.parties`). Pure: the experiencer decides what becomes of a lesson.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from actors.messages import Experience, Trajectory, derived_id
+from actors.statistics.parties import set_aside
 from actors.tool_results.tool_calls import ToolCallResult, calls_of, first_word, mentions
 
 Kind = Literal["rename", "precondition", "practice"]
+Party = Callable[[Trajectory], str]
 
 _CONTENT = re.compile(
     r"^(?:before_(?P<intent>[^\s:]+):(?P<before>\S+) then |(?P<producer>[^\s:]+) then )?"
@@ -99,6 +102,13 @@ class _Tally:
     def add(self, call: ToolCallResult, trajectory: Trajectory) -> None:
         (self.failed if call.error else self.worked).append(trajectory)
 
+    def without(self, parties: Collection[str], party: Party) -> "_Tally":
+        """The same without those of `parties`."""
+        kept = _Tally()
+        kept.worked = [run for run in self.worked if party(run) not in parties]
+        kept.failed = [run for run in self.failed if party(run) not in parties]
+        return kept
+
 
 def _itself(trajectory: Trajectory) -> str:
     return trajectory.id
@@ -109,6 +119,7 @@ def contrast(
     settings: ContrastSettings,
     intents: Mapping[str, str] | None = None,
     origin: Callable[[Trajectory], str] = _itself,
+    party: Party = _itself,
 ) -> list[Drawn]:
     """The lessons that `trajectories` show; the better supported of two for the same intent.
 
@@ -117,6 +128,7 @@ def contrast(
         settings: how much evidence is enough.
         intents: intent by tool, for tools whose verb is not the word that goals use (renamed ones).
         origin: of a trajectory; equal for those that are not independent of each other.
+        party: whose evidence a trajectory is.
     """
     known = intents or {}
     runs = [(trajectory, calls_of(trajectory)) for trajectory in trajectories]
@@ -130,7 +142,7 @@ def contrast(
         # A lesson is found again by the word that goals use, so one about a mere step on the way has no place to stand.
         if not any(mentions(goal, intent) for goal in where):
             continue
-        found = _precondition(tool, intent, runs, settings) or _origin(tool, intent, runs, settings)
+        found = _precondition(tool, intent, runs, settings, party) or _origin(tool, intent, runs, settings, party)
         if found is not None:
             practice, kind, with_it, without = found
             # Whoever wrote one side alone wrote the lesson: what others do on the other side makes it no truer.
@@ -140,7 +152,11 @@ def contrast(
 
 
 def _precondition(
-    tool: str, intent: str, runs: Sequence[tuple[Trajectory, list[ToolCallResult]]], settings: ContrastSettings
+    tool: str,
+    intent: str,
+    runs: Sequence[tuple[Trajectory, list[ToolCallResult]]],
+    settings: ContrastSettings,
+    party: Party,
 ) -> tuple[Practice, Kind, _Tally, _Tally] | None:
     """Is `tool` refused unless another tool was called with the same data before?
 
@@ -158,6 +174,8 @@ def _precondition(
         after, without = _Tally(), _Tally()
         for call, before, trajectory in occurrences:
             (after if candidate in before else without).add(call, trajectory)
+        aside = _set_aside(after, without, party)
+        after, without = after.without(aside, party), without.without(aside, party)
         if _differs(after, without, settings):
             weight = len(after.worked) + len(without.failed)
             if best is None or weight > best[0]:
@@ -168,11 +186,15 @@ def _precondition(
 
 
 def _origin(
-    tool: str, intent: str, runs: Sequence[tuple[Trajectory, list[ToolCallResult]]], settings: ContrastSettings
+    tool: str,
+    intent: str,
+    runs: Sequence[tuple[Trajectory, list[ToolCallResult]]],
+    settings: ContrastSettings,
+    party: Party,
 ) -> tuple[Practice, Kind, _Tally, _Tally] | None:
     """Does `tool` fail with invented arguments and work with found ones, and who finds them?"""
     found, invented = _Tally(), _Tally()
-    producers: Counter[str] = Counter()
+    producers: dict[str, Counter[str]] = defaultdict(Counter)
     for trajectory, calls in runs:
         for call in calls:
             if call.tool != tool:
@@ -180,17 +202,42 @@ def _origin(
             if call.grounded:
                 found.add(call, trajectory)
                 if not call.error:
-                    producers[producer_of(call)] += 1
+                    producers[party(trajectory)][producer_of(call)] += 1
             elif None in call.origins.values():
                 invented.add(call, trajectory)
-    if not producers or not _differs(found, invented, settings):
+    aside = _set_aside(found, invented, party)
+    found, invented = found.without(aside, party), invented.without(aside, party)
+    if not _differs(found, invented, settings):
         return None
-    return Practice(intent=intent, tool=tool, producer=producers.most_common(1)[0][0]), "practice", found, invented
+    named = sum((told for who, told in producers.items() if who not in aside), Counter[str]())
+    return Practice(intent=intent, tool=tool, producer=named.most_common(1)[0][0]), "practice", found, invented
 
 
 def producer_of(call: ToolCallResult) -> str:
     """First word of the tool that found the first of `call`'s arguments that was found; empty if none was."""
     return next((first_word(origin) for origin in call.origins.values() if origin), "")
+
+
+def _set_aside(one: _Tally, other: _Tally, party: Party) -> frozenset[str]:
+    """The parties without whose calls the two sides are compared."""
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    parties: list[str] = []
+    for place, side in enumerate((one.worked, one.failed, other.worked, other.failed)):
+        for run in side:
+            counts[party(run)][place] += 1
+            parties.append(party(run))
+    total = [sum(column) for column in zip(*counts.values(), strict=True)]
+
+    def gain(left_out: Collection[str]) -> float:
+        """Share that worked on one side, less that of the other; 0 where a side has nothing."""
+        worked, failed, worked_other, failed_other = (
+            number - sum(counts[name][place] for name in left_out) for place, number in enumerate(total)
+        )
+        if not worked + failed or not worked_other + failed_other:
+            return 0.0
+        return worked / (worked + failed) - worked_other / (worked_other + failed_other)
+
+    return set_aside(parties, gain)
 
 
 def _differs(one: _Tally, other: _Tally, settings: ContrastSettings) -> bool:

@@ -3,7 +3,9 @@
 One question at a time, and only when it is due. A question shows trajectories of one kind of goal, and where a tenant
 has several agent keys, those of one key alone: words that talked the model into something are then known to be that
 key's, and such a lesson is quarantined until the trajectories of another key give a like one. Like lessons are one (by
-the inner product of their embeddings): the one that is there stays, with the sources of both.
+the inner product of their embeddings): the one that is there stays, with the sources of both. Votes are asked for in
+the same way, and a party has one: no trajectories of one key alone make a lesson active or end it. A lesson that has no
+independent trajectories behind it, a draft, is not voted on: whoever wrote it may have written what the vote is about.
 """
 
 from collections import Counter, OrderedDict, defaultdict
@@ -16,7 +18,7 @@ import structlog
 
 from actors.experience.drawing import Drawing
 from actors.experience.lesson_ab_test import about
-from actors.experience.origins import Origins
+from actors.experience.origins import INDEPENDENT, Origins
 from actors.experience.pool import LessonPool
 from actors.experience.window import Window
 from actors.kinds.clusters import cluster_of
@@ -97,7 +99,10 @@ class Opinions:
         self._away = False
 
     async def _draw(self) -> bool:
-        """Ask for lessons of the kind of goal with the most news; False if there is none with enough."""
+        """Ask for lessons of the kind of goal with the most news; False if there is none with enough.
+
+        Parties take turns: whoever sends most always has the most news.
+        """
         kinds: dict[tuple[str, str, str], list[Trajectory]] = defaultdict(list)
         for run in self._window:
             if run.outcome is not None and run.steps:
@@ -105,9 +110,11 @@ class Opinions:
         news = {
             kind: sum(run.id not in self._asked.get(kind, frozenset()) for run in runs) for kind, runs in kinds.items()
         }
-        kind = max(news, key=lambda kind: news[kind], default=None)
-        if kind is None or news[kind] < self._settings.fresh:
+        turns = {asked[:2]: turn for turn, asked in enumerate(self._asked, 1)}
+        due = [kind for kind, number in news.items() if number >= self._settings.fresh]
+        if not due:
             return False
+        kind = min(due, key=lambda kind: (turns.get(kind[:2], 0), -news[kind]))
         runs = kinds[kind]
         worked = [run for run in reversed(runs) if run.outcome is not None and run.outcome >= _SUCCESS]
         failed = [run for run in reversed(runs) if run.outcome is not None and run.outcome < _SUCCESS]
@@ -191,28 +198,30 @@ class Opinions:
             for lesson in self._pool
             if lesson.state == "candidate"
             and lesson.kind == "insight"
+            and lesson.independent >= INDEPENDENT
             and not self._drawing.tried(lesson.tenant)
             and sum(lesson.detail.get("votes", {}).values()) < self._settings.max_votes
         ]
         for lesson in sorted(waiting, key=lambda one: (sum(one.detail.get("votes", {}).values()), one.updated, one.id)):
             used = self._voted.get(lesson.id, frozenset()) | set(lesson.sources)
-            others = [
-                run
-                for run in self._window
-                if run.tenant == lesson.tenant and run.id not in used and run.outcome is not None
-                and about(lesson, run.goal)
-            ]  # fmt: skip
-            if len(others) < self._settings.runs:
+            voters = list(lesson.detail.get("voters", ()))
+            others: dict[str, list[Trajectory]] = defaultdict(list)
+            for run in self._window:
+                fits = run.tenant == lesson.tenant and run.id not in used and run.outcome is not None
+                if fits and self._origins.party(run) not in voters and about(lesson, run.goal):
+                    others[self._origins.party(run)].append(run)
+            party = max(others, key=lambda party: (len(others[party]), party), default="")
+            if len(others.get(party, ())) < self._settings.runs:
                 continue
-            runs = others[-self._settings.runs :]
+            runs = others[party][-self._settings.runs :]
             vote = await self._extractor.vote(Insight(lesson.when_to_use, lesson.content), runs)
             _remember(self._voted, lesson.id, used | {run.id for run in runs})
             self.counts[f"voted_{vote.lower()}"] += 1
             votes = Counter[str](lesson.detail.get("votes", {}))
             votes[vote] += 1
-            self._pool.put(
-                self._decided(msgspec.structs.replace(lesson, detail={**lesson.detail, "votes": dict(votes)}))
-            )
+            voters += [party] if party and vote != "ABSTAIN" else []
+            detail = {**lesson.detail, "votes": dict(votes), "voters": voters}
+            self._pool.put(self._decided(msgspec.structs.replace(lesson, detail=detail)))
             return True
         return False
 

@@ -1,22 +1,29 @@
-"""Who stands behind a lesson: how many independent origins its evidence has, and which key brought most of it.
+"""Who stands behind a lesson: how many independent origins its evidence has, and whose word most of it is.
 
 Whoever can send traffic can write lessons: a trajectory shows whatever its sender says that tools answered. So a lesson
 needs evidence that did not come from one hand. Our own trials in the sandbox are trusted, each for itself. Of
-production, an origin is an agent key; only where a tenant has no more than one key is it a conversation: lessons never
-leave their tenant, and whoever holds its only key has nobody to mislead but himself.
+production, an origin is a party (`actors.statistics.parties`); only where a tenant has no more than one key is it a
+conversation: lessons never leave their tenant, and whoever holds its only key has nobody to mislead but himself.
 """
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from actors.messages import Trajectory
+from actors.statistics.parties import party_of
 
 TRUSTED = frozenset({"sandbox", "probe"})
 """Sources of trajectories that nobody outside writes."""
+INDEPENDENT = 2
+"""Origins that a lesson needs, on both sides of a contrast; below it is quarantined. One hand is what has to be kept
+out, and with two keys there may never be a third."""
 _TENANTS = 4096
 """Tenants whose keys are remembered."""
+
+
+def whose(run: Trajectory) -> str:
+    """The party whose evidence `run` is; each of our own is one for itself, so that no cap ever finds it loud."""
+    return f"own:{run.id}" if run.source in TRUSTED else party_of(run.tenant, run.caller)
 
 
 class Origins:
@@ -61,21 +68,8 @@ class Origins:
 
         A call without a key is one more party, for all of them.
         """
-        return f"key:{run.caller}" if run.source not in TRUSTED and self.several(run.tenant) else ""
+        return whose(run) if run.source not in TRUSTED and self.several(run.tenant) else ""
 
     def parties(self, runs: Iterable[Trajectory]) -> tuple[str, ...]:
         """The parties among `runs`, those with most of them first."""
         return tuple(party for party, _ in Counter(filter(None, map(self.party, runs))).most_common())
-
-
-class DefenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What keeps one hand from writing the lessons of all."""
-
-    min_sources: int = 2
-    """Independent origins that a lesson needs: agent keys, or conversations where the tenant has one key alone. On both
-    sides of a contrast. Trials in the sandbox and probes are trusted. Below it a lesson is quarantined."""
-    max_share: float = 0.5
-    """Share of the trajectories that are contrasted which one tenant, and which one key of a tenant, may hold while
-    there are others."""
-    max_per_key: int = 32
-    """Lessons not yet retired that one key may have behind it by itself."""

@@ -32,14 +32,14 @@ class LessonPool:
     """
 
     def __init__(self, max_lessons: int) -> None:
-        self._max_lessons = max_lessons
+        self.max_lessons = max_lessons
         self._lessons: dict[str, Experience] = {}
         self._changed: dict[str, Experience | None] = {}
         """By lesson: its last published revision, None if it has none."""
         self._base: dict[str, int] = {}
         """By tenant: the first revision of a lesson that is not in memory; above whatever left memory had."""
         self.counts: Counter[str] = Counter()
-        """evicted, dropped_retired (they left memory), merged, refused_key, internalised, unlearnt, forgotten."""
+        """evicted, dropped_retired (they left memory), merged, refused_party, internalised, unlearnt, forgotten."""
 
     def __iter__(self) -> Iterator[Experience]:
         return iter(list(self._lessons.values()))
@@ -129,8 +129,8 @@ class LessonPool:
 
     def _trim(self) -> None:
         for tenant, held in Counter(lesson.tenant for lesson in self).items():
-            if held > self._max_lessons:
-                self._make_room(tenant, held - self._max_lessons)
+            if held > self.max_lessons:
+                self._make_room(tenant, held - self.max_lessons)
 
     def _make_room(self, tenant: str, excess: int) -> None:
         mine = [lesson for lesson in self if lesson.tenant == tenant]

@@ -1,6 +1,7 @@
 """Tool memory: of each tool what it is good for, how it fails and what it costs, from the calls of the window.
 
-Pure. Errors are put together by class: what remains of a message when names, numbers and quotations are masked. One
+Pure. Errors are put together by class: what remains of a message when names, numbers and quotations are masked. Words
+are told that two origins at least have shown: they stand in everybody's prompt, and anybody may have written them. One
 memory a tool; it is written anew when its figures have moved.
 """
 
@@ -12,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from actors.experience.origins import INDEPENDENT
 from actors.kinds.clusters import template_of
 from actors.messages import Trajectory, derived_id
 from actors.tool_results.runs import is_error
@@ -96,7 +98,13 @@ class _Seen:
         self.errors: Counter[str] = Counter()
         self.yields: Counter[str] = Counter()
         self.goals: Counter[str] = Counter()
+        self.origins: dict[str, set[str]] = defaultdict(set)
+        """Who has shown each of these words."""
         self.runs: dict[str, Trajectory] = {}
+
+    def told(self, words: Counter[str], most: int) -> tuple[tuple[str, int], ...]:
+        """The most frequent of `words`, with their numbers."""
+        return tuple(one for one in words.most_common() if len(self.origins[one[0]]) >= INDEPENDENT)[:most]
 
 
 def draw_tools(
@@ -107,10 +115,12 @@ def draw_tools(
     for run in runs:
         for step in run.steps:
             if len(step.tool_calls) == 1 and step.observation:
-                _count(seen[step.tool_calls[0].name], run, step.observation)
+                _count(seen[step.tool_calls[0].name], run, origin(run), step.observation)
         if run.outcome is not None and run.outcome >= _SUCCESS:
             for tool in {call.tool for call in calls_of(run) if not call.error}:
-                seen[tool].goals[template_of(run.goal)[:_MAX_TEXT]] += 1
+                goal = template_of(run.goal)[:_MAX_TEXT]
+                seen[tool].goals[goal] += 1
+                seen[tool].origins[goal].add(origin(run))
     most = sorted(seen.items(), key=lambda found: (-found[1].calls, found[0]))[: settings.most]
     return [_memory(tool, s, settings, origin) for tool, s in most if s.calls >= settings.min_calls]
 
@@ -123,16 +133,20 @@ def error_class(observation: str) -> str:
     return " ".join(_MASKED.sub("*", text).split())[:_MAX_TEXT]
 
 
-def _count(seen: _Seen, run: Trajectory, observation: str) -> None:
+def _count(seen: _Seen, run: Trajectory, origin: str, observation: str) -> None:
     seen.calls += 1
     seen.characters += len(observation)
     seen.runs[run.id] = run
     if is_error(observation):
-        seen.errors[error_class(observation)] += 1
-        return
-    result = read_json(observation)
-    if isinstance(result, dict):
-        seen.yields.update(str(name)[:_MAX_TEXT] for name in cast(dict[str, Any], result))
+        words = [error_class(observation)]
+        seen.errors.update(words)
+    else:
+        result = read_json(observation)
+        names = cast(dict[str, Any], result) if isinstance(result, dict) else {}
+        words = [str(name)[:_MAX_TEXT] for name in names]
+        seen.yields.update(words)
+    for word in words:
+        seen.origins[word].add(origin)
 
 
 def _memory(tool: str, seen: _Seen, settings: ToolSettings, origin: Callable[[Trajectory], str]) -> ToolMemory:
@@ -141,10 +155,10 @@ def _memory(tool: str, seen: _Seen, settings: ToolSettings, origin: Callable[[Tr
         tool=tool,
         calls=seen.calls,
         errors=sum(seen.errors.values()),
-        by_class=tuple(seen.errors.most_common(settings.errors)),
+        by_class=seen.told(seen.errors, settings.errors),
         tokens=round(seen.characters / _CHARACTERS_A_TOKEN / seen.calls),
-        yields=tuple(name for name, _ in seen.yields.most_common(4)),
-        goals=tuple(goal for goal, _ in seen.goals.most_common(2)),
+        yields=tuple(name for name, _ in seen.told(seen.yields, 4)),
+        goals=tuple(goal for goal, _ in seen.told(seen.goals, 2)),
         independent=len({origin(run) for run in runs}),
         runs=runs[-settings.sources :],
     )

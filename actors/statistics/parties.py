@@ -130,8 +130,9 @@ def set_aside(parties: Sequence[str], estimate: Callable[[Collection[str]], floa
     """
     if not binds(parties):
         return frozenset()
-    # By name, so that equal pulls give the same answer everywhere.
-    without = {party: estimate((party,)) for party in sorted(set(parties))}
+    # By name, so that equal pulls give the same answer everywhere. Who has no evidence cannot pull hard.
+    heard = sorted(party for party, pieces in Counter(parties).items() if pieces >= EVIDENCE)
+    without = {party: estimate((party,)) for party in heard}
     without = {party: value for party, value in without.items() if value == value}
     if len(without) < 2:
         return frozenset()

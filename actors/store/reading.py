@@ -288,6 +288,14 @@ def judged_outcomes(
     )  # fmt: skip
 
 
+def reporting_parties(connection: Connection, limit: int) -> list[str]:
+    """The parties of the newest production trajectories that have an outcome, one a trajectory, newest first."""
+    row = t.TrajectoryRow
+    wanted = select(row.tenant, row.caller).where(row.source == "production", row.outcome.is_not(None))
+    found = connection.execute(wanted.order_by(row.ended.desc(), row.id).limit(limit))
+    return [party_of(one.tenant, one.caller) for one in found]
+
+
 def _newest(connection: Connection, limit: int, *where: ColumnElement[bool]) -> list[OutcomeRow]:
     row = t.TrajectoryRow
     wanted = select(

@@ -208,6 +208,9 @@ class Store:
     ) -> list[OutcomeRow]:
         return await self._read(reading.judged_outcomes, version, since, limit, until)
 
+    async def reporting_parties(self, limit: int) -> list[str]:
+        return await self._read(reading.reporting_parties, limit)
+
     async def experiences(self, state: str | None = None) -> list[Experience]:
         return await self._read(reading.experiences, state)
 

@@ -34,6 +34,7 @@ from starlette.routing import Route
 
 from actors.deployment.fleet import Fleet
 from actors.statistics.intervals import wilson
+from actors.statistics.parties import FEWEST, with_evidence
 from actors.store import Store
 from actors.system.lifecycle import ActorState
 from daemon.api.admin import AdminOnly, RefusalCollector, holder
@@ -51,6 +52,10 @@ from daemon.tap.keys import KeyRing
 
 _MOST = 100_000
 """Outcomes that are read for one answer."""
+_NEWEST = 512
+"""Newest outcomes whose parties are counted: twice what the gate looks at, for one may report much more than others."""
+_COUNTED_SECONDS = 30.0
+"""How long that count is good for: their bodies have to be read."""
 
 
 class ControlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -124,6 +129,8 @@ class Control:
         self._curator, self._sentinel, self._judge, self._routes = curator, sentinel, judge, tuple(routes)
         self._settings, self._learning = settings, learning
         self._leader, self._started = leader, clock()
+        self._parties: tuple[float, int] | None = None
+        """When parties with evidence were counted last, and how many there were."""
         self._refused = Counter[str]()
         registry.register(RefusalCollector(self._refused))
 
@@ -185,6 +192,7 @@ class Control:
                 "serving": None if serving is None else {"version": serving.version, "since": serving.since},
                 "trained": candidates[0].version if candidates else 0,
                 "success": {"rate": solved / len(known) if known else None, "low": low, "high": high, "n": len(known)},
+                "parties": _parties(await self._counted()),
                 "counts": await self._store.counts(),
                 "shares": {
                     "batches": len(batches),
@@ -198,6 +206,12 @@ class Control:
                 "actors": [msgspec.to_builtins(state) for state in self._actors()],
             }
         )
+
+    async def _counted(self) -> int:
+        """Parties that have evidence among the newest outcomes."""
+        if self._parties is None or self._clock() - self._parties[0] >= _COUNTED_SECONDS:
+            self._parties = self._clock(), with_evidence(await self._store.reporting_parties(_NEWEST))
+        return self._parties[1]
 
     async def success(self, request: Request) -> Response:
         """Success of production trajectories in buckets of equal count, oldest first, and what happened meanwhile."""
@@ -301,3 +315,14 @@ def _json(value: Any) -> Response:
 
 def _error(status: int, message: str) -> Response:
     return JSONResponse({"error": {"message": message}}, status_code=status)
+
+
+def _parties(count: int) -> dict[str, Any]:
+    """How many parties have evidence, and what the party rule (`actors.statistics.parties`) makes of it."""
+    if count >= FEWEST:
+        rule = "none weighs more than a third"
+    elif count == 1:
+        rule = f"its word decides; the caps bind from {FEWEST} on"
+    else:
+        rule = f"the caps bind from {FEWEST} on" + (", so one party's word can decide" if count else "")
+    return {"with_evidence": count, "binds": count >= FEWEST, "sentence": f"{count} with evidence; {rule}"}

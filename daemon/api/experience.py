@@ -152,10 +152,13 @@ class ExperienceApi:
 
     async def _feedback(self, request: Request) -> Any:
         body = await read_body(request, FeedbackBody)
+        key = body.key
         if bound_to(request):
             await self._own(request)
+            # Its own word, whatever names it gives: an operator passes on other people's, a stranger invents people.
+            key = key and who(request)
         voices, counted = await self._pool.feedback(
-            request.path_params["id"], useful=body.useful, reason=body.reason, key=body.key, by=who(request)
+            request.path_params["id"], useful=body.useful, reason=body.reason, key=key, by=who(request)
         )
         return {"voices": voices, "counted": counted}
 

@@ -65,6 +65,8 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
     figures.add_row(
         "success", f"{rate} of the last {success['n']} [{100 * success['low']:.0f}, {100 * success['high']:.0f}]"
     )
+    if status.get("parties"):
+        figures.add_row("parties", status["parties"]["sentence"])
     shares = status["shares"]
     figures.add_row(
         "training from", f"{100 * shares['production']:.0f} % production, {100 * shares['sandbox']:.0f} % sandbox"

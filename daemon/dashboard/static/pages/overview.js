@@ -175,6 +175,7 @@ function findings(status) {
       "Last order: ",
       last ? [last.kind, " by ", last.origin, ", ", time(last.created), ": ", quoted(last.reason)] : "none",
     ),
+    el("p", { class: "soft" }, "Parties: ", status.parties.sentence),
   );
 }
 

@@ -59,7 +59,7 @@ def test_a_quarter_is_of_other_clusters_than_the_leading_one_the_longest_unatten
 
 
 def test_without_others_the_leading_cluster_fills_the_batch() -> None:
-    assert len(draw(many("busy", 9), 8, Shares(replay=0.25, cluster=0.5, tenant=0.5, task=0.5), Curriculum())) == 8
+    assert len(draw(many("busy", 9), 8, Shares(replay=0.25, cluster=0.5, task=0.5), Curriculum())) == 8
 
 
 def test_each_kind_of_key_has_its_cap_while_others_wait() -> None:
@@ -67,31 +67,40 @@ def test_each_kind_of_key_has_its_cap_while_others_wait() -> None:
     for kind, fields in loud.items():
         other = "quiet" if kind == "cluster" else "loud"
         rest = [unit(f"r{n}", other, tenant="y", caller="y", task="y") for n in range(8)]
-        drawn = draw([*many("loud", 20, ended=9.0, **fields), *rest], 8, Shares(**{kind: 0.5}), Curriculum())
+        shares = Shares(**{kind: 0.5}) if kind in ("cluster", "task") else Shares()
+        drawn = draw([*many("loud", 20, ended=9.0, **fields), *rest], 8, shares, Curriculum())
         assert sum(one.name.startswith("loud") for one in drawn) == 4, kind
 
 
-def test_the_tenants_cap_is_the_last_to_go() -> None:
+def test_of_four_parties_the_loud_one_gets_no_more_than_a_third() -> None:
+    quiet = [unit(f"{key}{n}", caller=key) for key in "abc" for n in range(4)]
+    drawn = Counter(
+        one.caller for one in draw([*many("c", 90, caller="loud", ended=9.0), *quiet], 9, Shares(), knowing())
+    )
+    assert (drawn["loud"], drawn.total()) == (3, 9)
+
+
+def test_keys_of_one_tenant_are_parties_of_their_own_and_a_tenant_without_keys_is_one() -> None:
+    loud = many("c", 20, tenant="keyless", ended=9.0)
+    keys = [unit(f"{key}{n}", tenant="keyed", caller=key) for key in "ab" for n in range(4)]
+    assert Counter(one.tenant for one in draw([*loud, *keys], 9, Shares(), Curriculum())) == {"keyless": 3, "keyed": 6}
+
+
+def test_the_partys_cap_is_the_last_to_go() -> None:
     loud = many("c", 20, tenant="loud", ended=9.0)
     quiet = [unit(f"q{n}", tenant="quiet") for n in range(4)]
-    drawn = draw([*loud, *quiet], 8, Shares(tenant=0.5, cluster=0.5), Curriculum())
+    drawn = draw([*loud, *quiet], 8, Shares(cluster=0.5), Curriculum())
     assert Counter(one.tenant for one in drawn) == {"loud": 4, "quiet": 4}
 
 
-def test_a_tenant_that_is_alone_does_not_undo_the_other_caps() -> None:
-    waiting = [*many("c", 20, caller="loud", ended=9.0), *(unit(f"q{n}", caller="quiet") for n in range(8))]
-    drawn = draw(waiting, 8, Shares(tenant=0.5, caller=0.5), Curriculum())
-    assert Counter(one.caller for one in drawn) == {"loud": 4, "quiet": 4}
-
-
-def test_runs_without_a_key_share_no_callers_cap() -> None:
-    waiting = [*many("c", 8, ended=9.0), unit("q", caller="quiet")]
-    assert "q" not in names(draw(waiting, 8, Shares(caller=0.5), Curriculum()))
+def test_a_party_that_is_alone_does_not_undo_the_other_caps() -> None:
+    waiting = [*many("c", 20, task="loud", ended=9.0), *(unit(f"q{n}", task="quiet") for n in range(8))]
+    assert Counter(one.task for one in draw(waiting, 8, Shares(task=0.5), Curriculum())) == {"loud": 4, "quiet": 4}
 
 
 def test_few_others_take_their_part_and_the_rest_fills_up() -> None:
     waiting = [*many("c", 20, tenant="loud"), unit("q", tenant="quiet")]
-    assert Counter(one.tenant for one in draw(waiting, 8, Shares(tenant=0.5), Curriculum())) == {"loud": 7, "quiet": 1}
+    assert Counter(one.tenant for one in draw(waiting, 8, Shares(), Curriculum())) == {"loud": 7, "quiet": 1}
 
 
 units = st.builds(
@@ -105,7 +114,7 @@ units = st.builds(
     ended=st.floats(0, 100),
 )
 share = st.floats(0, 1)
-shares = st.builds(Shares, tenant=share, caller=share, cluster=share, task=share, replay=share)
+shares = st.builds(Shares, cluster=share, task=share, replay=share)
 
 
 @given(waiting=st.lists(units, max_size=30, unique_by=lambda one: one.name), wanted=st.integers(0, 12), shares=shares)

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from actors.experience.lessons import ContrastSettings, contrast
-from actors.experience.origins import Origins
+from actors.experience.origins import Origins, whose
 from actors.experience.window import Window
 from actors.kinds.holdout import held_out
 from actors.messages import Trajectory
@@ -36,9 +36,9 @@ def seen(*runs: Trajectory) -> Origins:
     return origins
 
 
-def window(size: int, origins: Origins, **settings: object) -> Window:
-    rules = {"max_share": 0.5, "first_per_task": 0, "exam": lambda key: False, **settings}
-    return Window(size, party=origins.party, **rules)  # type: ignore[arg-type]
+def window(size: int, **settings: object) -> Window:
+    rules = {"first_per_task": 0, "exam": lambda key: False, **settings}
+    return Window(size, **rules)  # type: ignore[arg-type]
 
 
 def test_with_one_key_conversations_are_origins_with_several_keys_are():
@@ -86,8 +86,7 @@ def test_a_contrast_that_two_keys_show_has_two():
 def test_a_key_that_writes_nine_tenths_holds_half_of_the_window():
     rng = random.Random(0)
     runs = [run(f"r{n}", "loud" if rng.random() < 0.9 else "quiet") for n in range(2000)]
-    origins = seen(*runs)
-    made = window(200, origins)
+    made = window(200)
     for one in runs:
         made.add(one)
     held = Counter(one.caller for one in made)
@@ -97,19 +96,60 @@ def test_a_key_that_writes_nine_tenths_holds_half_of_the_window():
     assert [one.id for one in made if one.caller == "quiet"][-1] == [r.id for r in runs if r.caller == "quiet"][-1]
 
 
-def test_a_tenant_that_writes_nine_tenths_holds_half_of_the_window():
+def test_of_four_tenants_one_that_writes_nine_tenths_holds_a_third_of_the_window():
     rng = random.Random(1)
     runs = [run(f"r{n}", tenant="loud" if rng.random() < 0.9 else f"t{rng.randrange(3)}") for n in range(2000)]
-    made = window(200, Origins())
+    made = window(200)
     for one in runs:
         made.add(one)
     held = Counter(one.tenant for one in made)
-    assert held["loud"] <= 101
-    assert all(held[f"t{n}"] >= 20 for n in range(3))
+    assert held["loud"] <= 67
+    assert all(held[f"t{n}"] >= 40 for n in range(3))
+
+
+def test_our_own_rollouts_are_nobodys_flood():
+    made = window(30)
+    for n in range(9):
+        made.add(run(f"p{n}", "k"))
+    for n in range(25):
+        made.add(run(f"s{n}", source="sandbox"))
+    assert [one.id for one in made][:5] == [f"p{n}" for n in range(4, 9)], "the oldest went, whoever had written it"
+    assert made.counts["over_share"] == 0
+
+
+def refuted(count: int, caller: str) -> list[Trajectory]:
+    """Bookings that worked without `leak`."""
+    return [
+        trajectory([FIND, BOOK, END], id=f"{caller}-{n}", goal="Book for Mia.", caller=caller) for n in range(count)
+    ]
+
+
+def told(runs: list[Trajectory]) -> list[tuple[str, int]]:
+    drawn = contrast(runs, ContrastSettings(), None, seen(*runs).of, whose)
+    return [(found.practice.before, found.independent) for found in drawn]
+
+
+def test_one_of_five_parties_cannot_hide_what_the_others_show():
+    honest = [one for key in "abcd" for one in poisoned(10, key)]
+    flood = refuted(40, "evil")
+    assert told(honest) == [("leak", 2)], "two of four set aside"
+    assert told([*honest, *flood]) == [("leak", 3)]
+    assert not contrast([*honest, *flood], ContrastSettings()), "which its runs do where every run is one for itself"
+
+
+def test_one_of_five_parties_cannot_show_what_the_others_do_not_see():
+    honest = [one for key in "abcd" for one in refuted(4, key)]
+    flood = poisoned(140, "evil")
+    assert [found.practice.before for found in contrast([*honest, *flood], ContrastSettings())] == ["leak"]
+    assert told([*honest, *flood]) == []
+
+
+def test_below_four_parties_nothing_is_set_aside():
+    assert told([one for key in "abc" for one in poisoned(10, key)]) == [("leak", 3)]
 
 
 def test_alone_one_has_the_whole_window_and_the_oldest_goes_first():
-    made = window(10, Origins())
+    made = window(10)
     for n in range(25):
         made.add(run(f"r{n}", "k"))
     assert [one.id for one in made] == [f"r{n}" for n in range(15, 25)]
@@ -117,7 +157,7 @@ def test_alone_one_has_the_whole_window_and_the_oldest_goes_first():
 
 
 def test_held_out_production_never_comes_in():
-    made = window(1000, Origins(), exam=held_out)
+    made = window(1000, exam=held_out)
     kept = [one for n in range(400) if made.add(one := run(f"r{n}"))]
     assert {one.id for one in made} == {one.id for one in kept}
     assert not any(held_out(one.id) for one in made)
@@ -126,7 +166,7 @@ def test_held_out_production_never_comes_in():
 
 @pytest.mark.parametrize(("first", "kept"), [(0, 24), (4, 12), (1, 3)])
 def test_a_cold_start_takes_the_first_rollouts_of_each_task(first: int, kept: int):
-    made = window(100, Origins(), first_per_task=first)
+    made = window(100, first_per_task=first)
     for n in range(24):
         made.add(run(f"r{n}", source="sandbox", task_id=f"task-{n // 8}"))
     assert len(made) == kept

@@ -9,7 +9,6 @@ import pytest
 from actors.experience.experiencer import Experiencer, ExperiencerSettings
 from actors.experience.forgetting import forget
 from actors.experience.opinions import OpinionSettings
-from actors.experience.origins import DefenceSettings
 from actors.messages import Attributed, Attribution, Experience, Trajectory
 from actors.ports.errors import ExtractorUnavailable
 from actors.ports.extractors import Insight, Vote
@@ -149,18 +148,20 @@ async def test_with_several_keys_one_key_is_shown_at_a_time_and_its_lesson_waits
     assert (lesson.state, lesson.independent, lesson.reason) == ("candidate", 2, "")
 
 
-async def test_one_key_has_so_many_lessons_and_no_more(world: World):
-    world.settings = msgspec.structs.replace(world.settings, defence=DefenceSettings(max_per_key=3))
+async def test_one_of_four_parties_has_a_third_of_the_room_for_lessons_and_no_more(world: World):
+    world.settings = msgspec.structs.replace(world.settings, max_lessons=9)
     world.actor = world.build()
     await world.actor.start()
-    await world.see(*cancels(1, "x", caller="key-2"))
+    for other in "bcd":
+        runs = cancels(4, other, caller=f"key-{other}")
+        await world.see(*(msgspec.structs.replace(run, outcome=None) for run in runs))
     words = ["apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbour", "island", "jungle"]
     for number, word in enumerate(words):
         world.extractor.lessons = (Insight(f"{word} {word}", f"{word} {word} {word} first"),)
         await world.see(*cancels(6, f"l{number}", caller="key-1"))
         await world.tick()
     assert len(await world.insights()) == 3
-    assert world.actor.counts["refused_key"] == len(world.extractor.shown) - 3 > 0
+    assert world.actor.counts["refused_party"] == len(world.extractor.shown) - 3 > 0
 
 
 async def test_votes_make_a_candidate_active_that_no_sandbox_tries(world: World):
@@ -173,6 +174,43 @@ async def test_votes_make_a_candidate_active_that_no_sandbox_tries(world: World)
     first, second = world.extractor.voted
     assert not set(first) & set(second), "each vote is about other trajectories"
     assert not (set(first) | set(second)) & set(lesson.sources)
+
+
+async def test_one_keys_trajectories_have_one_vote_however_many_there_are(world: World):
+    await world.see(*cancels(8, "a", caller="key-1"), *cancels(8, "b", caller="key-2"))
+    await world.tick(3)
+    assert [lesson.state for lesson in await world.insights()] == ["candidate"]
+    await world.see(*cancels(60, "c", caller="key-1"))
+    await world.tick(10)
+    (lesson,) = await world.insights()
+    assert (lesson.state, lesson.detail["votes"]) == ("candidate", {"GOOD": 1})
+    assert {name[0] for name in world.extractor.voted[0]} == {"c"}
+    await world.see(*cancels(20, "d", caller="key-2"))
+    await world.tick(4)
+    (lesson,) = await world.insights()
+    assert (lesson.state, lesson.reason) == ("active", "votes: 2 for, 0 against")
+
+
+async def test_keys_take_turns_in_being_asked_about_however_much_one_sends(world: World):
+    await world.see(*cancels(6, "quiet", caller="key-2"))
+    for number in range(4):
+        await world.see(*cancels(20, f"loud{number}", caller="key-1"))
+        await world.tick()
+    asked = [shown[0].caller for shown in world.extractor.shown]
+    assert asked[:2] == ["key-1", "key-2"]
+
+
+async def test_a_draft_is_not_made_active_by_votes_alone(world: World):
+    draft = Experience(
+        id="draft", kind="insight", when_to_use="cancelling an order", content="Say yes to everything.",
+        origin="operator",
+    )  # fmt: skip
+    await world.store.save([draft])
+    world.extractor.lessons = ()
+    await world.see(*cancels(40, "a"))
+    await world.tick(10)
+    assert [(one.id, one.state) for one in await world.insights()] == [("draft", "candidate")]
+    assert not world.extractor.voted
 
 
 async def test_votes_against_it_retire_it(world: World):

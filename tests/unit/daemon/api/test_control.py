@@ -5,6 +5,7 @@ from io import StringIO
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 from rich.console import Console
@@ -53,6 +54,7 @@ class Desk:
 
     def __init__(self, store: Store, state: Path) -> None:
         self.store, self.sent, self.retried = store, list[Directive](), list[str]()
+        self.now = 50.0
         self.curator: dict[str, int] = {}
         self.sentinel: dict[str, object] = {}
         self.registry = CollectorRegistry()
@@ -65,7 +67,7 @@ class Desk:
         self.control = Control(
             store=store, registry=self.registry, actors=lambda: (), orders=self.orders, retry=self._retry,
             describe={"sandbox": "travel"}, curator=lambda: self.curator, sentinel=lambda: self.sentinel,
-            clock=lambda: 50.0, fleet=lambda: self.fleet, halted=self.kill.reason,
+            clock=lambda: self.now, fleet=lambda: self.fleet, halted=self.kill.reason,
         )  # fmt: skip
         transport = httpx.ASGITransport(self.control.app(["127.0.0.1"]))
         self.http = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
@@ -103,6 +105,26 @@ async def test_status_counts_success_with_its_interval(desk: Desk) -> None:
     success = (await desk.http.get("/api/status")).json()["success"]
     assert (success["rate"], success["n"]) == (0.75, 20)
     assert 0.5 < success["low"] < 0.75 < success["high"] < 0.9
+
+
+async def test_status_says_how_many_parties_have_evidence_and_whether_the_rule_binds(desk: Desk) -> None:
+    async def told(keys: str) -> tuple[int, bool, str]:
+        for place, key in enumerate(keys):
+            for item in (attributed(10 * ord(key) + n) for n in range(4)):
+                run = msgspec.structs.replace(item.trajectory, caller=key)
+                # As it is kept before it is attributed, and after.
+                await desk.store.save([run if place % 2 else msgspec.structs.replace(item, trajectory=run)])
+        desk.now += 60.0
+        status = (await desk.http.get("/api/status")).json()
+        out = StringIO()
+        show(status, Console(file=out, width=200))
+        assert status["parties"]["sentence"] in out.getvalue()
+        return tuple(status["parties"].values())
+
+    assert await told("") == (0, False, "0 with evidence; the caps bind from 4 on")
+    assert await told("a") == (1, False, "1 with evidence; its word decides; the caps bind from 4 on")
+    assert (await told("b"))[2] == "2 with evidence; the caps bind from 4 on, so one party's word can decide"
+    assert await told("cdef") == (6, True, "6 with evidence; none weighs more than a third")
 
 
 async def test_status_says_how_much_of_the_training_is_replay_and_what_is_missing(desk: Desk) -> None:

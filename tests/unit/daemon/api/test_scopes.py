@@ -143,6 +143,20 @@ async def test_what_a_teaching_key_adds_is_a_draft_that_an_operator_approves(doo
     assert {one.details["by"] for one in told} == {door.id("teach"), door.id("operate")}
 
 
+async def test_a_teaching_key_has_one_voice_on_a_lesson_under_however_many_names(door: Door) -> None:
+    await door.desk.store.save([lesson("mine")])
+
+    async def say(scope: Scope, name: str) -> dict:
+        said = {"useful": True, "key": name}
+        return (await door.ask(scope, "POST", "/api/experience/mine/feedback", said)).json()["voices"]
+
+    told = [await say("teach", f"name-{number}") for number in range(60)]
+    assert told[-1] == {"useful": 1, "useless": 0}
+    assert [one.key for one in (await door.desk.store.said("mine", 9))] == [door.id("teach")]
+    assert (await say("operate", "Mia"))["useful"] == 2
+    assert (await say("operate", "Ben"))["useful"] == 3, "an operator passes on what people say"
+
+
 async def test_every_key_of_the_operators_side_shuts_it_for_those_without(tmp_path: Path) -> None:
     for scope in SCOPES:
         path = tmp_path / f"{scope}.json"
