@@ -1,6 +1,6 @@
 """The shared vocabulary: everything that travels between processes or is kept, as versioned msgspec Structs."""
 
-from actors.messages.agents import agent_of
+from actors.messages.agents import agent_of, called
 from actors.messages.base import (
     SCHEMA,
     Message,
@@ -91,6 +91,7 @@ __all__ = [
     "VersionSpan",
     "agent_of",
     "bad_file",
+    "called",
     "decode",
     "decode_batch",
     "derived_id",

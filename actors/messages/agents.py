@@ -11,3 +11,14 @@ def agent_of(run: Trajectory) -> str:
     """
     role = run.steps[0].role if run.steps else ""
     return f"{run.tenant}/{role or derived_id('tools', run.tools)[:8]}"
+
+
+def called(agent: str) -> str:
+    """Tenant and label of an agent's name, without the digest.
+
+    The digest is another where the prompt begins otherwise (the day of the week), or, without a prompt, where the tools
+    are others; the label is the same.
+    """
+    tenant, _, who = agent.rpartition("/")
+    label, digest, _ = who.partition("#")
+    return f"{tenant}/{label if digest else ''}"

@@ -2,8 +2,9 @@
 
 Runs and runs with an outcome are kept apart: where one run in fifty is reported, the newest 384 runs have eight
 outcomes, but the newest 384 outcomes are there all the same. Bounded: `window` newest runs and `sample` newest with an
-outcome; `sample` of both for each of `versions` versions. A run is one object in all of them, so an outcome or a
-judgement that comes late is seen by all.
+outcome; `sample` of both for each of `versions` versions, of which no party washes out the others'. Of the version that
+serves and the one before it each agent's newest outcomes are kept, too. A run is one object in all of them, so an
+outcome or a judgement that comes late is seen by all.
 """
 
 from collections import deque
@@ -13,7 +14,13 @@ from typing import NamedTuple
 import msgspec
 
 from actors.messages import Attribution
+from actors.statistics.parties import FairWindow
 from actors.tool_results.runs import RunSummary, lateness, take_judgement
+
+AGENTS = 16
+"""Agents of a version whose outcomes are kept apart; the first that had one."""
+OWN = 64
+"""Outcomes of an agent that are kept: a fall of its success by half is sure from fifty of them."""
 
 
 class Swap(msgspec.Struct, frozen=True):
@@ -39,6 +46,8 @@ class Remembered(msgspec.Struct):
     """By version, the one that began to serve longest ago first."""
     outcomes: dict[int, list[int]] = {}
     """By version, those with an outcome."""
+    agents: dict[int, dict[str, list[int]]] = {}
+    """The same by agent, of the newest two versions."""
     spans: list[tuple[float, int]] = []
     """Since when which version serves, oldest first."""
     found: list[str] = []
@@ -51,9 +60,21 @@ class Remembered(msgspec.Struct):
 class _Kept(NamedTuple):
     """What is kept of one version, the newest of each."""
 
-    runs: deque[RunSummary]
-    reported: deque[RunSummary]
+    runs: FairWindow[RunSummary]
+    reported: FairWindow[RunSummary]
     """Those with an outcome."""
+    agents: dict[str, FairWindow[RunSummary]]
+    """The same by agent."""
+
+    def has_outcome(self, run: RunSummary, size: int) -> None:
+        """Take in a run whose outcome is known now."""
+        self.reported.append(run)
+        if run.agent in self.agents or len(self.agents) < AGENTS:
+            self.agents.setdefault(run.agent, _fair((), min(size, OWN))).append(run)
+
+
+def _fair(runs: Iterable[RunSummary], size: int) -> FairWindow[RunSummary]:
+    return FairWindow(size, lambda run: run.party, runs)
 
 
 class Watched(msgspec.Struct, frozen=True):
@@ -82,7 +103,7 @@ class History:
         """
         state = state or Remembered()
         self._sample, self._versions = sample, versions
-        self._most = 2 * window + sample * (1 + 2 * versions)
+        self._most = 2 * window + sample * (1 + 2 * versions) + 2 * AGENTS * min(sample, OWN)
         """Runs that are ever held: all that can be in a list, and a window of those that no list has any more."""
         self.swap, self.condemned = state.swap, list(state.condemned)
         self._spans, self._found = list(state.spans), set(state.found)
@@ -94,7 +115,14 @@ class History:
 
         self._window, self._reported = listed(state.window, window), listed(state.reported, sample)
         self._kept: dict[int, _Kept] = {
-            version: _Kept(listed(places, sample), listed(state.outcomes.get(version, ()), sample))
+            version: _Kept(
+                _fair((state.runs[place] for place in places), sample),
+                _fair((state.runs[place] for place in state.outcomes.get(version, ())), sample),
+                {
+                    agent: _fair((state.runs[place] for place in own), min(sample, OWN))
+                    for agent, own in state.agents.get(version, {}).items()
+                },
+            )
             for version, places in state.samples.items()
         }
 
@@ -122,6 +150,11 @@ class History:
             reported=listed(self._reported),
             samples={version: listed(kept.runs) for version, kept in self._kept.items()},
             outcomes={version: listed(kept.reported) for version, kept in self._kept.items()},
+            agents={
+                version: {agent: listed(own) for agent, own in kept.agents.items()}
+                for version, kept in self._kept.items()
+                if kept.agents
+            },
             spans=self._spans,
             found=sorted(self._found),
             swap=self.swap,
@@ -152,7 +185,7 @@ class History:
         if run.outcome is not None:
             self._reported.append(run)
             if kept is not None and known is None:
-                kept.reported.append(run)
+                kept.has_outcome(run, self._sample)
         self._bound()
         return run
 
@@ -164,7 +197,7 @@ class History:
             return False
         self._runs[run.id] = run
         self._found.add(run.id)
-        kept.reported.append(run)
+        kept.has_outcome(run, self._sample)
         self._bound()
         return True
 
@@ -179,7 +212,7 @@ class History:
             self._reported.append(run)
             kept = self._of(run)
             if kept is not None:
-                kept.reported.append(run)
+                kept.has_outcome(run, self._sample)
         return True
 
     def judgement(self, run_id: str, attribution: Attribution, cluster: str) -> RunSummary | None:
@@ -205,10 +238,16 @@ class History:
                 self._kept[version] = self._listed(version, self._window, self._reported)
         # Runs without versions are sorted by time, and the time is known only now.
         previous = self._kept[swap.previous]
-        self._kept[swap.previous] = self._listed(swap.previous, previous.runs, previous.reported)
+        relisted = self._kept[swap.previous] = self._listed(swap.previous, previous.runs, previous.reported)
+        for agent, own in previous.agents.items():
+            its = (run for run in own if self.version(run) == swap.previous)
+            relisted.agents[agent] = _fair(its, min(self._sample, OWN))
         self._kept[swap.version] = self._kept.pop(swap.version)
         while len(self._kept) > self._versions:
             del self._kept[next(iter(self._kept))]
+        for version, kept in self._kept.items():
+            if version not in (swap.version, swap.previous):
+                kept.agents.clear()
         self._forget()
 
     def condemn(self, version: int) -> None:
@@ -237,6 +276,21 @@ class History:
             swap, list(listed.get(swap.version, ())), list(listed.get(swap.previous, ())), reference, oldest
         )  # fmt: skip
 
+    def agents(self) -> dict[str, tuple[list[RunSummary], list[RunSummary]]]:
+        """Of each agent the runs with an outcome of the version that serves, and of the one before."""
+        swap = self.swap
+        if swap is None or swap.version not in self._kept or swap.previous not in self._kept:
+            return {}
+        after, before = self._kept[swap.version].agents, self._kept[swap.previous].agents
+        return {agent: (list(own), list(before[agent])) for agent, own in after.items() if agent in before}
+
+    def parties(self) -> list[str]:
+        """Whose word `watched` rests on: the party of each run with an outcome, of what serves and of what did."""
+        swap = self.swap
+        versions = () if swap is None else (swap.previous, swap.version)
+        listed = [self._kept[version].reported for version in versions if version in self._kept] or [self._reported]
+        return [run.party for runs in listed for run in runs]
+
     def version(self, run: RunSummary) -> int | None:
         """The version that sampled all of `run`, by time where the engine gave none; None if several did, or if it is
         not known."""
@@ -255,8 +309,13 @@ class History:
         return None if version is None else self._kept.get(version)
 
     def _listed(self, version: int, runs: Iterable[RunSummary], reported: Iterable[RunSummary]) -> _Kept:
-        own = ((run for run in listed if self.version(run) == version) for listed in (runs, reported))
-        return _Kept(*(deque(listed, maxlen=self._sample) for listed in own))
+        of_all, with_outcome = (
+            _fair((run for run in listed if self.version(run) == version), self._sample) for listed in (runs, reported)
+        )
+        kept = _Kept(of_all, _fair((), self._sample), {})
+        for run in with_outcome:
+            kept.has_outcome(run, self._sample)
+        return kept
 
     def _bound(self) -> None:
         if len(self._runs) > self._most:
@@ -264,6 +323,10 @@ class History:
 
     def _forget(self) -> None:
         """Drop what is in no list any more."""
-        kept = [runs for version in self._kept.values() for runs in version]
+        kept = [
+            runs
+            for version in self._kept.values()
+            for runs in (version.runs, version.reported, *version.agents.values())
+        ]
         self._runs = {run.id: run for runs in (self._window, self._reported, *kept) for run in runs}
         self._found &= self._runs.keys()

@@ -37,6 +37,7 @@ from actors.ports.engine_figures import Figures, read_figures
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineRejected
 from actors.ports.store import SentinelStore
+from actors.statistics.parties import binds, with_evidence
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import (
     POLICY_DIRECTIVE,
@@ -165,11 +166,13 @@ class Sentinel:
 
     def status(self) -> dict[str, Any]:
         """What people want to see of it."""
+        parties = self._history.parties()
         return {
             "monitors": self.readings(),
             "told": list(self.recent),
             "unreachable": sorted(self.unreachable),
             "late": dict(self.late),
+            "parties": {"with_evidence": with_evidence(parties), "binds": binds(parties)},
         }
 
     async def start(self) -> None:

@@ -4,6 +4,10 @@ The first comparison finds what a swap did. The second finds a trend: versions t
 the judge a little more, than the one before. A finding of the second kind freezes at most, for going back by one
 version would not undo it.
 
+No finding acts on one party's word (`actors.statistics.parties`): where the rule binds it must also hold among
+what is left when each party is cut to its cap and the two that pull hardest are set aside. One that holds only with
+them is told. `Outcomes` also looks at each agent for itself: one of ten that fails is a tenth of all runs.
+
 | monitor | compares | test |
 |---|---|---|
 | `Outcomes` | success falls | exact |
@@ -17,20 +21,24 @@ version would not undo it.
 
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import msgspec
 
-from actors.monitoring.history import History, Watched
+from actors.monitoring.history import AGENTS, OWN, History, Watched
 from actors.monitoring.monitor import SEVERITY, Action, Finding, Quiet
 from actors.monitoring.settings import VersionSettings
 from actors.statistics import change_tests as seq
 from actors.statistics.change_tests import Looks, Strata
+from actors.statistics.parties import binds, set_aside, thinned
 from actors.tool_results.runs import RunSummary
 
-SERIES = 14
-"""Series of looks at one swap that share its error rate: seven monitors, two comparisons each."""
+SERIES = 15
+"""Series of looks at one swap that share its error rate: seven monitors, two comparisons each, and the agents."""
+
+_AGENT_GROWTH = 1.7
+"""Between two looks at one agent: few looks, for its share of the error is small."""
 
 COMMON = 8
 """Runs of a kind of goal on one side, from which on it is compared for itself."""
@@ -48,6 +56,14 @@ class Comparison(msgspec.Struct, frozen=True):
     values: dict[str, float]
 
 
+class Weighed(msgspec.Struct, frozen=True):
+    """What one look came to, and whose word it rests on."""
+
+    comparison: Comparison
+    parties: tuple[str, ...] = ()
+    """Without whom it is not found, who pulls hardest first; empty: it is found without any one party."""
+
+
 class State(msgspec.Struct):
     """What a monitor remembers of the version that it watches."""
 
@@ -56,6 +72,8 @@ class State(msgspec.Struct):
     told: list[Action | Literal["drift"]] = []
     """What was done about it, each more than the one before."""
     readings: dict[str, float] = {}
+    agents: dict[str, list[Action | Literal["drift"]]] = {}
+    """What was done about agents."""
 
 
 class VersionMonitor(Quiet, ABC):
@@ -102,25 +120,63 @@ class VersionMonitor(Quiet, ABC):
             if len(before) < settings.min_runs or not looks.due(len(after), settings.first_look):
                 continue
             looks.take(len(after), settings.growth)
-            comparison = self.compare(after, before, lambda total, at=looks: at.spend(total, self._planned))
-            state.readings |= {f"{against}_{name}": value for name, value in comparison.values.items()}
-            if comparison.found:
-                finding = self._finding(history, watched, against, comparison, (len(after), len(before)))
+            weighed = self._weighed(after, before, lambda total, at=looks: at.spend(total, self._planned))
+            state.readings |= {f"{against}_{name}": value for name, value in weighed.comparison.values.items()}
+            if weighed.comparison.found:
+                finding = self._finding(history, watched, against, weighed, (len(after), len(before)))
                 # Said once; but what was only told, or froze, may yet roll back.
                 if all(SEVERITY[finding.action] > SEVERITY[said] for said in state.told):
                     state.told.append(finding.action)
                     found.append(finding)
         return found
 
+    def pulled(self, run: RunSummary) -> float | None:
+        """What a party moves if it lies; the mean of it says who pulls hardest."""
+        return self.value(run)
+
+    def _weighed(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Weighed:
+        """Compare; where the party rule binds also without those who pull hardest."""
+        if not binds(run.party for run in (*after, *before)):
+            return Weighed(self.compare(after, before, spend))
+
+        def half(total: float) -> float:
+            """Two comparisons share the error of the look."""
+            return spend(total / 2)
+
+        after, before = _thinned(after), _thinned(before)
+
+        def pull(left_out: Collection[str]) -> float:
+            now, was = seq.means(
+                strata(_without(after, left_out), _without(before, left_out), self.pulled, reported=self.reported)
+            )
+            return now - was
+
+        aside = set_aside([run.party for run in (*after, *before)], pull)
+        trimmed = self.compare(_without(after, aside), _without(before, aside), half)
+        if trimmed.found:
+            return Weighed(trimmed)
+        return Weighed(
+            self.compare(after, before, half), tuple(sorted(aside, key=lambda party: self._less(after, before, party)))
+        )
+
+    def _less(self, after: Sequence[RunSummary], before: Sequence[RunSummary], party: str) -> float:
+        """How sure the comparison is without `party`: minus its p-value, lowest where most of it was that party's."""
+        left = self.compare(_without(after, (party,)), _without(before, (party,)), lambda total: total)
+        return -left.values["p"]
+
     def _finding(
-        self, history: History, watched: Watched, against: str, found: Comparison, runs: tuple[int, int]
+        self, history: History, watched: Watched, against: str, weighed: Weighed, runs: tuple[int, int]
     ) -> Finding:
-        swap = watched.swap
+        swap, found, parties = watched.swap, weighed.comparison, weighed.parties
         trend = against == "reference"
         versions = f"versions from {watched.oldest} on" if trend else f"version {swap.previous}"
         pays = self.may_pay and self._pays(history, against)
         note = "; success is up" if pays else ""
-        action: Action = "tell" if pays else "freeze" if trend and self._action == "rollback" else self._action
+        if parties:
+            note = f"{note}; not acted on, for it is not shown without {' and '.join(parties)}"
+        action: Action = (
+            "tell" if pays or parties else "freeze" if trend and self._action == "rollback" else self._action
+        )
         return Finding(
             cause=self.name,
             key=(swap.engine, swap.version),
@@ -131,6 +187,7 @@ class VersionMonitor(Quiet, ABC):
                 "version": str(swap.version),
                 "to": str(swap.previous),
                 "against": against,
+                **({"party": parties[0]} if parties else {}),
                 **{name: f"{value:.4g}" for name, value in found.values.items()},
             },
         )
@@ -160,7 +217,7 @@ def strata(
     *,
     reported: bool = False,
 ) -> Strata:
-    """The values of both sides, apart by tenant, tool list, unit of length, and kind of goal; if they are of what was
+    """The values of both sides, apart by agent, tool list, unit of length, and kind of goal; if they are of what was
     `reported`, by how late that was too.
 
     Where failures are reported at once and successes after hours, little but failures is known of a version that began
@@ -171,19 +228,34 @@ def strata(
     """
     counts = [Counter(run.kind for run in runs) for runs in (after, before)]
     common = {kind for side in counts for kind, runs in side.items() if runs >= COMMON}
-    found: defaultdict[tuple[str, str, bool, str, int], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    found: defaultdict[tuple[object, ...], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for side, runs in enumerate((after, before)):
         for run in runs:
             one = value(run)
             if one is not None:
                 kind = run.kind if run.kind in common else ""
-                found[run.tenant, run.tools, run.tokens, kind, run.late if reported else 0][side].append(one)
+                found[run.tenant, run.agent, run.tools, run.tokens, kind, run.late if reported else 0][side].append(one)
     return list(found.values())
+
+
+def _without(runs: Sequence[RunSummary], parties: Collection[str]) -> list[RunSummary]:
+    return [run for run in runs if run.party not in parties]
+
+
+def _thinned(runs: Sequence[RunSummary]) -> list[RunSummary]:
+    """`runs`, oldest first, no party above its cap."""
+    newest_first = runs[::-1]
+    return [newest_first[place] for place in thinned([run.party for run in newest_first])][::-1]
 
 
 def success(run: RunSummary) -> float | None:
     """1 for a success, 0 for a failure."""
     return None if run.succeeded is None else float(run.succeeded)
+
+
+def _acted(told: Sequence[Action | Literal["drift"]]) -> list[Action | Literal["drift"]]:
+    """What was done, words to people left out: of one agent there may be more to say than of all."""
+    return [said for said in told if said != "tell"]
 
 
 class _Share(VersionMonitor):
@@ -237,6 +309,62 @@ class Outcomes(VersionMonitor):
         found = p <= spend(self._settings.error_rate / SERIES) and was - now >= self._settings.outcome_fall
         return Comparison(found, f"success {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
 
+    def look(self, history: History, now: float) -> list[Finding]:
+        return super().look(history, now) or self._agents(history)
+
+    def _agents(self, history: History) -> list[Finding]:
+        """One agent fares worse, though all together may not."""
+        settings, state = self._settings, self._state
+        watched, agents = history.watched(settings.min_runs, reported=True), history.agents()
+        if watched is None or len(agents) < 2 or state.version != watched.swap.version:
+            return []
+        most = min(OWN, settings.sample)
+        planned = seq.planned_looks(settings.first_look, _AGENT_GROWTH, most) + 1
+        bound = binds(run.party for runs in (watched.after, watched.previous) for run in runs)
+        found: list[Finding] = []
+        for agent, (after, before) in agents.items():
+            looks = state.looks.setdefault(f"agent {agent}", Looks())
+            if len(before) < settings.min_runs or not looks.due(len(after), settings.first_look):
+                continue
+            looks.take(len(after), _AGENT_GROWTH)
+            if len(after) < most:
+                looks.next = min(looks.next, most)  # the last look is at all that are kept
+
+            def spend(total: float, at: Looks = looks) -> float:
+                # By the most agents that are kept apart: how many there are now says nothing of how many there will be.
+                return at.spend(total / AGENTS, planned)
+
+            comparison = self.compare(after, before, spend)
+            if not comparison.found:
+                continue
+            # Shown already at its share of the error; that others show it too needs an error of its own, and no share.
+            parties = (
+                self._single(after, before, lambda _, at=looks: at.spend(settings.error_rate, planned)) if bound else ()
+            )
+            finding = self._finding(
+                history, watched, "previous", Weighed(comparison, parties), (len(after), len(before))
+            )
+            finding = msgspec.structs.replace(
+                finding,
+                key=(*finding.key, agent),
+                reason=f"agent {agent}: {finding.reason}",
+                details={**finding.details, "agent": agent},
+            )
+            told = state.agents.setdefault(agent, [])
+            if all(SEVERITY[finding.action] > SEVERITY[said] for said in (*told, *_acted(state.told))):
+                told.append(finding.action)
+                found.append(finding)
+                if finding.action == "rollback":
+                    break
+        return found
+
+    def _single(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> tuple[str, ...]:
+        """The party without which it is not found; empty if two show it."""
+        for party in sorted({run.party for run in after}):
+            if not self.compare(_without(after, (party,)), _without(before, (party,)), spend).found:
+                return (party,)
+        return ()
+
 
 class Hacking(VersionMonitor):
     """The judge's score rises, and success does not follow: what is learned pleases the judge, not the user.
@@ -255,6 +383,9 @@ class Hacking(VersionMonitor):
 
     def value(self, run: RunSummary) -> float | None:
         return None if run.outcome is None else run.judged
+
+    def pulled(self, run: RunSummary) -> float | None:
+        return None if run.judged is None or run.succeeded is None else run.judged - float(run.succeeded)
 
     def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
         settings = self._settings

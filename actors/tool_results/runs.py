@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from actors.kinds.clusters import cluster_of
-from actors.messages import Attribution, Step, Trajectory, derived_id
+from actors.messages import Attribution, Step, Trajectory, agent_of, derived_id
+from actors.statistics.parties import party_of
 from actors.tool_results.validity import invalid, offered
 
 _GRAM = 4
@@ -68,6 +69,10 @@ class RunSummary(msgspec.Struct, array_like=True):
     """Kind of goal, read from the goal alone."""
     late: int = 0
     """How late its outcome came, as `lateness` says; 0 without one."""
+    party: str = ""
+    """Who stands behind it (`actors.statistics.parties`)."""
+    agent: str = ""
+    """Whose run it was: the name of `agent_of`, or the first that `actors.monitoring.agents` knew the agent by."""
 
     @property
     def judged(self) -> float | None:
@@ -131,6 +136,8 @@ def summarize(trajectory: Trajectory) -> tuple[RunSummary, tuple[str, ...]]:
         prompt=prompt,
         tokens=tokens,
         kind=cluster_of(trajectory.goal),
+        party=party_of(trajectory.tenant, trajectory.caller),
+        agent=agent_of(trajectory),
     )
     return run, names
 

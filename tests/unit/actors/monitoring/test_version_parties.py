@@ -1,0 +1,111 @@
+"""Whose word a rollback rests on: one party decides nothing, hides nothing and is named; agents are looked at alone."""
+
+import random
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+
+from actors.monitoring.monitor import Finding
+from actors.tool_results.runs import RunSummary
+from tests.support.behaviour import Behaviour, Watch, runs
+
+HONEST = tuple(f"k{number}" for number in range(8))
+Lie = Callable[[RunSummary, int], float]
+
+
+def shared(rng: random.Random, version: int, success: float, first: int, count: int, lie: Lie) -> Iterator[RunSummary]:
+    """Runs of eight honest parties, a fifth of them a liar's, who says of his what he likes."""
+    for run in runs(rng, version, Behaviour(success=success), first, count):
+        if rng.random() < 0.2:
+            yield msgspec.structs.replace(run, party="liar", outcome=lie(run, version))
+        else:
+            yield msgspec.structs.replace(run, party=rng.choice(HONEST))
+
+
+def swap(seed: int, before: float, after: float, lie: Lie, count: int = 1000) -> list[Finding]:
+    """What is found of a swap, 400 runs before it and `count` since."""
+    watch, rng = Watch(), random.Random(seed)
+    watch.add(list(shared(rng, 0, before, 0, 400, lie)))
+    watch.swap(1, 400.0)
+    found: list[Finding] = []
+    for at in range(400, 400 + count, 20):
+        found += watch.add(list(shared(rng, 1, after, at, 20, lie)))
+    return [finding for finding in found if finding.cause in ("outcomes", "hacking")]
+
+
+def told_off(run: RunSummary, version: int) -> float:
+    return float(version == 0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_party_that_reports_failures_since_a_swap_is_told_by_name_and_rolls_nothing_back(seed: int) -> None:
+    found = swap(seed, 0.9, 0.9, told_off)
+    assert {finding.action for finding in found} == {"tell"}
+    assert {finding.details["party"] for finding in found if finding.cause == "outcomes"} == {"liar"}
+    assert "liar" in found[0].reason
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_party_that_reports_successes_always_does_not_hide_a_fall(seed: int) -> None:
+    found = swap(seed, 0.9, 0.6, lambda run, version: 1.0)
+    assert "rollback" in {finding.action for finding in found}
+
+
+def test_a_party_that_floods_with_reports_does_not_wash_out_the_others() -> None:
+    watch, rng = Watch(), random.Random(0)
+    watch.swap(1, 0.0)
+    for run in runs(rng, 1, Behaviour(), 0, 2000):
+        watch.history.add(msgspec.structs.replace(run, party="flood" if rng.random() < 0.95 else rng.choice(HONEST)))
+    watched = watch.history.watched(1, reported=True)
+    assert watched is not None
+    assert sum(run.party == "flood" for run in watched.after) <= len(watched.after) - 60
+
+
+def test_below_four_parties_one_word_is_enough() -> None:
+    watch, rng = Watch(), random.Random(0)
+    watch.add([msgspec.structs.replace(run, party="a") for run in runs(rng, 0, Behaviour(success=0.9), 0, 100)])
+    watch.swap(1, 100.0)
+    after = [msgspec.structs.replace(run, party="a") for run in runs(rng, 1, Behaviour(success=0.1), 100, 40)]
+    assert [(finding.cause, finding.action) for finding in watch.add(after)] == [("outcomes", "rollback")]
+
+
+def ten_agents(
+    rng: random.Random, version: int, fallen: float, first: int, count: int, parties: int
+) -> list[RunSummary]:
+    """Ten agents; of the first the success is `fallen`. Each party uses all agents, or, with ten, one for itself."""
+    listed: list[RunSummary] = []
+    for run in runs(rng, version, Behaviour(success=0.9), first, count):
+        number = rng.randrange(10)
+        outcome = float(rng.random() < fallen) if number == 0 else run.outcome
+        party = str(number if parties == 10 else rng.randrange(parties))
+        listed.append(
+            msgspec.structs.replace(run, agent=f"t/a#{number}", tools=f"t{number}", party=party, outcome=outcome)
+        )
+    return listed
+
+
+def fall_of_one(seed: int, parties: int, after: float = 0.4) -> list[Finding]:
+    watch, rng = Watch(), random.Random(seed)
+    watch.swap(0, 0.0)
+    for at in range(0, 2000, 50):
+        watch.add(ten_agents(rng, 0, 0.9, at, 50, parties))
+    watch.swap(1, 2000.0)
+    found = [
+        finding for at in range(2000, 3200, 50) for finding in watch.add(ten_agents(rng, 1, after, at, 50, parties))
+    ]
+    return [finding for finding in found if finding.cause == "outcomes"]
+
+
+@pytest.mark.parametrize(("parties", "action"), [(1, "rollback"), (6, "rollback"), (10, "tell")])
+def test_a_fall_of_one_agent_of_ten_is_found_and_acted_on_unless_one_party_alone_shows_it(parties, action) -> None:
+    for seed in range(4):
+        found = fall_of_one(seed, parties)
+        assert action in {finding.action for finding in found}
+        assert any(finding.details.get("agent") == "t/a#0" or finding.action == "rollback" for finding in found)
+        if action == "tell":
+            assert {finding.details["party"] for finding in found} == {"0"}
+
+
+def test_ten_agents_that_are_as_they_were_are_not_accused() -> None:
+    assert [finding for seed in range(10) for finding in fall_of_one(seed, 6, after=0.9)] == []
