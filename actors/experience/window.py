@@ -75,6 +75,14 @@ class Window:
             self._drop(self._next_out())
         return True
 
+    def revise(self, run: Trajectory) -> bool:
+        """Take in a newer word on how `run` went: in its place, or, if it has left, as the newest, to be contrasted
+        with what is here now."""
+        if run.id not in self._runs:
+            return self.add(run)
+        self._runs[run.id] = run
+        return True
+
     def forget(self, ids: Collection[str]) -> None:
         """Let go of trajectories."""
         for id_ in [id_ for id_ in ids if id_ in self._runs]:

@@ -10,6 +10,7 @@ Who takes in late outcomes reads them in the order of their sequence (`late`), a
 transaction of what it made of them (`HeardUntil`), so a restart neither loses nor repeats one.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from math import isfinite
 from typing import Any, Literal, get_args
@@ -40,6 +41,20 @@ _TOO_LATE = {"no outcome": "too late"}
 """Who waited for an outcome and gave up dropped the run for want of one; seen from the outcome, it came too late."""
 
 
+class Tally(msgspec.Struct):
+    """What a transaction made of reports."""
+
+    words: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Reports of how a run went, by what they did (`Word`)."""
+    effects: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter[tuple[str, str]])
+    """Revisions by channel and what they came to there: the effect, or why there is none."""
+
+    def add(self, other: "Tally") -> None:
+        """And of another."""
+        self.words += other.words
+        self.effects += other.effects
+
+
 class LateOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """An outcome that came after its trajectory had closed."""
 
@@ -67,7 +82,7 @@ class _Known(msgspec.Struct):
     source: str
 
 
-def begun(connection: Connection, rows: Sequence[dict[str, Any]], now: float) -> None:
+def begun(connection: Connection, rows: Sequence[dict[str, Any]], now: float, tally: Tally) -> None:
     """Trajectories were written: note the outcomes that they closed with.
 
     Args:
@@ -81,33 +96,30 @@ def begun(connection: Connection, rows: Sequence[dict[str, Any]], now: float) ->
             _revision(row["id"], 0, row["outcome"], feedback_id="", received=row["ended"], late=False) for row in told
         ],
     )  # fmt: skip
-    _settle_side_calls(connection, [row["id"] for row in told if row["side_of"]], now)
+    _settle_side_calls(connection, [row["id"] for row in told if row["side_of"]], now, tally)
 
 
-def hear(connection: Connection, joins: Sequence[Joined], fresh: Collection[str], now: float) -> dict[str, Word]:
-    """Feedback has found its trajectories: make of it what it is worth; by feedback id, those that say of an outcome.
+def hear(connection: Connection, joins: Sequence[Joined], fresh: Collection[str], now: float, tally: Tally) -> None:
+    """Feedback has found its trajectories: make of it what it is worth.
 
     Args:
         fresh: trajectories that were written in this transaction, with an outcome that may be of this feedback.
     """
     known = _known(connection, sorted({joined.trajectory_id for joined in joins}))
     said = _said(connection, [joined.id for joined in joins])
-    heard: dict[str, Word] = {}
+    feedback = table_of(t.FeedbackRow)
     for joined in joins:
-        run = known.get(joined.trajectory_id)
+        run, report = known.get(joined.trajectory_id), said.get(joined.id)
         if joined.outcome is None or run is None:
             continue
-        report = said.get(joined.id)
-        word = _word(connection, joined, run, report, joined.trajectory_id in fresh, now)
+        word = _word(connection, joined, run, report, joined.trajectory_id in fresh, now, tally)
         if word is not None:
-            heard[joined.id] = word
-            feedback = table_of(t.FeedbackRow)
+            tally.words[word] += 1
             connection.execute(update(feedback).where(feedback.c.id == joined.id).values(effect=word))
-    return heard
 
 
 def _word(
-    connection: Connection, joined: Joined, run: _Known, report: Feedback | None, fresh: bool, now: float
+    connection: Connection, joined: Joined, run: _Known, report: Feedback | None, fresh: bool, now: float, tally: Tally
 ) -> Word | None:
     received = now if report is None else report.received
     if fresh and run.outcome is not None and joined.outcome == run.outcome and run.revision == 0:
@@ -124,7 +136,7 @@ def _word(
     if not _number(joined.outcome):
         return "not_a_number"
     if run.outcome is None:
-        _adopt(connection, joined, run, 0, received, now)
+        _adopt(connection, joined, run, 0, received, now, tally)
         return "told"
     if joined.outcome == run.outcome:
         return "equal"
@@ -134,7 +146,7 @@ def _word(
         return "outdated"
     if run.revision >= CORRECTIONS:
         return "capped"
-    _adopt(connection, joined, run, run.revision + 1, received, now)
+    _adopt(connection, joined, run, run.revision + 1, received, now, tally)
     return "correction"
 
 
@@ -152,7 +164,9 @@ def _last_word(connection: Connection, trajectory_id: str) -> float:
     return max(connection.scalar(heard) or 0.0, connection.scalar(first) or 0.0)
 
 
-def _adopt(connection: Connection, joined: Joined, run: _Known, revision: int, received: float, now: float) -> None:
+def _adopt(
+    connection: Connection, joined: Joined, run: _Known, revision: int, received: float, now: float, tally: Tally
+) -> None:
     """The trajectory's row takes over what was said of it since it closed."""
     row, key, outcome = t.TrajectoryRow, joined.trajectory_id, joined.outcome
     assert outcome is not None
@@ -173,9 +187,9 @@ def _adopt(connection: Connection, joined: Joined, run: _Known, revision: int, r
     told = _revision(key, revision, outcome, feedback_id=joined.id, received=received, late=True)
     insert_new(connection, table_of(t.OutcomeRevisionRow), [told])
     if run.dropped:
-        settle(connection, {key: run.dropped}, now)
+        settle(connection, {key: run.dropped}, now, tally)
     elif run.side_of:
-        _settle_side_calls(connection, [key], now)
+        _settle_side_calls(connection, [key], now, tally)
 
 
 def revised(run: Trajectory, outcome: float, revision: int) -> Trajectory:
@@ -183,7 +197,7 @@ def revised(run: Trajectory, outcome: float, revision: int) -> Trajectory:
     return msgspec.structs.replace(run, outcome=outcome, outcome_revision=revision)
 
 
-def settle(connection: Connection, reasons: Mapping[str, str], now: float) -> None:
+def settle(connection: Connection, reasons: Mapping[str, str], now: float, tally: Tally) -> None:
     """Nothing will be trained on what is known of these trajectories by now, but for what is in an order already.
 
     Args:
@@ -205,8 +219,9 @@ def settle(connection: Connection, reasons: Mapping[str, str], now: float) -> No
                 rows.append(_effect(key, revision, "gate", NONE if over else "exam", "superseded" if over else "", now))
         if gone := [key for key in part if reasons[key] == GIVEN_UP]:
             open_ones = (row.trajectory_id.in_(gone), row.channel == "training", row.effect == ORDERED)
-            connection.execute(update(row).where(*open_ones).values(effect=NONE, detail=GIVEN_UP, at=now))
-    insert_new(connection, table_of(row), rows)
+            changed = connection.execute(update(row).where(*open_ones).values(effect=NONE, detail=GIVEN_UP, at=now))
+            tally.effects["training", GIVEN_UP] += changed.rowcount
+    _write(connection, rows, tally)
     for one in rows:
         if one["channel"] == "gate" and one["effect"] == "exam" and one["revision"]:
             # The exam reads the row: it has the newest word, and no longer the one before.
@@ -214,21 +229,21 @@ def settle(connection: Connection, reasons: Mapping[str, str], now: float) -> No
             connection.execute(update(row).where(*earlier).values(effect=NONE, detail="superseded", at=now))
 
 
-def _settle_side_calls(connection: Connection, ids: Sequence[str], now: float) -> None:
-    settle(connection, dict.fromkeys(ids, "side call"), now)
+def _settle_side_calls(connection: Connection, ids: Sequence[str], now: float, tally: Tally) -> None:
+    settle(connection, dict.fromkeys(ids, "side call"), now, tally)
 
 
-def settle_dropped(connection: Connection, reason: str, now: float) -> None:
+def settle_dropped(connection: Connection, reason: str, now: float, tally: Tally) -> None:
     """`settle` for all that were dropped for `reason` without it."""
     told, run, row = t.OutcomeRevisionRow, t.TrajectoryRow, t.EffectRow
     there = exists().where(
         row.trajectory_id == told.trajectory_id, row.revision == told.revision, row.channel == "training"
     )
     wanted = select(told.trajectory_id).join(run, run.id == told.trajectory_id).where(run.dropped == reason, ~there)
-    settle(connection, dict.fromkeys(connection.scalars(wanted), reason), now)
+    settle(connection, dict.fromkeys(connection.scalars(wanted), reason), now, tally)
 
 
-def ordered(connection: Connection, order: BatchOrder, now: float) -> None:
+def ordered(connection: Connection, order: BatchOrder, now: float, tally: Tally) -> None:
     """An order holds these revisions; what came before them, and is in none, never will be in one."""
     revisions = order.revisions or (0,) * len(order.trajectories)
     held = dict(zip(order.trajectories, revisions, strict=True))
@@ -241,34 +256,40 @@ def ordered(connection: Connection, order: BatchOrder, now: float) -> None:
                 rows.append({**_effect(key, revision, "training", ORDERED, "", now), "order_id": order.id})
             elif revision < held[key]:
                 rows.append(_effect(key, revision, "training", NONE, "superseded", now))
-    insert_new(connection, table_of(t.EffectRow), rows)
+    _write(connection, rows, tally)
 
 
-def answered(connection: Connection, candidate: Candidate, now: float) -> None:
+def answered(connection: Connection, candidate: Candidate, now: float, tally: Tally) -> None:
     """The learner has said what became of its orders."""
     if candidate.answer == "went_back" or not candidate.batch_ids:
         return
     row = table_of(t.EffectRow)
-    of_order = row.c.order_id.in_(candidate.batch_ids)
     trained = candidate.answer == TRAINED
-    connection.execute(
+    by_reason: dict[str, list[str]] = {}
+    for key, why in candidate.no_gradient.items():
+        by_reason.setdefault(f"no gradient: {why}", []).append(key)
+    # What it answered before stays: an answer may come again.
+    of_order = (
+        row.c.order_id.in_(candidate.batch_ids), (row.c.effect == ORDERED) | (row.c.detail == GIVEN_UP),
+    )  # fmt: skip
+    for why, keys in sorted(by_reason.items()):
+        for part in chunks(keys):
+            changed = connection.execute(
+                update(row).where(*of_order, row.c.trajectory_id.in_(part)).values(effect=NONE, detail=why, at=now)
+            )
+            tally.effects["training", why] += changed.rowcount
+    changed = connection.execute(
         update(row)
-        .where(of_order)
+        .where(*of_order)
         .values(
             effect=TRAINED if trained else NONE, detail="" if trained else candidate.answer,
             version=candidate.version if trained else -1, at=now,
         )
     )  # fmt: skip
-    for why in sorted(set(candidate.no_gradient.values())):
-        for part in chunks(sorted(key for key, other in candidate.no_gradient.items() if other == why)):
-            connection.execute(
-                update(row)
-                .where(of_order, row.c.trajectory_id.in_(part))
-                .values(effect=NONE, detail=f"no gradient: {why}", version=-1)
-            )
+    tally.effects["training", candidate.answer] += changed.rowcount
 
 
-def note(connection: Connection, effects: Sequence[Effect], now: float) -> None:
+def note(connection: Connection, effects: Sequence[Effect], now: float, tally: Tally) -> None:
     """Write effects, each once, of outcomes that are known; what was forgotten meanwhile has none."""
     told, there = t.OutcomeRevisionRow, set[tuple[str, int]]()
     for part in chunks(sorted({effect.id for effect in effects})):
@@ -279,7 +300,7 @@ def note(connection: Connection, effects: Sequence[Effect], now: float) -> None:
         for one in effects
         if (one.id, one.revision) in there
     ]
-    insert_new(connection, table_of(t.EffectRow), rows)
+    _write(connection, rows, tally)
 
 
 def late(connection: Connection, reader: str, channel: Channel, limit: int) -> list[LateOutcome]:
@@ -305,10 +326,12 @@ def late(connection: Connection, reader: str, channel: Channel, limit: int) -> l
     ]
 
 
-def newest_late(connection: Connection, limit: int) -> list[str]:
-    """Trajectories whose outcome came late, the newest `limit` reports, oldest first."""
+def newest_late(connection: Connection, since: float, limit: int) -> list[str]:
+    """Trajectories whose outcome came late, the newest `limit` reports from `since` on, oldest first."""
     told = t.OutcomeRevisionRow
-    wanted = select(told.trajectory_id).where(told.late).order_by(told.sequence.desc()).limit(limit)
+    wanted = (
+        select(told.trajectory_id).where(told.late, told.received >= since).order_by(told.sequence.desc()).limit(limit)
+    )
     return list(dict.fromkeys(reversed(connection.scalars(wanted).all())))
 
 
@@ -460,3 +483,17 @@ def _effect(key: str, revision: int, channel: Channel, effect: str, detail: str,
         "trajectory_id": key, "revision": revision, "channel": channel, "effect": effect, "detail": detail,
         "order_id": "", "version": -1, "at": now,
     }  # fmt: skip
+
+
+def _write(connection: Connection, rows: Sequence[dict[str, Any]], tally: Tally) -> None:
+    """Insert effects that are not there yet, and count them; an order is none before its answer."""
+    row, there = t.EffectRow, set[tuple[str, int, str]]()
+    for part in chunks(sorted({one["trajectory_id"] for one in rows})):
+        wanted = select(row.trajectory_id, row.revision, row.channel).where(row.trajectory_id.in_(part))
+        there |= {(key, revision, channel) for key, revision, channel in connection.execute(wanted)}
+    fresh = {(one["trajectory_id"], one["revision"], one["channel"]): one for one in reversed(rows)}
+    new = [one for key, one in fresh.items() if key not in there]
+    insert_new(connection, table_of(row), new)
+    for one in new:
+        if one["effect"] != ORDERED:
+            tally.effects[one["channel"], one["detail"] if one["effect"] == NONE else one["effect"]] += 1

@@ -1,6 +1,5 @@
 """Messages into rows: `save` dispatches by type. A record that is there already changes nothing."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -51,8 +50,7 @@ class Saved(msgspec.Struct):
     """Exchanges under a new id whose response id another exchange has."""
     refused: int = 0
     """Records that rest on something forgotten."""
-    words: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Reports of how a run went, by what they did (`actors.store.outcomes.Word`)."""
+    tally: outcomes.Tally = msgspec.field(default_factory=outcomes.Tally)
     head: audit.Head | None = None
     """Of the audit trail; None if nothing that is audited was new."""
 
@@ -89,17 +87,17 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
             table, columns = _SIMPLE[kind]
             insert_new(connection, table_of(table), [{**columns(row, now), "body": encode(row)} for row in rows])
     saved.response_id_taken = _exchanges(connection, _only(by_type, Exchange))
-    fresh = _trajectories(connection, [*_only(by_type, Trajectory), *_only(by_type, Attributed)], now)
-    _batches(connection, _only(by_type, BatchOrder), now)
+    fresh = _trajectories(connection, [*_only(by_type, Trajectory), *_only(by_type, Attributed)], now, saved.tally)
+    _batches(connection, _only(by_type, BatchOrder), now, saved.tally)
     tasks.add(connection, _only(by_type, Task), now)
-    _candidates(connection, _only(by_type, Candidate), now)
+    _candidates(connection, _only(by_type, Candidate), now, saved.tally)
     for late in _only(by_type, Late):
         connection.execute(update(t.ExchangeRow).where(t.ExchangeRow.id == late.id).values(late=True))
     own = _only(by_type, Joined)
     heard = {joined.id for joined in own}
     joins = [*own, *claimed(connection, _only(by_type, Trajectory), heard)]
-    saved.words.update(_join(connection, joins, fresh, now).values())
-    outcomes.note(connection, _only(by_type, Effect), now)
+    _join(connection, joins, fresh, now, saved.tally)
+    outcomes.note(connection, _only(by_type, Effect), now, saved.tally)
     for until in _only(by_type, HeardUntil):
         outcomes.heard(connection, until)
     drops = _only(by_type, Dropped)
@@ -109,7 +107,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
             .where(t.TrajectoryRow.id == dropped.id, t.TrajectoryRow.dropped == "", t.TrajectoryRow.batch_id == "")
             .values(dropped=dropped.reason)
         )
-    outcomes.settle(connection, {dropped.id: dropped.reason for dropped in drops}, now)
+    outcomes.settle(connection, {dropped.id: dropped.reason for dropped in drops}, now, saved.tally)
     saved.head = audit.append(connection, audited, now)
     return saved
 
@@ -200,7 +198,9 @@ def add_experiences(connection: Connection, lessons: Sequence[Experience], now: 
     return there
 
 
-def _trajectories(connection: Connection, records: list[Trajectory | Attributed], now: float) -> set[str]:
+def _trajectories(
+    connection: Connection, records: list[Trajectory | Attributed], now: float, tally: outcomes.Tally
+) -> set[str]:
     """Insert the new ones with what they claim, and give the known ones their labels; ids of the new ones.
 
     In four statements however many they are: built one by one, statements cost more than all that they do.
@@ -233,7 +233,7 @@ def _trajectories(connection: Connection, records: list[Trajectory | Attributed]
             labels.append({"which": record.id, "kind": record.cluster, "content": encode(record)})
             known[record.id] = (True, *found[1:])
     insert_new(connection, row, fresh)
-    outcomes.begun(connection, fresh, now)
+    outcomes.begun(connection, fresh, now, tally)
     calls = table_of(t.ExchangeRow)
     if claims:
         # By key alone: asked for open ones too, SQLite walks the index of all that are open instead.
@@ -277,15 +277,15 @@ def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[st
 
 
 def _join(
-    connection: Connection, joins: Sequence[Joined], fresh: Collection[str], now: float
-) -> dict[str, outcomes.Word]:
+    connection: Connection, joins: Sequence[Joined], fresh: Collection[str], now: float, tally: outcomes.Tally
+) -> None:
     """Note whose feedback is, and take over what it says of outcomes.
 
     Args:
         fresh: trajectories that were written in this transaction.
     """
     if not joins:
-        return {}
+        return
     row, feedback = t.TrajectoryRow, table_of(t.FeedbackRow)
     credited: set[str] = set()
     for part in chunks(sorted({joined.trajectory_id for joined in joins})):
@@ -297,10 +297,10 @@ def _join(
         [{"said": one.id, "where": one.trajectory_id, "after": one.trajectory_id in credited} for one in joins],
     )
     forget(connection, [joined.id for joined in joins])
-    return outcomes.hear(connection, joins, fresh, now)
+    outcomes.hear(connection, joins, fresh, now, tally)
 
 
-def _batches(connection: Connection, orders: list[BatchOrder], now: float) -> None:
+def _batches(connection: Connection, orders: list[BatchOrder], now: float, tally: outcomes.Tally) -> None:
     for order in orders:
         row = {
             "id": order.id, "created": order.created, "complete_groups": order.groups, "production": order.production,
@@ -315,11 +315,14 @@ def _batches(connection: Connection, orders: list[BatchOrder], now: float) -> No
                 .where(t.TrajectoryRow.id.in_(part), t.TrajectoryRow.batch_id == "")
                 .values(batch_id=order.id)
             )
-        outcomes.ordered(connection, order, now)
+        outcomes.ordered(connection, order, now, tally)
 
 
-def drop_unused(connection: Connection, room: int, reason: str, reported: bool, now: float) -> int:
-    """Mark as dropped what is attributed, neither used nor dropped, and older than the newest `room` of its like.
+def drop_unused(
+    connection: Connection, room: int, reason: str, reported: bool, now: float
+) -> tuple[int, outcomes.Tally]:
+    """Mark as dropped what is attributed, neither used nor dropped, and older than the newest `room` of its like; how
+    many that are, and what it made of their outcomes.
 
     Of those that ended at the same moment as the last that has room, all are left.
 
@@ -331,15 +334,16 @@ def drop_unused(connection: Connection, room: int, reason: str, reported: bool, 
     unused = (row.attributed, row.batch_id == "", row.dropped == "", told)
     newest = select(row.ended).where(*unused).order_by(row.ended.desc()).limit(1)
     last = connection.scalar(newest.offset(max(0, room - 1)))
+    tally = outcomes.Tally()
     if last is None:
-        return 0
+        return 0, tally
     gone = connection.execute(update(row).where(*unused, row.ended < last).values(dropped=reason)).rowcount
     if gone:
-        outcomes.settle_dropped(connection, reason, now)
-    return gone
+        outcomes.settle_dropped(connection, reason, now, tally)
+    return gone, tally
 
 
-def _candidates(connection: Connection, candidates: list[Candidate], now: float) -> None:
+def _candidates(connection: Connection, candidates: list[Candidate], now: float, tally: outcomes.Tally) -> None:
     for candidate in candidates:
         row = {
             "id": candidate.id, "version": candidate.version, "parent": candidate.parent,
@@ -348,4 +352,4 @@ def _candidates(connection: Connection, candidates: list[Candidate], now: float)
         insert_new(connection, table_of(t.CandidateRow), [row])
         links = [{"candidate_id": candidate.id, "batch_id": batch} for batch in candidate.batch_ids]
         insert_new(connection, table_of(t.CandidateBatchRow), links)
-        outcomes.answered(connection, candidate, now)
+        outcomes.answered(connection, candidate, now, tally)

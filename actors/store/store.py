@@ -79,8 +79,8 @@ class Store:
         """Records that actors were not let write because they rest on something forgotten."""
         self.task_offers = Counter[str]()
         """What became of offers (`actors.store.tasks.Offered`)."""
-        self.words = Counter[str]()
-        """What reports of how a run went did (`actors.store.outcomes.Word`)."""
+        self.reports = outcomes.Tally()
+        """What was made of reports on how runs went."""
         self.audit_head = Head(0, START)
         """Where the audit trail ends (see `actors.store.audit`)."""
 
@@ -114,7 +114,7 @@ class Store:
             self.response_ids_taken += saved.response_id_taken
             _log.warning("response_id_taken", exchanges=saved.response_id_taken, total=self.response_ids_taken)
         self.forgotten_refused += saved.refused
-        self.words += saved.words
+        self.reports.add(saved.tally)
         self._audited(saved.head)
         return True
 
@@ -153,7 +153,7 @@ class Store:
     async def save(self, records: Sequence[Message]) -> None:
         """Write records outside of any actor's commit, e.g. in tools and tests."""
         saved = await self._write(save, records, self._clock())
-        self.words += saved.words
+        self.reports.add(saved.tally)
         self._audited(saved.head)
 
     async def open_exchanges(self, limit: int = 20_000) -> list[Exchange]:
@@ -196,13 +196,15 @@ class Store:
 
     async def drop_unused(self, room: int, reason: str, *, reported: bool = True) -> int:
         """Drop for `reason` all that `unused(room)` leaves out; returns how many."""
-        return await self._write(saving.drop_unused, room, reason, reported, self._clock())
+        gone, tally = await self._write(saving.drop_unused, room, reason, reported, self._clock())
+        self.reports.add(tally)
+        return gone
 
     async def late_outcomes(self, reader: str, channel: Channel, limit: int) -> list[LateOutcome]:
         return await self._read(outcomes.late, reader, channel, limit)
 
-    async def newest_late(self, limit: int) -> list[str]:
-        return await self._read(outcomes.newest_late, limit)
+    async def newest_late(self, since: float, limit: int) -> list[str]:
+        return await self._read(outcomes.newest_late, since, limit)
 
     async def current(self, items: Sequence[Attributed]) -> list[Attributed]:
         return await self._read(outcomes.current, items)

@@ -44,7 +44,8 @@ def test_whatever_the_baseline_the_sign_is_that_of_the_change(single: Single, es
     for new, old, sign in ((0.0, 1.0, -1.0), (1.0, 0.0, 1.0), (0.5, 0.0, 1.0)):
         credits = assign([*company(), item("x", new, corrects=old)], own, PAST)
         steps = credits.advantages[-1]
-        assert steps is not None and (np.sign(steps) == sign).all(), (new, old)
+        assert steps is not None
+        assert (np.sign(steps) == sign).all(), (new, old)
 
 
 def test_a_correction_changes_nothing_for_others_nor_for_what_is_remembered() -> None:
