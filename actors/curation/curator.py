@@ -26,10 +26,21 @@ from actors.curation.curriculum import Curriculum
 from actors.curation.pool import UNREPORTED, CuratorSettings, Selected, TrainingPool
 from actors.curation.watch import Watch
 from actors.kinds.holdout import held_out
-from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, Serving, derived_id, encode_batch
+from actors.messages import (
+    Attributed,
+    BatchItem,
+    BatchOrder,
+    Candidate,
+    Directive,
+    Message,
+    Serving,
+    derived_id,
+    encode_batch,
+)
 from actors.messages.files import write_whole
 from actors.messages.lineage import REMEMBERED
-from actors.store import Store
+from actors.store import Dropped, Effect, HeardUntil, Store
+from actors.store.outcomes import GIVEN_UP
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import (
     POLICY_CANDIDATE,
@@ -83,6 +94,8 @@ class Curator:
         self._curriculum = curriculum or settings.curriculum()
         self._pool, self._exam = TrainingPool(settings, self._curriculum, exam=exam), exam
         self._looked = float("-inf")
+        self._rebuilt: dict[str, int] = {}
+        """Production whose outcome the curriculum has from the books, with the revision that it has."""
         self.watch = Watch(clock())
         """For people: what became of each agent's runs, and how fast runs, outcomes and updates come."""
         self._outstanding: BatchOrder | None = None
@@ -94,7 +107,8 @@ class Curator:
         self.counts: Counter[str] = Counter()
         """Since this object was made: orders, ordered_sandbox, ordered_production; drawn, with those of groups that had
         equal outcomes, and drawn_elsewhere, not of the batch's leading cluster; order_repeated, order_given_up,
-        given_up_trajectories, skipped_trajectories."""
+        given_up_trajectories, skipped_trajectories; told_late, corrected_late (first words and corrections that came
+        after their runs had closed)."""
 
     def reconfigure(self, settings: CuratorSettings) -> None:
         """Take over new settings, but for those that made the curriculum."""
@@ -144,6 +158,7 @@ class Curator:
             **planned,
             "replay_missing": short,
             "waiting": pool.waiting,
+            "corrections": pool.corrections,
             "waiting_groups": pool.whole_groups,
             "clusters": len(curriculum.gains),
             "clusters_sandbox": len(curriculum.playable),
@@ -226,6 +241,7 @@ class Curator:
         limit = self._settings.history
         sandbox = await self._store.recent_outcomes(source="sandbox", limit=limit) if limit else []
         production = await self._store.recent_outcomes(source="production", limit=limit) if limit else []
+        self._rebuilt = {row.id: row.revision for row in production if row.outcome is not None}
         told = [
             [
                 (row.ended, source, row.cluster, row.outcome, row.max_version)
@@ -239,12 +255,19 @@ class Curator:
         ]
         self._curriculum.rebuild(row[1:] for row in merge(*told))
 
-    def _observe(self, item: Attributed) -> None:
+    def _observe(self, item: Attributed) -> list[Message]:
+        """Tell the curriculum, once a revision; what came of that."""
         run = item.trajectory
         kept = run.source == "production" and self._pool.held_out(item.id)
         self.watch.seen(item, self._clock(), exam=kept)
-        if run.outcome is not None and run.source != "probe" and not kept:
+        if run.outcome is None or run.source == "probe" or kept:
+            return []
+        if run.source == "sandbox":
             self._curriculum.observe(run.source, item.cluster, run.outcome, run.max_version)
+            return []
+        if self._rebuilt.get(item.id, -1) < run.outcome_revision:
+            self._curriculum.observe(run.source, item.cluster, run.outcome, run.max_version)
+        return [Effect(id=item.id, revision=run.outcome_revision, channel="kinds", effect="weighs")]
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Fill the pool; order if it is time."""
@@ -252,11 +275,14 @@ class Curator:
         items = [received.message.id for received in batch if isinstance(received.message, Attributed)]
         # After a restart the pool has, and may have ordered, what the stream has yet to deliver.
         settled = await self._store.settled(items)
+        found = [received.message for received in batch if isinstance(received.message, Attributed)]
+        current = {item.id: item for item in await self._store.current(found)}
         for received in batch:
             match received.message:
-                case Attributed() as item:
-                    if item.id not in settled and self._pool.add(item, self._clock()):
-                        self._observe(item)
+                case Attributed(id=key):
+                    item = current[key]
+                    if key not in settled and self._pool.add(item, self._clock()):
+                        records += self._observe(item)
                 case Candidate() as candidate:
                     records.append(candidate)
                     self._answered(candidate)
@@ -279,19 +305,31 @@ class Curator:
             await self._store.state_put(_WATCH, data)
         if self._outstanding is not None and self._clock() - self._sent_at >= self._settings.order_seconds:
             return await self._overdue(self._outstanding)
-        await self._hear()
-        return await self._order([])
+        return await self._order(await self._hear())
 
-    async def _hear(self) -> None:
-        """Take in runs whose outcome has come since."""
-        now, waiting = self._clock(), self._pool.unreported
-        if not len(waiting) or now - self._looked < _TOLD_SECONDS:
-            return
+    async def _hear(self) -> list[Message]:
+        """Take in what was said of runs since they closed: first words and corrections."""
+        now = self._clock()
+        if now - self._looked < _TOLD_SECONDS:
+            return []
         self._looked = now
-        for item in await self._store.told(waiting, _TOLD):
-            self.counts["told_late"] += 1
-            if self._pool.add(item, now):
-                self._observe(item)
+        records: list[Message] = []
+        told = await self._store.late_outcomes(self.name, "kinds", _TOLD)
+        settled = await self._store.settled([one.trajectory_id for one in told])
+        for one in told:
+            item = await self._store.trajectory(one.trajectory_id)
+            if not isinstance(item, Attributed):
+                continue  # it comes with its credit, and then with this outcome; or it was forgotten
+            self.counts["corrected_late" if one.revision else "told_late"] += 1
+            if item.id not in settled:
+                self._pool.add(item, now)
+            if item.trajectory.outcome_revision == one.revision:
+                records += self._observe(item)
+        if told:
+            records.append(HeardUntil(id=self.name, sequence=told[-1].sequence))
+        for correction in await self._store.corrections(_TOLD):
+            self._pool.correct(correction)
+        return records
 
     def _answered(self, candidate: Candidate) -> None:
         before = self._pool.freshness.head
@@ -331,7 +369,7 @@ class Curator:
 
     async def _write(self, selected: Selected) -> BatchOrder:
         members = tuple(item.attributed.id for item in selected.items)
-        order_id = derived_id("batch", *sorted(members))
+        order_id = derived_id("batch", *sorted(map(_use, selected.items)))
         data = encode_batch(selected.items)
         path = self._batches / f"{order_id}{_SUFFIX}"
         await anyio.to_thread.run_sync(_write_order, path, data)
@@ -347,6 +385,7 @@ class Curator:
             sha256=hashlib.sha256(data).hexdigest(),
             size=len(data),
             trajectories=members,
+            revisions=tuple(item.attributed.trajectory.outcome_revision for item in selected.items),
             groups=selected.groups,
             production=selected.production,
             min_version=selected.min_version,
@@ -367,7 +406,8 @@ class Curator:
         self.counts["given_up_trajectories"] += len(order.trajectories)
         self.watch.given_up(order, self._clock())
         _log.error("order_given_up", order=order.id, attempts=self._attempts, file=there)
-        return await self._order([])
+        # Whoever comes back may answer it yet; until then nothing was learned from it.
+        return await self._order([Dropped(id=key, reason=GIVEN_UP) for key in order.trajectories])
 
     def _clean(self, orders: frozenset[str] | None = None) -> None:
         """Remove what a crash left half written, and all but the newest files.
@@ -385,6 +425,12 @@ class Curator:
             unknown = orders is not None and path.name.removesuffix(_SUFFIX) not in orders
             if path.name != keep and (unknown or number >= self._settings.keep_files):
                 path.unlink(missing_ok=True)
+
+
+def _use(item: BatchItem) -> str:
+    """What is used: a run, as often as its outcome is another."""
+    run = item.attributed.trajectory
+    return f"{run.id}:{run.outcome_revision}" if run.outcome_revision else run.id
 
 
 def _write_order(path: Path, data: bytes) -> None:

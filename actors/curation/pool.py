@@ -21,10 +21,13 @@ from actors.curation.reporting import Unreported
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, BatchItem, Trajectory
 from actors.messages.policy import Role
-from actors.store import Dropped
+from actors.store import Correction, Dropped
 
 UNREPORTED = 16_384
 """Production runs that wait for their outcome: at ten runs a minute a day of them."""
+CORRECTED_SHARE = 4
+"""Of so many production runs that a batch takes, one correction rides with it: who changes his mind often is heard, and
+does not make the updates."""
 _CLOSED_GROUPS = 4096
 """Groups that are remembered as used or dropped, to know their stragglers."""
 
@@ -175,6 +178,8 @@ class TrainingPool:
         self._production: OrderedDict[str, Attributed] = OrderedDict()
         self.unreported = Unreported(UNREPORTED)
         """Production of which nobody has said yet how it went."""
+        self._corrections: OrderedDict[str, Correction] = OrderedDict()
+        """Runs that were trained on with another outcome than they have by now."""
         self._drops: list[Dropped] = []
         self._since: float | None = None
         """Since when something waits for the rest of a batch."""
@@ -183,7 +188,7 @@ class TrainingPool:
         self._settled = self.freshness.revision
         self.counts: Counter[str] = Counter()
         """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, replay_missing,
-        guided_baseline (guided rollouts that were drawn and not trained on)."""
+        guided_baseline (guided rollouts that were drawn and not trained on), corrected (drawn for a correction)."""
 
     def reconfigure(self, settings: CuratorSettings) -> None:
         """Take over new settings; the curriculum keeps those that it was made with."""
@@ -215,11 +220,13 @@ class TrainingPool:
         return drops
 
     def add(self, item: Attributed, now: float) -> bool:
-        """Take in an attributed trajectory, once; False if it is here already."""
+        """Take in an attributed trajectory, or a newer word on its outcome; False if it is here already."""
         run = item.trajectory
         if run.source == "production":
-            if item.id in self._production:
+            known = self._production.get(item.id)
+            if known is not None and known.trajectory.outcome_revision >= run.outcome_revision:
                 return False
+            self._production.pop(item.id, None)
             reason = self._unfit(item) or ("held out" if self.held_out(item.id) else "")
             if reason:
                 self._drop([item], reason)
@@ -236,6 +243,25 @@ class TrainingPool:
         else:
             self._drop([item], "no group" if run.source == "sandbox" else run.source)
         return True
+
+    def correct(self, correction: Correction) -> None:
+        """Take in a run that an update learned from, and whose outcome is another now. It rides with a batch."""
+        item = correction.item
+        known = self._corrections.get(item.id)
+        if known is not None and known.item.trajectory.outcome_revision >= item.trajectory.outcome_revision:
+            return
+        if reason := self._unfit(item):
+            self._corrections.pop(item.id, None)
+            self._drop([item], reason)
+            return
+        self._corrections[item.id] = correction
+        while len(self._corrections) > self._settings.pool_production:
+            self._drop([self._corrections.popitem(last=False)[1].item], "pool full")
+
+    @property
+    def corrections(self) -> int:
+        """Those that wait."""
+        return len(self._corrections)
 
     def select(self, now: float) -> Selected | None:
         """Draw the next batch out of the pool, or None if it cannot be made yet."""
@@ -300,6 +326,10 @@ class TrainingPool:
         for item in list(self._production.values()):
             if gone := self._gone(item.trajectory):
                 del self._production[item.id]
+                self._drop([item], gone)
+        for item in [one.item for one in self._corrections.values()]:
+            if gone := self._gone(item.trajectory):
+                del self._corrections[item.id]
                 self._drop([item], gone)
         self._drop_ids(self.unreported.leave(lambda run: bool(self._gone(run))), "no outcome")
         for group in self._groups.values():
@@ -377,9 +407,23 @@ class TrainingPool:
         units = draw(waiting, wanted, self._shares(self._settings.replay_share), self._curriculum)
         for unit in units:
             self._curriculum.touch(unit.cluster)
-        return [
+        drawn = [
             BatchItem(attributed=self._production.pop(unit.name), reason=f"production: {self._about(unit)}")
             for unit in units
+        ]
+        return [*drawn, *self._corrected(len(drawn) // CORRECTED_SHARE)]
+
+    def _corrected(self, wanted: int) -> list[BatchItem]:
+        """At most `wanted` corrections, the oldest first: those are the nearest to being stale."""
+        fresh = [one for one in self._corrections.values() if self._fate(one.item.trajectory) == "fresh"][:wanted]
+        for one in fresh:
+            del self._corrections[one.item.id]
+        self.counts["corrected"] += len(fresh)
+        return [
+            BatchItem(
+                attributed=one.item, corrects=one.before, reason=f"correction {one.item.trajectory.outcome_revision}"
+            )
+            for one in fresh
         ]
 
     def _shares(self, replay: float) -> Shares:

@@ -31,11 +31,13 @@ from actors.experience.reviewing import Reviewing
 from actors.experience.skill_trials import SkillTester
 from actors.experience.window import Window
 from actors.kinds.holdout import held_out
-from actors.messages import Attributed, Directive, Experience, Serving, Trajectory
+from actors.messages import Attributed, Directive, Experience, Message, Serving, Trajectory
 from actors.ports.embedders import Embedder
 from actors.ports.errors import AdapterError
 from actors.ports.extractors import Extractor
 from actors.ports.store import StateStore
+from actors.store.outcomes import Channel, LateOutcome
+from actors.store.records import Effect, HeardUntil
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import (
@@ -48,6 +50,10 @@ from actors.system.streams import (
 
 _log = structlog.get_logger(__name__)
 _ORIGINS = "experiencer/origins"
+_LATE = 64
+"""Late outcomes read at a time."""
+_LATE_SHARE = 4
+"""Of so many places in the window, one is for runs that left it and whose outcome came late, at a start."""
 
 
 class ExperiencerSettings(DrawingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,6 +111,22 @@ class ExperienceStore(StateStore, Protocol):
 
     async def servings(self, engine: str | None = ..., limit: int = ...) -> list[Serving]:
         """Newest first."""
+        ...
+
+    async def trajectory(self, trajectory_id: str) -> Attributed | Trajectory | None:
+        """The trajectory, with its credit once it has some."""
+        ...
+
+    async def current(self, items: Sequence[Attributed]) -> list[Attributed]:
+        """`items` with the outcomes that are known by now."""
+        ...
+
+    async def late_outcomes(self, reader: str, channel: Channel, limit: int) -> list[LateOutcome]:
+        """Outcomes that came after their runs had closed, and that `reader` has not taken in."""
+        ...
+
+    async def newest_late(self, since: float, limit: int) -> list[str]:
+        """Trajectories of the newest of them that came from `since` on, oldest first."""
         ...
 
 
@@ -206,6 +228,11 @@ class Experiencer:
             recent.setdefault(item.id, item)
         for item in sorted(recent.values(), key=lambda item: item.trajectory.ended):
             self._remember(item.trajectory)
+        since = min((item.trajectory.ended for item in recent.values()), default=0.0)
+        for key in await self._store.newest_late(since, settings.window // _LATE_SHARE):
+            item = await self._store.trajectory(key)
+            if isinstance(item, Attributed):
+                self._revise(item.trajectory)
         self._fresh = 0
         await self._inquiry.start()
 
@@ -217,10 +244,13 @@ class Experiencer:
         """
         await self._save()
         outputs: list[Output] = []
+        records: list[Message] = []
+        found = [received.message for received in batch if isinstance(received.message, Attributed)]
+        current = {item.id: item for item in await self._store.current(found)}
         for received in batch:
             match received.message:
-                case Attributed() as attributed:
-                    self._remember(attributed.trajectory)
+                case Attributed(id=key):
+                    records += self._remember(current[key].trajectory)
                 case Directive(kind="drift") as directive:
                     outputs += await self._drifted(directive)
                 case Serving() as serving:
@@ -231,7 +261,7 @@ class Experiencer:
             self._fresh = 0
             await self._drawing.draw()
         self._reviewing.review()
-        return self._result(outputs)
+        return self._result(outputs, records)
 
     async def tick(self) -> Result:
         """What is due: another round of probing, what others wrote, a skill's trial, a question to the language model.
@@ -243,28 +273,56 @@ class Experiencer:
         outputs: list[Output] = []
         if self._clock() - self._refreshed >= self._settings.refresh_seconds:
             await self._refresh()
+        records = await self._hear()
         if self._inquiry.due:
             outputs += await self._probe()
         await self._try_skill()
         if self._opinions is not None:
             await self._opinions.ask()
         self._reviewing.review()
-        return self._result(outputs)
+        return self._result(outputs, records)
 
-    def _result(self, outputs: Sequence[Output]) -> Result:
+    def _result(self, outputs: Sequence[Output], records: Sequence[Message]) -> Result:
         """Publish what changed: one revision for each lesson, however often it changed on the way."""
         revised = self._pool.revised(self._clock())
         probes = [output.message for output in outputs]
         lessons = [Output(EXPERIENCE_LESSON, lesson) for lesson in revised]
-        return Result([*revised, *probes], [*lessons, *outputs])
+        return Result([*revised, *probes, *records], [*lessons, *outputs])
 
-    def _remember(self, trajectory: Trajectory) -> None:
+    def _remember(self, trajectory: Trajectory) -> list[Effect]:
         if trajectory.source == "probe" or trajectory.id in self._seen:
-            return
+            return []
         self._seen.append(trajectory.id)
         self._keys_changed |= self._origins.see(trajectory)
-        self._fresh += self._window.add(msgspec.structs.replace(trajectory, rows=()))
+        taken = self._window.add(msgspec.structs.replace(trajectory, rows=()))
+        self._fresh += taken
         self._reviewing.remember(trajectory)
+        return _weighs(trajectory) if taken else []
+
+    async def _hear(self) -> list[Message]:
+        """Take in outcomes that came after their runs had closed; contrast needs both ends, and failures are told
+        later than successes."""
+        told = await self._store.late_outcomes(self.name, "lessons", _LATE)
+        if not told:
+            return []
+        gone = await self._store.tombstoned([one.trajectory_id for one in told])
+        records: list[Message] = []
+        for one in told:
+            item = await self._store.trajectory(one.trajectory_id)
+            # Without its credit it has not come here yet, and will come with this outcome.
+            if not isinstance(item, Attributed) or item.id in gone:
+                continue
+            if item.trajectory.outcome_revision == one.revision:
+                records += self._revise(item.trajectory)
+        return [*records, HeardUntil(id=self.name, sequence=told[-1].sequence)]
+
+    def _revise(self, trajectory: Trajectory) -> list[Effect]:
+        if trajectory.id not in self._seen:
+            self._seen.append(trajectory.id)
+            self._keys_changed |= self._origins.see(trajectory)
+        taken = self._window.revise(msgspec.structs.replace(trajectory, rows=()))
+        self._fresh += taken
+        return _weighs(trajectory) if taken else []
 
     async def _refresh(self) -> None:
         """What others wrote to the store, and what must not be known any more."""
@@ -333,3 +391,10 @@ class Experiencer:
         if self._keys_changed:
             self._keys_changed = False
             await self._store.state_put(_ORIGINS, msgspec.msgpack.encode(self._origins.known))
+
+
+def _weighs(run: Trajectory) -> list[Effect]:
+    """What comes of an outcome that is in the window."""
+    if run.source != "production" or run.outcome is None:
+        return []
+    return [Effect(id=run.id, revision=run.outcome_revision, channel="lessons", effect="window")]

@@ -68,6 +68,14 @@ class Window:
         self.counts["over_share"] += next(iter(self._runs)) is oldest
         return True
 
+    def revise(self, run: Trajectory) -> bool:
+        """Take in a newer word on how `run` went: in its place, or, if it has left, as the newest, to be contrasted
+        with what is here now."""
+        if not self.get((run.id,)):
+            return self.add(run)
+        self._runs = FairWindow(self._size, whose, [run if one.id == run.id else one for one in self._runs])
+        return True
+
     def forget(self, ids: Collection[str]) -> None:
         """Let go of trajectories."""
         gone = frozenset(ids)

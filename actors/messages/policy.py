@@ -19,6 +19,8 @@ class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
     role: Role = "train"
     """`baseline` members are counted in means and never trained on."""
     reason: str = ""
+    corrects: float | None = None
+    """Outcome that an earlier update learned from, where it was corrected since: only the difference is trained."""
 
 
 class BatchOrder(Message, frozen=True, kw_only=True, tag="batch_order"):
@@ -29,6 +31,8 @@ class BatchOrder(Message, frozen=True, kw_only=True, tag="batch_order"):
     size: int
     """Bytes."""
     trajectories: tuple[str, ...]
+    revisions: tuple[int, ...] = ()
+    """Of the outcome of each of them; empty: all are first ones."""
     groups: int = 0
     """Complete sandbox groups among them."""
     production: int = 0

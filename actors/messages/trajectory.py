@@ -76,6 +76,8 @@ class Trajectory(Message, frozen=True, kw_only=True, tag="trajectory"):
     steps: tuple[Step, ...]
     rows: tuple[TokenRow, ...] = ()
     outcome: float | None = None
+    outcome_revision: int = 0
+    """How often the outcome has been corrected since it was told first."""
     closed_by: Literal["feedback", "idle", "finish", "limit"] = "finish"
     started: float
     """Unix seconds."""

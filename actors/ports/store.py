@@ -33,6 +33,8 @@ class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
     max_version: int
     cluster: str
     goal: str
+    revision: int = 0
+    """Of the outcome (`Trajectory.outcome_revision`)."""
 
 
 class FailedCall(msgspec.Struct, frozen=True):

@@ -10,19 +10,24 @@ from actors.store.errors import (
     UnknownRecord,
 )
 from actors.store.lineage import BatchLine, Judged, Lineage, VersionLine
+from actors.store.outcomes import Correction, LateOutcome
 from actors.store.reading import DeadRow
-from actors.store.records import Dropped, Joined, Late
+from actors.store.records import Dropped, Effect, HeardUntil, Joined, Late
 from actors.store.saving import stitchable
 from actors.store.spans import Span
 from actors.store.store import Store
 
 __all__ = [
     "BatchLine",
+    "Correction",
     "DeadRow",
     "Dropped",
+    "Effect",
+    "HeardUntil",
     "Joined",
     "Judged",
     "Late",
+    "LateOutcome",
     "Lineage",
     "OutcomeRow",
     "SchemaMismatch",

@@ -26,6 +26,7 @@ from actors.messages import (
     Trajectory,
     decode,
 )
+from actors.store import outcomes
 from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
@@ -238,6 +239,7 @@ def erase(connection: Connection, scope: Scope) -> None:
         row = table_of(table)
         for part in chunks(ids):
             connection.execute(delete(row).where(row.c.id.in_(part)))
+    outcomes.forget(connection, scope.trajectories)
     task, link = t.TaskRow, t.TaskSourceRow
     for part in chunks(scope.trajectories):
         made = connection.scalars(select(link.task_id).where(link.source.in_(part))).all()

@@ -1,6 +1,6 @@
 """Questions to the store, as functions of a connection; `Store` runs them in a worker thread."""
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -245,18 +245,6 @@ def unreported(connection: Connection, after: tuple[float, str], limit: int) -> 
     return bodies(connection, wanted, Attributed)
 
 
-def told(connection: Connection, waiting: Container[str], limit: int) -> list[Attributed]:
-    """Those of the trajectories `waiting` that have an outcome by now, and that neither a batch used nor the curator
-    dropped; at most `limit`, by their end."""
-    row = t.TrajectoryRow
-    pool = (row.attributed, row.batch_id == "", row.dropped == "", row.outcome.is_not(None))
-    ids = [key for key in connection.scalars(select(row.id).where(*pool).order_by(row.ended)) if key in waiting][:limit]
-    found: list[Attributed] = []
-    for part in chunks(ids):
-        found += bodies(connection, select(row.body).where(row.id.in_(part)).order_by(row.ended, row.id), Attributed)
-    return found
-
-
 def settled(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Those of the trajectories `ids` that a batch used or the curator dropped."""
     row, found = t.TrajectoryRow, set[str]()
@@ -299,12 +287,12 @@ def reporting_parties(connection: Connection, limit: int) -> list[str]:
 def _newest(connection: Connection, limit: int, *where: ColumnElement[bool]) -> list[OutcomeRow]:
     row = t.TrajectoryRow
     wanted = select(
-        row.id, row.ended, row.outcome, row.min_version, row.max_version, row.cluster, row.goal
+        row.id, row.ended, row.outcome, row.min_version, row.max_version, row.cluster, row.goal, row.revision
     ).where(*where)  # fmt: skip
     return [
         OutcomeRow(
             id=found.id, ended=found.ended, outcome=found.outcome, min_version=found.min_version,
-            max_version=found.max_version, cluster=found.cluster, goal=found.goal,
+            max_version=found.max_version, cluster=found.cluster, goal=found.goal, revision=found.revision,
         )
         for found in connection.execute(wanted.order_by(row.ended.desc(), row.id).limit(limit))
     ]  # fmt: skip

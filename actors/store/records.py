@@ -3,11 +3,13 @@
 They are `Message`s so that they fit into `Result.records`; nothing decodes them, they become updates of rows.
 """
 
+from typing import Literal
+
 from actors.messages import Message
 
 
 class Joined(Message, frozen=True, kw_only=True, tag="joined"):
-    """Feedback `id` belongs to a trajectory. A trajectory that closed without an outcome takes this one over."""
+    """Feedback `id` belongs to a trajectory, and may say how that went (`actors.store.outcomes`)."""
 
     trajectory_id: str
     outcome: float | None = None
@@ -21,3 +23,18 @@ class Dropped(Message, frozen=True, kw_only=True, tag="dropped"):
     """Trajectory `id` will not be trained on, and why: a short reason that is counted by."""
 
     reason: str
+
+
+class Effect(Message, frozen=True, kw_only=True, tag="effect"):
+    """A revision of the outcome of trajectory `id` came to something in one channel (`actors.store.outcomes`)."""
+
+    revision: int
+    channel: Literal["kinds", "lessons", "tasks"]
+    effect: str
+    detail: str = ""
+
+
+class HeardUntil(Message, frozen=True, kw_only=True, tag="heard_until"):
+    """Actor `id` has taken in the late outcomes up to this one."""
+
+    sequence: int

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, delete, exists, func, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from actors.messages import Experience
-from actors.store import reading
+from actors.store import outcomes, reading
 from actors.store import tables as t
 from actors.store.engine import chunks, located, table_of
 from actors.store.errors import StoreUnavailable
@@ -89,6 +89,7 @@ def drop_trajectories(connection: Connection, ids: Sequence[str], before: float)
         keys = [key for key, _ in going]
         said += connection.scalars(select(t.FeedbackRow.id).where(t.FeedbackRow.joined.in_(keys)))
         connection.execute(delete(row).where(row.id.in_(keys)))
+        outcomes.forget(connection, keys)
         rows, size = rows + len(keys), size + sum(one for _, one in going)
     _drop_feedback(connection, said)
     _retain(connection, trajectories=before)

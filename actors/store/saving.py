@@ -1,6 +1,6 @@
 """Messages into rows: `save` dispatches by type. A record that is there already changes nothing."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,12 +23,12 @@ from actors.messages import (
     encode,
 )
 from actors.messages.dialects import dialect_at
-from actors.store import audit, tasks
+from actors.store import audit, outcomes, tasks
 from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.errors import UnknownRecord
-from actors.store.records import Dropped, Joined, Late
+from actors.store.records import Dropped, Effect, HeardUntil, Joined, Late
 from actors.store.waiting import claimed, forget, wait
 
 T = TypeVar("T")
@@ -50,6 +50,7 @@ class Saved(msgspec.Struct):
     """Exchanges under a new id whose response id another exchange has."""
     refused: int = 0
     """Records that rest on something forgotten."""
+    tally: outcomes.Tally = msgspec.field(default_factory=outcomes.Tally)
     head: audit.Head | None = None
     """Of the audit trail; None if nothing that is audited was new."""
 
@@ -74,6 +75,8 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         Joined,
         Late,
         Dropped,
+        Effect,
+        HeardUntil,
         Task,
     }:
         raise UnknownRecord(", ".join(sorted(kind.__name__ for kind in unknown)))
@@ -84,21 +87,27 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
             table, columns = _SIMPLE[kind]
             insert_new(connection, table_of(table), [{**columns(row, now), "body": encode(row)} for row in rows])
     saved.response_id_taken = _exchanges(connection, _only(by_type, Exchange))
-    _trajectories(connection, [*_only(by_type, Trajectory), *_only(by_type, Attributed)])
-    _batches(connection, _only(by_type, BatchOrder))
+    fresh = _trajectories(connection, [*_only(by_type, Trajectory), *_only(by_type, Attributed)], now, saved.tally)
+    _batches(connection, _only(by_type, BatchOrder), now, saved.tally)
     tasks.add(connection, _only(by_type, Task), now)
-    _candidates(connection, _only(by_type, Candidate))
+    _candidates(connection, _only(by_type, Candidate), now, saved.tally)
     for late in _only(by_type, Late):
         connection.execute(update(t.ExchangeRow).where(t.ExchangeRow.id == late.id).values(late=True))
     own = _only(by_type, Joined)
     heard = {joined.id for joined in own}
-    _join(connection, [*own, *claimed(connection, _only(by_type, Trajectory), heard)])
-    for dropped in _only(by_type, Dropped):
+    joins = [*own, *claimed(connection, _only(by_type, Trajectory), heard)]
+    _join(connection, joins, fresh, now, saved.tally)
+    outcomes.note(connection, _only(by_type, Effect), now, saved.tally)
+    for until in _only(by_type, HeardUntil):
+        outcomes.heard(connection, until)
+    drops = _only(by_type, Dropped)
+    for dropped in drops:
         connection.execute(
             update(t.TrajectoryRow)
             .where(t.TrajectoryRow.id == dropped.id, t.TrajectoryRow.dropped == "", t.TrajectoryRow.batch_id == "")
             .values(dropped=dropped.reason)
         )
+    outcomes.settle(connection, {dropped.id: dropped.reason for dropped in drops}, now, saved.tally)
     saved.head = audit.append(connection, audited, now)
     return saved
 
@@ -189,20 +198,22 @@ def add_experiences(connection: Connection, lessons: Sequence[Experience], now: 
     return there
 
 
-def _trajectories(connection: Connection, records: list[Trajectory | Attributed]) -> None:
-    """Insert the new ones with what they claim, and give the known ones their labels.
+def _trajectories(
+    connection: Connection, records: list[Trajectory | Attributed], now: float, tally: outcomes.Tally
+) -> set[str]:
+    """Insert the new ones with what they claim, and give the known ones their labels; ids of the new ones.
 
     In four statements however many they are: built one by one, statements cost more than all that they do.
     """
     if not records:
-        return
+        return set()
     row = table_of(t.TrajectoryRow)
-    known: dict[str, tuple[bool, float | None]] = {}
+    known: dict[str, tuple[bool, float | None, int]] = {}
     for part in chunks(sorted({record.id for record in records})):
-        for key, attributed, outcome in connection.execute(
-            select(row.c.id, row.c.attributed, row.c.outcome).where(row.c.id.in_(part))
+        for key, attributed, outcome, revision in connection.execute(
+            select(row.c.id, row.c.attributed, row.c.outcome, row.c.revision).where(row.c.id.in_(part))
         ):
-            known[key] = (attributed, outcome)
+            known[key] = (attributed, outcome, revision)
     fresh: list[dict[str, Any]] = []
     claims: list[dict[str, Any]] = []
     labels: list[dict[str, Any]] = []
@@ -213,15 +224,16 @@ def _trajectories(connection: Connection, records: list[Trajectory | Attributed]
             fresh.append(_trajectory_row(record, run))
             if run.source == "production":
                 claims += [{"call": step.exchange_id, "run": run.id} for step in run.steps]
-            known[record.id] = (isinstance(record, Attributed), run.outcome)
+            known[record.id] = (isinstance(record, Attributed), run.outcome, run.outcome_revision)
         elif isinstance(record, Attributed) and not found[0]:
-            if run.outcome is None and found[1] is not None:
+            if found[1] is not None and (run.outcome is None or found[2] > run.outcome_revision):
                 # Feedback came between closing and attribution: the row keeps what it knows.
-                late = msgspec.structs.replace(run, outcome=found[1])
+                late = outcomes.revised(run, found[1], found[2])
                 record = msgspec.structs.replace(record, trajectory=late)
             labels.append({"which": record.id, "kind": record.cluster, "content": encode(record)})
-            known[record.id] = (True, found[1])
+            known[record.id] = (True, *found[1:])
     insert_new(connection, row, fresh)
+    outcomes.begun(connection, fresh, now, tally)
     calls = table_of(t.ExchangeRow)
     if claims:
         # By key alone: asked for open ones too, SQLite walks the index of all that are open instead.
@@ -235,6 +247,7 @@ def _trajectories(connection: Connection, records: list[Trajectory | Attributed]
             .values(attributed=True, cluster=bindparam("kind"), body=bindparam("content")),
             labels,
         )
+    return {line["id"] for line in fresh}
 
 
 def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[str, Any]:
@@ -246,6 +259,7 @@ def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[st
         "caller": run.caller,
         "goal": run.goal,
         "outcome": run.outcome,
+        "revision": run.outcome_revision,
         "cluster": record.cluster if isinstance(record, Attributed) else "",
         "group_id": run.group,
         "min_version": run.min_version,
@@ -263,47 +277,31 @@ def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[st
     }
 
 
-def _join(connection: Connection, joins: Sequence[Joined]) -> None:
+def _join(
+    connection: Connection, joins: Sequence[Joined], fresh: Collection[str], now: float, tally: outcomes.Tally
+) -> None:
+    """Note whose feedback is, and take over what it says of outcomes.
+
+    Args:
+        fresh: trajectories that were written in this transaction.
+    """
     if not joins:
         return
     row, feedback = t.TrajectoryRow, table_of(t.FeedbackRow)
-    known: dict[str, tuple[bool, float | None]] = {}
+    credited: set[str] = set()
     for part in chunks(sorted({joined.trajectory_id for joined in joins})):
-        found = connection.execute(select(row.id, row.attributed, row.outcome).where(row.id.in_(part)))
-        known |= {key: (attributed, outcome) for key, attributed, outcome in found}
+        credited.update(connection.scalars(select(row.id).where(row.id.in_(part), row.attributed)))
     connection.execute(
         update(feedback)
         .where(feedback.c.id == bindparam("said"))
         .values(joined=bindparam("where"), late=bindparam("after")),
-        [
-            {"said": one.id, "where": one.trajectory_id, "after": known.get(one.trajectory_id, (False, None))[0]}
-            for one in joins
-        ],
+        [{"said": one.id, "where": one.trajectory_id, "after": one.trajectory_id in credited} for one in joins],
     )
     forget(connection, [joined.id for joined in joins])
-    for joined in joins:
-        attributed, outcome = known.get(joined.trajectory_id, (False, 0.0))
-        if joined.outcome is not None and outcome is None:
-            _adopt(connection, joined)
-            known[joined.trajectory_id] = (attributed, joined.outcome)
+    outcomes.hear(connection, joins, fresh, now, tally)
 
 
-def _adopt(connection: Connection, joined: Joined) -> None:
-    """The trajectory, which closed without an outcome, takes over what was said of it since."""
-    row = t.TrajectoryRow
-    body = connection.scalar(select(row.body).where(row.id == joined.trajectory_id))
-    if body is None:
-        return
-    message = decode(body)
-    if isinstance(message, Attributed):
-        run = msgspec.structs.replace(message.trajectory, outcome=joined.outcome)
-        body = encode(msgspec.structs.replace(message, trajectory=run))
-    else:
-        body = encode(msgspec.structs.replace(message, outcome=joined.outcome))
-    connection.execute(update(row).where(row.id == joined.trajectory_id).values(outcome=joined.outcome, body=body))
-
-
-def _batches(connection: Connection, orders: list[BatchOrder]) -> None:
+def _batches(connection: Connection, orders: list[BatchOrder], now: float, tally: outcomes.Tally) -> None:
     for order in orders:
         row = {
             "id": order.id, "created": order.created, "complete_groups": order.groups, "production": order.production,
@@ -318,10 +316,14 @@ def _batches(connection: Connection, orders: list[BatchOrder]) -> None:
                 .where(t.TrajectoryRow.id.in_(part), t.TrajectoryRow.batch_id == "")
                 .values(batch_id=order.id)
             )
+        outcomes.ordered(connection, order, now, tally)
 
 
-def drop_unused(connection: Connection, room: int, reason: str, reported: bool) -> int:
-    """Mark as dropped what is attributed, neither used nor dropped, and older than the newest `room` of its like.
+def drop_unused(
+    connection: Connection, room: int, reason: str, reported: bool, now: float
+) -> tuple[int, outcomes.Tally]:
+    """Mark as dropped what is attributed, neither used nor dropped, and older than the newest `room` of its like; how
+    many that are, and what it made of their outcomes.
 
     Of those that ended at the same moment as the last that has room, all are left.
 
@@ -333,12 +335,16 @@ def drop_unused(connection: Connection, room: int, reason: str, reported: bool) 
     unused = (row.attributed, row.batch_id == "", row.dropped == "", told)
     newest = select(row.ended).where(*unused).order_by(row.ended.desc()).limit(1)
     last = connection.scalar(newest.offset(max(0, room - 1)))
+    tally = outcomes.Tally()
     if last is None:
-        return 0
-    return connection.execute(update(row).where(*unused, row.ended < last).values(dropped=reason)).rowcount
+        return 0, tally
+    gone = connection.execute(update(row).where(*unused, row.ended < last).values(dropped=reason)).rowcount
+    if gone:
+        outcomes.settle_dropped(connection, reason, now, tally)
+    return gone, tally
 
 
-def _candidates(connection: Connection, candidates: list[Candidate]) -> None:
+def _candidates(connection: Connection, candidates: list[Candidate], now: float, tally: outcomes.Tally) -> None:
     for candidate in candidates:
         row = {
             "id": candidate.id, "version": candidate.version, "parent": candidate.parent,
@@ -347,3 +353,4 @@ def _candidates(connection: Connection, candidates: list[Candidate]) -> None:
         insert_new(connection, table_of(t.CandidateRow), [row])
         links = [{"candidate_id": candidate.id, "batch_id": batch} for batch in candidate.batch_ids]
         insert_new(connection, table_of(t.CandidateBatchRow), links)
+        outcomes.answered(connection, candidate, now, tally)

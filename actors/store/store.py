@@ -6,7 +6,8 @@ gate and dashboard ask. Statements run in worker threads, many rows a transactio
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import anyio.to_thread
 import msgspec
@@ -30,7 +31,7 @@ from actors.messages import (
     Verdict,
 )
 from actors.ports.store import FailedCall, OutcomeRow
-from actors.store import erasing, judgements, ledger, live, memory, opinions, reading, saving
+from actors.store import erasing, judgements, ledger, live, memory, opinions, outcomes, reading, saving
 from actors.store import tables as t
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, guard, head
@@ -41,6 +42,7 @@ from actors.store.judgements import Bounds, Judgement
 from actors.store.lineage import Lineage, lineage
 from actors.store.migrations import migrate
 from actors.store.opinions import Heard, Said, Voices
+from actors.store.outcomes import Channel, Correction, LateOutcome
 from actors.store.postgresql import check
 from actors.store.reading import DeadRow
 from actors.store.saving import save
@@ -77,6 +79,8 @@ class Store:
         """Records that actors were not let write because they rest on something forgotten."""
         self.task_offers = Counter[str]()
         """What became of offers (`actors.store.tasks.Offered`)."""
+        self.reports = outcomes.Tally()
+        """What was made of reports on how runs went."""
         self.audit_head = Head(0, START)
         """Where the audit trail ends (see `actors.store.audit`)."""
 
@@ -110,6 +114,7 @@ class Store:
             self.response_ids_taken += saved.response_id_taken
             _log.warning("response_id_taken", exchanges=saved.response_id_taken, total=self.response_ids_taken)
         self.forgotten_refused += saved.refused
+        self.reports.add(saved.tally)
         self._audited(saved.head)
         return True
 
@@ -148,6 +153,7 @@ class Store:
     async def save(self, records: Sequence[Message]) -> None:
         """Write records outside of any actor's commit, e.g. in tools and tests."""
         saved = await self._write(save, records, self._clock())
+        self.reports.add(saved.tally)
         self._audited(saved.head)
 
     async def open_exchanges(self, limit: int = 20_000) -> list[Exchange]:
@@ -190,10 +196,24 @@ class Store:
 
     async def drop_unused(self, room: int, reason: str, *, reported: bool = True) -> int:
         """Drop for `reason` all that `unused(room)` leaves out; returns how many."""
-        return await self._write(saving.drop_unused, room, reason, reported)
+        gone, tally = await self._write(saving.drop_unused, room, reason, reported, self._clock())
+        self.reports.add(tally)
+        return gone
 
-    async def told(self, waiting: Container[str], limit: int) -> list[Attributed]:
-        return await self._read(reading.told, waiting, limit)
+    async def late_outcomes(self, reader: str, channel: Channel, limit: int) -> list[LateOutcome]:
+        return await self._read(outcomes.late, reader, channel, limit)
+
+    async def newest_late(self, since: float, limit: int) -> list[str]:
+        return await self._read(outcomes.newest_late, since, limit)
+
+    async def current(self, items: Sequence[Attributed]) -> list[Attributed]:
+        return await self._read(outcomes.current, items)
+
+    async def corrections(self, limit: int) -> list[Correction]:
+        return await self._read(outcomes.corrections, limit)
+
+    async def outcome_figures(self) -> dict[str, Any]:
+        return await self._read(outcomes.figures)
 
     async def settled(self, ids: Sequence[str]) -> set[str]:
         return await self._read(reading.settled, ids)

@@ -20,9 +20,11 @@ import structlog
 
 from actors.kinds.clusters import cluster_of, template_of
 from actors.kinds.holdout import held_out
-from actors.messages import Attributed, Task, Trajectory, derived_id
+from actors.messages import Attributed, Message, Task, Trajectory, derived_id
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterError
+from actors.store.outcomes import NONE
+from actors.store.records import Effect, HeardUntil
 from actors.system.actor import Received, Result
 from actors.system.streams import TRAJECTORY_ATTRIBUTED
 from actors.tasks.call_plans import CallPlan, carry_out, plans_of
@@ -34,6 +36,9 @@ _log = structlog.get_logger(__name__)
 _WAITING = "tasks/failures"
 """Ids of failures that wait, by cluster."""
 _SUCCESS = 0.5
+_LATE = 128
+"""Late outcomes read at a time."""
+_USED = ("urged", "own", "made")
 
 
 class FailureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,8 +128,8 @@ class LiveFailures:
         self.counts: Counter[str] = Counter()
         """What became of failures: seen, held_out, crowded_out (others of their kind, or other kinds, came), urged,
         own and made (used, for tasks of the environment and for self-made ones), full (enough tasks of that kind),
-        gone (forgotten meanwhile), given_up. And of attempts to make tasks: offered, no_way, no_world, and what
-        `call_plans.carry_out` says."""
+        gone (forgotten meanwhile), given_up, retracted (corrected to a success). And of attempts to make tasks:
+        offered, no_way, no_world, and what `call_plans.carry_out` says."""
 
     @property
     def tick_seconds(self) -> float | None:
@@ -136,14 +141,18 @@ class LiveFailures:
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Note the failures of a batch."""
-        for received in batch:
-            if self._settings.enabled and isinstance(received.message, Attributed) and self._fails(received.message):
-                self._note(received.message.trajectory)
+        if not self._settings.enabled:
+            return Result()
+        found = [received.message for received in batch if isinstance(received.message, Attributed)]
+        for item in await self._store.current(found):
+            if self._fails(item):
+                self._note(item.trajectory)
         await self._save()
         return Result()
 
     async def tick(self) -> Result:
         """Make tasks of the kinds of which there are failures enough."""
+        records = await self._hear() if self._settings.enabled else []
         for cluster in [name for name, one in self._waiting.items() if len(one.ids) >= self._settings.least]:
             waiting = self._waiting[cluster]
             runs = await self._runs(waiting.ids)
@@ -157,11 +166,36 @@ class LiveFailures:
                 used = "given_up"
             if used or not waiting.ids:
                 self.counts[used] += len(waiting.ids)
+                records += [_effect(run, used) for run in runs if run.outcome is not None]
                 _log.info("failures_used", cluster=cluster, failures=len(waiting.ids), what=used)
                 del self._waiting[cluster]
                 self._changed = True
         await self._save()
-        return Result()
+        return Result(records)
+
+    async def _hear(self) -> list[Message]:
+        """Take in outcomes that came after their runs had closed: most failures are told later than successes."""
+        told = await self._store.late_outcomes(self.name, "tasks", _LATE)
+        for one in told:
+            item = await self._store.trajectory(one.trajectory_id)
+            # Without its credit it has not come here yet, and will come with this outcome.
+            if not isinstance(item, Attributed) or item.trajectory.outcome_revision != one.revision:
+                continue
+            if self._fails(item):
+                self._note(item.trajectory)
+            else:
+                self._retract(item.id)
+        return [HeardUntil(id=self.name, sequence=told[-1].sequence)] if told else []
+
+    def _retract(self, run_id: str) -> None:
+        """It was no failure, after all."""
+        for cluster, waiting in list(self._waiting.items()):
+            if run_id in waiting.ids:
+                waiting.ids.remove(run_id)
+                self.counts["retracted"] += 1
+                self._changed = True
+                if not waiting.ids:
+                    del self._waiting[cluster]
 
     def _fails(self, item: Attributed) -> bool:
         run = item.trajectory
@@ -305,3 +339,9 @@ class LiveFailures:
         if self._changed:
             await self._store.state_put(_WAITING, msgspec.msgpack.encode(dict(self._waiting)))
             self._changed = False
+
+
+def _effect(run: Trajectory, used: str) -> Effect:
+    """What came of a reported failure."""
+    effect, detail = (used, "") if used in _USED else (NONE, used)
+    return Effect(id=run.id, revision=run.outcome_revision, channel="tasks", effect=effect, detail=detail)

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from actors.messages import Task, Trajectory
+from actors.messages import Attributed, Task, Trajectory
 from actors.ports.store import OutcomeRow
+from actors.store.outcomes import Channel, LateOutcome
 from actors.store.tasks import TaskState
 
 
@@ -39,6 +40,18 @@ class FailureStore(TaskBook, Protocol):
 
     async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
         """Trajectories by id, each with the engine that answered its first call."""
+        ...
+
+    async def trajectory(self, trajectory_id: str) -> Attributed | Trajectory | None:
+        """The trajectory, with its credit once it has some."""
+        ...
+
+    async def current(self, items: Sequence[Attributed]) -> list[Attributed]:
+        """`items` with the outcomes that are known by now."""
+        ...
+
+    async def late_outcomes(self, reader: str, channel: Channel, limit: int) -> list[LateOutcome]:
+        """Outcomes that came after their runs had closed, and that `reader` has not taken in."""
         ...
 
     async def tombstoned(self, ids: Sequence[str]) -> set[str]:

@@ -9,7 +9,8 @@ nobody.
 
 A closed trajectory has been judged, maybe trained on: it never changes and is never published again. A call that comes
 for it afterwards opens a new trajectory that says which one it `continues`, with an outcome of its own if one is told;
-feedback that comes afterwards lands in the row of the closed one, without a gradient.
+feedback that comes afterwards makes a revision of the closed one's outcome (`actors.store.outcomes`), and everybody who
+learns from outcomes takes that in.
 
 What is open lives in memory, bounded, and is rebuilt from the store at every start.
 """

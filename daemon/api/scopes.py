@@ -30,6 +30,7 @@ NEEDED: dict[tuple[str, str], tuple[Scope, ...]] = {
     ("GET", "/api/tools"): ("read",),
     ("GET", "/api/trajectories"): ("content",),
     ("GET", "/api/trajectories/{id}"): ("content",),
+    ("GET", "/api/why/{name}"): ("content",),
     ("GET", "/api/versions"): ("read",),
     ("GET", "/api/versions/{version}"): ("read",),
     ("GET", "/api/lessons"): ("content",),

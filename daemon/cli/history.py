@@ -16,14 +16,21 @@ examples:
 The store is only read; the daemon may run or not. `evolved why VERSION` tells the rest of one.
 """
 WHY_HELP = """\
-Where a version comes from: its line of parents, the batches it was trained on and whose trajectories are in them, the
-learner's figures, every measurement of every verdict, and whether the signatures are good.
+Of a version: its line of parents, the batches it was trained on and whose trajectories are in them, the learner's
+figures, every measurement of every verdict, and whether the signatures are good.
+
+Of a run: what was reported of it and when, how late, each correction, and what every one of them came to: trained into
+which version by which order, held out as evidence of the gate, used for lessons and tasks, or why it had no effect. A
+run is named by its own id, by that of a call, a response or a report, or by the id that its agent gave it.
 
 examples:
   evolved why 17 --config config.toml
   evolved why 17 --json | jq '.verdicts[].measurements'
+  evolved why chatcmpl-8f3
+  evolved why --run 4711                        a run whose name looks like a version's
+  evolved why order-4711 --json | jq '.revisions[].effects'
 
-Exit status: 0, 1 a signature or a digest is not good, 2 there is no such version.
+Exit status: 0, 1 a signature or a digest is not good, 2 there is no such version or run.
 """
 AUDIT_HELP = """\
 Candidates, verdicts, servings, directives and opinions on lessons, each once, in a chain of hashes.
@@ -48,9 +55,12 @@ def add_history(add: Any) -> None:
     command.add_argument("--limit", type=int, default=30, metavar="N", help="newest versions to show, 0 for all (30)")
     command.add_argument("--json", action="store_true", help="as JSON")
 
-    command = add("why", run_why, "Where a version comes from, and why it served or did not.")
+    command = add("why", run_why, "Where a version comes from; what was reported of a run, and what came of it.")
     command.description, command.formatter_class = WHY_HELP, argparse.RawDescriptionHelpFormatter
-    command.add_argument("version", type=lambda text: int(text.removeprefix("v")), metavar="VERSION", help="17 or v17")
+    command.add_argument("name", metavar="VERSION|RUN", help="17 or v17; or any id of a run")
+    command.add_argument(
+        "--run", action="store_true", dest="of_run", help="it is a run's, though it looks like a version's"
+    )
     command.add_argument("--json", action="store_true", help="as JSON")
 
     command = add("audit", run_audit, "The audit trail: verify it, show it.")
@@ -93,21 +103,45 @@ def run_why(arguments: argparse.Namespace) -> int:
     """Exit status 0, 1 if a signature or digest is not good.
 
     Raises:
-        TransferFailed: the store has no such version, or cannot be read.
+        TransferFailed: the store has no such version or run, or cannot be read.
     """
     from actors.store.history import why
     from daemon.api.why import explain, show
     from daemon.errors import TransferFailed
 
-    found = _asked(arguments, lambda connection: why(connection, arguments.version))
+    version = None if arguments.of_run else _version(arguments.name)
+    if version is None:
+        return _run_story(arguments)
+    found = _asked(arguments, lambda connection: why(connection, version))
     if found is None:
-        raise TransferFailed(f"no version {arguments.version} in the store; `evolved history` lists them")
+        raise TransferFailed(
+            f"no version {version} in the store; `evolved history` lists them, "
+            f"and `evolved why --run {arguments.name}` looks for a run of that name"
+        )
     told = explain(found, _config(arguments))
     if arguments.json:
         print(json.dumps(told, indent=2))
     else:
         show(told)
     return 1 if told["problems"] else 0
+
+
+def _version(name: str) -> int | None:
+    """The version that `name` is; None: it is a run's."""
+    digits = name.removeprefix("v")
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= 9 else None
+
+
+def _run_story(arguments: argparse.Namespace) -> int:
+    from actors.store.run_story import RunStory, run_story
+    from daemon.api.run_story import lines, told, unknown
+    from daemon.errors import TransferFailed
+
+    found = _asked(arguments, lambda connection: run_story(connection, arguments.name))
+    if not isinstance(found, RunStory):
+        raise TransferFailed(unknown(arguments.name, found))
+    print(json.dumps(told(found), indent=2) if arguments.json else "\n".join(lines(found)))
+    return 0
 
 
 def run_audit(arguments: argparse.Namespace) -> int:

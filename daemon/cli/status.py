@@ -117,6 +117,13 @@ def _learning(figures: Table, status: dict[str, Any]) -> None:
         figures.add_row("", f"what to change: {escape(learning['remedy'])}")
     if learning["effect"]["sentence"]:
         figures.add_row("effect", escape(learning["effect"]["sentence"]))
+    outcomes = learning.get("outcomes", {})
+    if outcomes.get("share") is not None:
+        why = f"; of the rest {counted(outcomes['none_because'], 5)}" if outcomes["none_because"] else ""
+        figures.add_row(
+            "reports",
+            f"{outcomes['had_effect']} of {outcomes['reported']} reported outcomes had an effect{escape(why)}",
+        )
 
 
 def _agents(agents: list[dict[str, Any]], known: int) -> Table:

@@ -15,6 +15,7 @@ from adapters.redaction import Redactor
 from daemon.api.control import Control
 from daemon.api.control_task import control_task
 from daemon.api.experience import ExperienceApi
+from daemon.api.run_story import RunStoryApi
 from daemon.api.trajectories import TrajectoryApi
 from daemon.api.versions import VersionApi
 from daemon.composition.cluster import leader_view
@@ -59,6 +60,7 @@ def api(
         leader=partial(leader_view, wiring.leadership, parts.member),
         routes=[
             *ExperienceApi(pool, forgetter).routes(), *routes, *TrajectoryApi(parts.store).routes(),
+            *RunStoryApi(parts.store).routes(),
             *VersionApi(parts.store, parts.provenance.trusted("gate"), parts.versions).routes(),
         ],
     )  # fmt: skip

@@ -2,7 +2,8 @@
 
 Outcomes and step labels are compared apart, each trajectory within its set (`outcomes`), and each agent's steps with
 those of the same agent where several worked together (`roles`). Members with the role `baseline`, and those that cannot
-be trained on, count in the sets' means and get no advantages.
+be trained on, count in the sets' means and get no advantages. Corrections of what was trained on before get the
+difference alone (`corrections`).
 """
 
 from collections import Counter
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from actors.messages import BatchItem
 from learner.credit import adca, anchors, baselines, roles
 from learner.credit.baselines import EPSILON, Floats, Running
+from learner.credit.corrections import difference
 from learner.credit.kin import kin
 from learner.credit.outcomes import OutcomeChannel, Peers, outcome_channel
 from learner.credit.schedule import alpha_at
@@ -63,13 +65,17 @@ def assign(
         update: updates made before this one, for the schedule of alpha.
     """
     reasons = [_unusable(item) for item in items]
-    counted = [i for i, reason in enumerate(reasons) if reason in ("", BASELINE, "not_trainable")]
+    usable = [i for i, reason in enumerate(reasons) if reason in ("", BASELINE, "not_trainable")]
+    corrected = [i for i in usable if items[i].corrects is not None]
+    counted = [i for i in usable if items[i].corrects is None]
     outcomes = np.zeros(len(items), dtype=np.float64)
-    for i in counted:
+    for i in usable:
         outcomes[i] = items[i].attributed.trajectory.outcome
     channel = outcome_channel(items, counted, outcomes, settings, running)
     for i, reason in channel.skipped.items():
         reasons[i] = reasons[i] or reason
+    for i in corrected:
+        channel.advantages[i] = difference(items, counted, i, outcomes, settings, running)
     live = [peers for peers in channel.peers if any(i not in channel.skipped for i in peers.members)]
     weights = [_weight(item) for item in items]
     values = [_values(item, weight) for item, weight in zip(items, weights, strict=True)]

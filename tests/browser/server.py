@@ -24,6 +24,7 @@ from daemon.api.experience import ExperienceApi
 from daemon.api.killswitch import KillSwitch
 from daemon.api.live import LiveRoutes
 from daemon.api.orders import Orders
+from daemon.api.run_story import RunStoryApi
 from daemon.api.trajectories import TrajectoryApi
 from daemon.api.versions import VersionApi
 from daemon.live.registry import Live
@@ -89,7 +90,8 @@ async def main(port: int, directory: Path, full: bool) -> None:
         halted=kill.reason, learning=records.learning if full else dict,
         routes=[
             *ExperienceApi(desk.pool, desk.forgetter).routes(), *LiveRoutes(live).routes(),
-            *TrajectoryApi(store).routes(), *VersionApi(store, keys, directory / "versions").routes(),
+            *TrajectoryApi(store).routes(), *RunStoryApi(store).routes(),
+            *VersionApi(store, keys, directory / "versions").routes(),
         ],
     )  # fmt: skip
     settings = ControlSettings(port=port)

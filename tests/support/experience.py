@@ -19,6 +19,7 @@ from daemon.api.experience import ExperienceApi
 from daemon.api.killswitch import KillSwitch
 from daemon.api.live import LiveRoutes
 from daemon.api.orders import Orders
+from daemon.api.run_story import RunStoryApi
 from daemon.api.trajectories import TrajectoryApi
 from daemon.api.versions import VersionApi
 from daemon.experience.forgetting import Forgetter
@@ -99,7 +100,7 @@ class Desk:
         orders, keys = self._orders(state)
         routes = [
             *ExperienceApi(self.pool, self.forgetter).routes(), *live, *TrajectoryApi(store).routes(),
-            *VersionApi(store, keys, state / "versions").routes(),
+            *RunStoryApi(store).routes(), *VersionApi(store, keys, state / "versions").routes(),
         ]  # fmt: skip
         self.control = Control(
             store=store, registry=CollectorRegistry(), actors=tuple, orders=orders,

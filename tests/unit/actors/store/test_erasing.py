@@ -288,6 +288,8 @@ async def test_large_tenants_are_found_and_erased_in_parts(kept: Kept) -> None:
 
 
 REACHED = {
+    "outcomes",
+    "effects",
     "exchanges",
     "feedback",
     "waiting_names",

@@ -1,0 +1,499 @@
+"""What was reported of how runs went, in revisions, and what each revision came to.
+
+    feedback -> `hear` -> a revision of its trajectory's outcome -> effects, one in each channel
+
+The first word on a trajectory is revision 0. A later, different one is a correction, the next revision: a row of its
+own, since what was learned from the first cannot be taken back. (trajectory, revision) is the key of whatever uses an
+outcome, and of its effects: an effect is written once and a revision is used once in each channel.
+
+Who takes in late outcomes reads them in the order of their sequence (`late`), and notes how far it is in the
+transaction of what it made of them (`HeardUntil`), so a restart neither loses nor repeats one.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from math import isfinite
+from typing import Any, Literal, get_args
+
+import msgspec
+from sqlalchemy import Connection, and_, delete, exists, func, select, update
+
+from actors.messages import Attributed, BatchOrder, Candidate, Feedback, Trajectory, decode, encode
+from actors.store import tables as t
+from actors.store.engine import chunks, insert_new, table_of
+from actors.store.records import Effect, HeardUntil, Joined
+
+Rank = Literal["opinion", "provisional", "verified", "reported"]
+"""Evidence from the weakest to the strongest. Only `reported` is written so far: sandbox outcomes are verified by the
+environment and stand in their trajectory alone, for nobody corrects them."""
+RANKS: tuple[Rank, ...] = get_args(Rank)
+CORRECTIONS = 3
+"""Of one trajectory's outcome: each may be trained on, so nobody trains a run a thousand times by changing his mind."""
+Word = Literal["told", "correction", "equal", "outdated", "not_final", "capped", "not_a_number"]
+"""What a report did: it was the first, corrected it, or changed nothing: said the same, came after a newer one, is no
+final outcome, is a correction too many, is no number."""
+Channel = Literal["training", "kinds", "lessons", "tasks", "gate"]
+CHANNELS: tuple[Channel, ...] = get_args(Channel)
+NONE, ORDERED, TRAINED = "none", "ordered", "trained"
+GIVEN_UP = "given up"
+_HELD_OUT = "held out"
+_TOO_LATE = {"no outcome": "too late"}
+"""Who waited for an outcome and gave up dropped the run for want of one; seen from the outcome, it came too late."""
+
+
+class Tally(msgspec.Struct):
+    """What a transaction made of reports."""
+
+    words: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Reports of how a run went, by what they did (`Word`)."""
+    effects: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter[tuple[str, str]])
+    """Revisions by channel and what they came to there: the effect, or why there is none."""
+
+    def add(self, other: "Tally") -> None:
+        """And of another."""
+        self.words += other.words
+        self.effects += other.effects
+
+
+class LateOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """An outcome that came after its trajectory had closed."""
+
+    sequence: int
+    trajectory_id: str
+    revision: int
+    outcome: float
+
+
+class Correction(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was in an order, and whose outcome is another by now."""
+
+    item: Attributed
+    before: float | None
+    """Outcome that it was trained on; None: nothing was learned from it."""
+
+
+class _Known(msgspec.Struct):
+    """A trajectory's row."""
+
+    outcome: float | None
+    revision: int
+    dropped: str
+    side_of: str
+    source: str
+
+
+def begun(connection: Connection, rows: Sequence[dict[str, Any]], now: float, tally: Tally) -> None:
+    """Trajectories were written: note the outcomes that they closed with.
+
+    Args:
+        rows: of `TrajectoryRow`, new.
+    """
+    told = [row for row in rows if row["source"] == "production" and _number(row["outcome"])]
+    insert_new(
+        connection,
+        table_of(t.OutcomeRevisionRow),
+        [
+            _revision(row["id"], 0, row["outcome"], feedback_id="", received=row["ended"], late=False) for row in told
+        ],
+    )  # fmt: skip
+    _settle_side_calls(connection, [row["id"] for row in told if row["side_of"]], now, tally)
+
+
+def hear(connection: Connection, joins: Sequence[Joined], fresh: Collection[str], now: float, tally: Tally) -> None:
+    """Feedback has found its trajectories: make of it what it is worth.
+
+    Args:
+        fresh: trajectories that were written in this transaction, with an outcome that may be of this feedback.
+    """
+    known = _known(connection, sorted({joined.trajectory_id for joined in joins}))
+    said = _said(connection, [joined.id for joined in joins])
+    feedback = table_of(t.FeedbackRow)
+    for joined in joins:
+        run, report = known.get(joined.trajectory_id), said.get(joined.id)
+        if joined.outcome is None or run is None:
+            continue
+        word = _word(connection, joined, run, report, joined.trajectory_id in fresh, now, tally)
+        if word is not None:
+            tally.words[word] += 1
+            connection.execute(update(feedback).where(feedback.c.id == joined.id).values(effect=word))
+
+
+def _word(
+    connection: Connection, joined: Joined, run: _Known, report: Feedback | None, fresh: bool, now: float, tally: Tally
+) -> Word | None:
+    received = now if report is None else report.received
+    if fresh and run.outcome is not None and joined.outcome == run.outcome and run.revision == 0:
+        # It closed with this and maybe others: of them the last final one is its outcome.
+        if report is None or report.outcome != run.outcome:
+            return None if report is not None and report.outcome is None else "outdated"
+        row = t.OutcomeRevisionRow
+        connection.execute(
+            update(row)
+            .where(row.trajectory_id == joined.trajectory_id, row.revision == 0, row.late.is_(False))
+            .values(feedback_id=joined.id, received=received)
+        )
+        return "told"
+    if not _number(joined.outcome):
+        return "not_a_number"
+    if run.outcome is None:
+        _adopt(connection, joined, run, 0, received, now, tally)
+        return "told"
+    if joined.outcome == run.outcome:
+        return "equal"
+    if report is not None and not (report.kind == "outcome" and report.final):
+        return "not_final"
+    if received < _last_word(connection, joined.trajectory_id):
+        return "outdated"
+    if run.revision >= CORRECTIONS:
+        return "capped"
+    _adopt(connection, joined, run, run.revision + 1, received, now, tally)
+    return "correction"
+
+
+def _number(outcome: float | None) -> bool:
+    return outcome is not None and isfinite(outcome)
+
+
+def _last_word(connection: Connection, trajectory_id: str) -> float:
+    """When the newest report came that its outcome rests on: one that said the same again counts as well."""
+    row, told = t.FeedbackRow, t.OutcomeRevisionRow
+    heard = select(func.max(row.received)).where(
+        row.joined == trajectory_id, row.effect.in_(("told", "correction", "equal"))
+    )
+    first = select(func.max(told.received)).where(told.trajectory_id == trajectory_id, told.feedback_id != "")
+    return max(connection.scalar(heard) or 0.0, connection.scalar(first) or 0.0)
+
+
+def _adopt(
+    connection: Connection, joined: Joined, run: _Known, revision: int, received: float, now: float, tally: Tally
+) -> None:
+    """The trajectory's row takes over what was said of it since it closed."""
+    row, key, outcome = t.TrajectoryRow, joined.trajectory_id, joined.outcome
+    assert outcome is not None
+    body = connection.scalar(select(row.body).where(row.id == key))
+    message = None if body is None else decode(body)
+    if isinstance(message, Attributed):
+        message = msgspec.structs.replace(message, trajectory=revised(message.trajectory, outcome, revision))
+    elif isinstance(message, Trajectory):
+        message = revised(message, outcome, revision)
+    else:
+        return
+    connection.execute(
+        update(row).where(row.id == key).values(outcome=outcome, revision=revision, body=encode(message))
+    )  # fmt: skip
+    run.outcome, run.revision = outcome, revision
+    if run.source != "production":
+        return
+    told = _revision(key, revision, outcome, feedback_id=joined.id, received=received, late=True)
+    insert_new(connection, table_of(t.OutcomeRevisionRow), [told])
+    if run.dropped:
+        settle(connection, {key: run.dropped}, now, tally)
+    elif run.side_of:
+        _settle_side_calls(connection, [key], now, tally)
+
+
+def revised(run: Trajectory, outcome: float, revision: int) -> Trajectory:
+    """`run` with this outcome."""
+    return msgspec.structs.replace(run, outcome=outcome, outcome_revision=revision)
+
+
+def settle(connection: Connection, reasons: Mapping[str, str], now: float, tally: Tally) -> None:
+    """Nothing will be trained on what is known of these trajectories by now, but for what is in an order already.
+
+    Args:
+        reasons: why, by trajectory.
+    """
+    told, row = t.OutcomeRevisionRow, t.EffectRow
+    rows: list[dict[str, Any]] = []
+    for part in chunks(sorted(reasons)):
+        wanted = select(told.trajectory_id, told.revision).where(told.trajectory_id.in_(part))
+        found = connection.execute(wanted.order_by(told.trajectory_id, told.revision)).all()
+        last = {key: revision for key, revision in found}
+        for key, revision in found:
+            reason = reasons[key]
+            over = revision < last[key]
+            rows.append(
+                _effect(key, revision, "training", NONE, "superseded" if over else _TOO_LATE.get(reason, reason), now)
+            )
+            if reason == _HELD_OUT:
+                rows.append(_effect(key, revision, "gate", NONE if over else "exam", "superseded" if over else "", now))
+        if gone := [key for key in part if reasons[key] == GIVEN_UP]:
+            open_ones = (row.trajectory_id.in_(gone), row.channel == "training", row.effect == ORDERED)
+            changed = connection.execute(update(row).where(*open_ones).values(effect=NONE, detail=GIVEN_UP, at=now))
+            tally.effects["training", GIVEN_UP] += changed.rowcount
+    _write(connection, rows, tally)
+    for one in rows:
+        if one["channel"] == "gate" and one["effect"] == "exam" and one["revision"]:
+            # The exam reads the row: it has the newest word, and no longer the one before.
+            earlier = (row.trajectory_id == one["trajectory_id"], row.channel == "gate", row.revision < one["revision"])
+            connection.execute(update(row).where(*earlier).values(effect=NONE, detail="superseded", at=now))
+
+
+def _settle_side_calls(connection: Connection, ids: Sequence[str], now: float, tally: Tally) -> None:
+    settle(connection, dict.fromkeys(ids, "side call"), now, tally)
+
+
+def settle_dropped(connection: Connection, reason: str, now: float, tally: Tally) -> None:
+    """`settle` for all that were dropped for `reason` without it."""
+    told, run, row = t.OutcomeRevisionRow, t.TrajectoryRow, t.EffectRow
+    there = exists().where(
+        row.trajectory_id == told.trajectory_id, row.revision == told.revision, row.channel == "training"
+    )
+    wanted = select(told.trajectory_id).join(run, run.id == told.trajectory_id).where(run.dropped == reason, ~there)
+    settle(connection, dict.fromkeys(connection.scalars(wanted), reason), now, tally)
+
+
+def ordered(connection: Connection, order: BatchOrder, now: float, tally: Tally) -> None:
+    """An order holds these revisions; what came before them, and is in none, never will be in one."""
+    revisions = order.revisions or (0,) * len(order.trajectories)
+    held = dict(zip(order.trajectories, revisions, strict=True))
+    told, rows = t.OutcomeRevisionRow, list[dict[str, Any]]()
+    for part in chunks(sorted(held)):
+        for key, revision in connection.execute(
+            select(told.trajectory_id, told.revision).where(told.trajectory_id.in_(part))
+        ):
+            if revision == held[key]:
+                rows.append({**_effect(key, revision, "training", ORDERED, "", now), "order_id": order.id})
+            elif revision < held[key]:
+                rows.append(_effect(key, revision, "training", NONE, "superseded", now))
+    _write(connection, rows, tally)
+
+
+def answered(connection: Connection, candidate: Candidate, now: float, tally: Tally) -> None:
+    """The learner has said what became of its orders."""
+    if candidate.answer == "went_back" or not candidate.batch_ids:
+        return
+    row = table_of(t.EffectRow)
+    trained = candidate.answer == TRAINED
+    by_reason: dict[str, list[str]] = {}
+    for key, why in candidate.no_gradient.items():
+        by_reason.setdefault(f"no gradient: {why}", []).append(key)
+    # What it answered before stays: an answer may come again.
+    of_order = (
+        row.c.order_id.in_(candidate.batch_ids), (row.c.effect == ORDERED) | (row.c.detail == GIVEN_UP),
+    )  # fmt: skip
+    for why, keys in sorted(by_reason.items()):
+        for part in chunks(keys):
+            changed = connection.execute(
+                update(row).where(*of_order, row.c.trajectory_id.in_(part)).values(effect=NONE, detail=why, at=now)
+            )
+            tally.effects["training", why] += changed.rowcount
+    changed = connection.execute(
+        update(row)
+        .where(*of_order)
+        .values(
+            effect=TRAINED if trained else NONE, detail="" if trained else candidate.answer,
+            version=candidate.version if trained else -1, at=now,
+        )
+    )  # fmt: skip
+    tally.effects["training", candidate.answer] += changed.rowcount
+
+
+def note(connection: Connection, effects: Sequence[Effect], now: float, tally: Tally) -> None:
+    """Write effects, each once, of outcomes that are known; what was forgotten meanwhile has none."""
+    told, there = t.OutcomeRevisionRow, set[tuple[str, int]]()
+    for part in chunks(sorted({effect.id for effect in effects})):
+        wanted = select(told.trajectory_id, told.revision).where(told.trajectory_id.in_(part))
+        there |= {(key, revision) for key, revision in connection.execute(wanted)}
+    rows = [
+        _effect(one.id, one.revision, one.channel, one.effect, one.detail, now)
+        for one in effects
+        if (one.id, one.revision) in there
+    ]
+    _write(connection, rows, tally)
+
+
+def late(connection: Connection, reader: str, channel: Channel, limit: int) -> list[LateOutcome]:
+    """Outcomes that came after their trajectories had closed, and that `reader` has not taken in yet, oldest first.
+
+    Args:
+        channel: those that have an effect there already are left out.
+    """
+    told, row = t.OutcomeRevisionRow, t.EffectRow
+    cursor = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == _cursor(reader)))
+    there = exists().where(
+        row.trajectory_id == told.trajectory_id, row.revision == told.revision, row.channel == channel
+    )
+    wanted = (
+        select(told.sequence, told.trajectory_id, told.revision, told.outcome)
+        .where(told.late, told.sequence > int(cursor or b"0"), ~there)
+        .order_by(told.sequence)
+        .limit(limit)
+    )
+    return [
+        LateOutcome(sequence=sequence, trajectory_id=key, revision=revision, outcome=outcome)
+        for sequence, key, revision, outcome in connection.execute(wanted)
+    ]
+
+
+def newest_late(connection: Connection, since: float, limit: int) -> list[str]:
+    """Trajectories whose outcome came late, the newest `limit` reports from `since` on, oldest first."""
+    told = t.OutcomeRevisionRow
+    wanted = (
+        select(told.trajectory_id).where(told.late, told.received >= since).order_by(told.sequence.desc()).limit(limit)
+    )
+    return list(dict.fromkeys(reversed(connection.scalars(wanted).all())))
+
+
+def heard(connection: Connection, until: HeardUntil) -> None:
+    """`until.id` has taken in all up to there."""
+    row, key, value = table_of(t.StateRow), _cursor(until.id), str(until.sequence).encode()
+    insert_new(connection, row, [{"key": key, "value": value}])
+    connection.execute(update(row).where(row.c.key == key).values(value=value))
+
+
+def _cursor(reader: str) -> str:
+    return f"outcomes/{reader}"
+
+
+def current(connection: Connection, items: Sequence[Attributed]) -> list[Attributed]:
+    """`items` with the outcomes that their rows have by now: a record may be older on a stream than in the store."""
+    row, known = t.TrajectoryRow, dict[str, tuple[float | None, int]]()
+    ids = [item.id for item in items if item.trajectory.source == "production"]
+    for part in chunks(ids):
+        found = connection.execute(select(row.id, row.outcome, row.revision).where(row.id.in_(part)))
+        known |= {key: (outcome, revision) for key, outcome, revision in found}
+    fresh: list[Attributed] = []
+    for item in items:
+        outcome, revision = known.get(item.id, (None, 0))
+        run = item.trajectory
+        if outcome is not None and (run.outcome is None or revision > run.outcome_revision):
+            item = msgspec.structs.replace(item, trajectory=revised(run, outcome, revision))
+        fresh.append(item)
+    return fresh
+
+
+def corrections(connection: Connection, limit: int) -> list[Correction]:
+    """Runs that an order held, and whose outcome was corrected since, in the order of the corrections; not those whose
+    order is not answered: what there is to correct is not known before."""
+    told, run, row = t.OutcomeRevisionRow, t.TrajectoryRow, t.EffectRow
+    used = exists().where(
+        row.trajectory_id == told.trajectory_id, row.channel == "training",
+        (row.revision == told.revision) | (row.effect == ORDERED),
+    )  # fmt: skip
+    wanted = (
+        select(told.trajectory_id, run.body)
+        .join(run, and_(run.id == told.trajectory_id, run.revision == told.revision))
+        .where(told.revision > 0, run.batch_id != "", ~used)
+        .order_by(told.sequence)
+        .limit(limit)
+    )
+    bodies = {key: decode(body) for key, body in connection.execute(wanted)}
+    before: dict[str, float] = {}
+    for part in chunks(list(bodies)):
+        trained = (
+            select(told.trajectory_id, told.outcome)
+            .join(row, and_(row.trajectory_id == told.trajectory_id, row.revision == told.revision))
+            .where(told.trajectory_id.in_(part), row.channel == "training", row.effect == TRAINED)
+        )
+        before |= {key: outcome for key, outcome in connection.execute(trained.order_by(told.revision))}
+    return [
+        Correction(item=item, before=before.get(key)) for key, item in bodies.items() if isinstance(item, Attributed)
+    ]
+
+
+def forget(connection: Connection, trajectory_ids: Sequence[str]) -> None:
+    """Their trajectories are gone."""
+    for row in (t.OutcomeRevisionRow, t.EffectRow):
+        for part in chunks(trajectory_ids):
+            connection.execute(delete(row).where(row.trajectory_id.in_(part)))
+
+
+def figures(connection: Connection) -> dict[str, Any]:
+    """What reported outcomes came to: how many there are, had an effect, had none, or may still have one; effects by
+    channel; why there was none."""
+    told, row = t.OutcomeRevisionRow, t.EffectRow
+    total = connection.scalar(select(func.count()).select_from(told)) or 0
+    by: dict[tuple[str, str, str], int] = {
+        (channel, effect, detail): number
+        for channel, effect, detail, number in connection.execute(
+            select(row.channel, row.effect, row.detail, func.count()).group_by(row.channel, row.effect, row.detail)
+        )
+    }
+    keyed = select(row.trajectory_id, row.revision).distinct()
+    worked = connection.scalar(
+        select(func.count()).select_from(keyed.where(row.effect.not_in((NONE, ORDERED))).subquery())
+    ) or 0  # fmt: skip
+    helps = table_of(row).alias()
+    other = exists().where(
+        helps.c.trajectory_id == row.trajectory_id, helps.c.revision == row.revision,
+        helps.c.effect.not_in((NONE, ORDERED)),
+    )  # fmt: skip
+    none = select(row.detail, func.count()).where(row.channel == "training", row.effect == NONE, ~other)
+    reasons = {detail: number for detail, number in connection.execute(none.group_by(row.detail))}
+    said = t.FeedbackRow
+    without = ("equal", "outdated", "not_final", "capped", "not_a_number")
+    ignored = {
+        word: number
+        for word, number in connection.execute(
+            select(said.effect, func.count()).where(said.effect.in_(without)).group_by(said.effect)
+        )
+    }
+    effects: dict[str, dict[str, int]] = {}
+    for (channel, effect, detail), number in by.items():
+        name = detail if effect == NONE else effect
+        effects.setdefault(channel, {})
+        effects[channel][name] = effects[channel].get(name, 0) + number
+    settled = worked + sum(reasons.values())
+    return {
+        "reported": total,
+        "had_effect": worked,
+        "none": sum(reasons.values()),
+        "under_way": max(0, total - settled),
+        "share": worked / settled if settled else None,
+        "none_because": reasons,
+        "reports_without_revision": ignored,
+        "effects": effects,
+    }
+
+
+def _known(connection: Connection, ids: Sequence[str]) -> dict[str, _Known]:
+    row, known = t.TrajectoryRow, dict[str, _Known]()
+    columns = (row.id, row.outcome, row.revision, row.dropped, row.side_of, row.source)
+    for part in chunks(ids):
+        for found in connection.execute(select(*columns).where(row.id.in_(part))):
+            known[found.id] = _Known(
+                outcome=found.outcome, revision=found.revision, dropped=found.dropped, side_of=found.side_of,
+                source=found.source,
+            )  # fmt: skip
+    return known
+
+
+def _said(connection: Connection, ids: Sequence[str]) -> dict[str, Feedback]:
+    row, found = t.FeedbackRow, dict[str, Feedback]()
+    for part in chunks(ids):
+        for body in connection.scalars(select(row.body).where(row.id.in_(part))):
+            said = decode(body)
+            if isinstance(said, Feedback):
+                found[said.id] = said
+    return found
+
+
+def _revision(
+    key: str, revision: int, outcome: float, *, feedback_id: str, received: float, late: bool
+) -> dict[str, Any]:
+    return {
+        "trajectory_id": key, "revision": revision, "outcome": outcome, "rank": RANKS[-1], "feedback_id": feedback_id,
+        "received": received, "late": late,
+    }  # fmt: skip
+
+
+def _effect(key: str, revision: int, channel: Channel, effect: str, detail: str, now: float) -> dict[str, Any]:
+    return {
+        "trajectory_id": key, "revision": revision, "channel": channel, "effect": effect, "detail": detail,
+        "order_id": "", "version": -1, "at": now,
+    }  # fmt: skip
+
+
+def _write(connection: Connection, rows: Sequence[dict[str, Any]], tally: Tally) -> None:
+    """Insert effects that are not there yet, and count them; an order is none before its answer."""
+    row, there = t.EffectRow, set[tuple[str, int, str]]()
+    for part in chunks(sorted({one["trajectory_id"] for one in rows})):
+        wanted = select(row.trajectory_id, row.revision, row.channel).where(row.trajectory_id.in_(part))
+        there |= {(key, revision, channel) for key, revision, channel in connection.execute(wanted)}
+    fresh = {(one["trajectory_id"], one["revision"], one["channel"]): one for one in reversed(rows)}
+    new = [one for key, one in fresh.items() if key not in there]
+    insert_new(connection, table_of(row), new)
+    for one in new:
+        if one["effect"] != ORDERED:
+            tally.effects[one["channel"], one["detail"] if one["effect"] == NONE else one["effect"]] += 1

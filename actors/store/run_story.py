@@ -1,0 +1,185 @@
+"""What was reported of one run, when, and what each report came to: `evolved why RUN`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, select
+
+from actors.messages import Attributed, Feedback, Trajectory
+from actors.statistics.parties import party_of
+from actors.store import reading
+from actors.store import tables as t
+from actors.store.columns import lookup
+from actors.store.lineage import BatchLine, lineage
+
+
+class Came(msgspec.Struct, frozen=True, kw_only=True):
+    """What a revision came to in one channel."""
+
+    channel: str
+    effect: str
+    detail: str
+    order_id: str
+    version: int
+    at: float
+
+
+class Revision(msgspec.Struct, frozen=True, kw_only=True):
+    """The first word on the run, or a correction."""
+
+    revision: int
+    outcome: float
+    rank: str
+    feedback_id: str
+    received: float
+    """Unix seconds."""
+    late: float | None
+    """Seconds after the run's end; None: it was there when the run closed."""
+    effects: tuple[Came, ...]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was said, also what made no revision."""
+
+    id: str
+    received: float
+    kind: str
+    outcome: float | None
+    step: int | None
+    final: bool
+    did: str
+    """What it did to the outcome (`actors.store.outcomes.Word`); empty: it is not about that."""
+
+
+class RunStory(msgspec.Struct, frozen=True, kw_only=True):
+    """One run."""
+
+    trajectory_id: str
+    others: int
+    """Older runs that the name fits as well."""
+    source: str
+    tenant: str
+    party: str
+    started: float
+    ended: float
+    closed_by: str
+    min_version: int
+    max_version: int
+    side_of: str
+    attributed: bool
+    why_not: str
+    """Why its tokens cannot be trained on."""
+    dropped: str
+    """Why no order has it or will."""
+    revisions: tuple[Revision, ...]
+    reports: tuple[Report, ...]
+    orders: tuple[BatchLine, ...]
+    lessons: tuple[str, ...]
+    """Lessons that name it as a source, with their state: `ID (active)`."""
+    tasks: tuple[str, ...]
+    """The same of tasks."""
+
+
+class StillOpen(msgspec.Struct, frozen=True, kw_only=True):
+    """The name is known, and its run is not over, or not seen yet."""
+
+    what: str
+
+
+def run_story(connection: Connection, name: str) -> RunStory | StillOpen | None:
+    """The newest run that `name` fits: its id, that of a call or a response in it, an id that its caller gave, or a
+    report's; None if nothing has that name."""
+    found = list(dict.fromkeys(_named(connection, name)))
+    ids = [key for key in found if key]
+    if not ids:
+        return StillOpen(what="its run is still open, or was never seen") if found else None
+    runs = [(key, row) for key in ids if (row := _row(connection, key)) is not None]
+    if not runs:
+        return None
+    key, row = max(runs, key=lambda one: (one[1].ended, one[0]))
+    body = reading.trajectory(connection, key)
+    run = body.trajectory if isinstance(body, Attributed) else body
+    caller = run.caller if isinstance(run, Trajectory) else ""
+    line = lineage(connection, key)
+    return RunStory(
+        trajectory_id=key, others=len(runs) - 1, source=row.source, tenant=row.tenant,
+        party=party_of(row.tenant, caller), started=row.started, ended=row.ended, closed_by=row.closed_by,
+        min_version=row.min_version, max_version=row.max_version, side_of=row.side_of, attributed=row.attributed,
+        why_not=row.why_not, dropped=row.dropped, revisions=_revisions(connection, key, row.ended),
+        reports=_reports(connection, key), orders=line.batches, lessons=_lessons(connection, key),
+        tasks=_tasks(connection, key),
+    )  # fmt: skip
+
+
+def _named(connection: Connection, name: str) -> Iterator[str]:
+    """Trajectories that `name` fits; empty for what has none yet."""
+    run, call, said = t.TrajectoryRow, t.ExchangeRow, t.FeedbackRow
+    yield from connection.scalars(select(run.id).where(run.id == name))
+    yield from connection.scalars(select(call.trajectory_id).where(call.id == name))
+    yield from connection.scalars(select(said.joined).where(said.id == name))
+    # Tenant by tenant, as the indexes have them; and in words that say which rows the partial ones hold.
+    for tenant in connection.scalars(select(call.tenant).distinct()).all():
+        for column in (call.response_id, call.custom_id, call.explicit):
+            wanted = select(call.trajectory_id).where(call.tenant == tenant, column == lookup(name), column != "")
+            yield from connection.scalars(wanted)
+
+
+def _row(connection: Connection, key: str) -> Any:
+    row = t.TrajectoryRow
+    wanted = select(
+        row.source, row.tenant, row.started, row.ended, row.closed_by, row.min_version, row.max_version, row.side_of,
+        row.attributed, row.why_not, row.dropped,
+    ).where(row.id == key)  # fmt: skip
+    return connection.execute(wanted).first()
+
+
+def _revisions(connection: Connection, key: str, ended: float) -> tuple[Revision, ...]:
+    told, row = t.OutcomeRevisionRow, t.EffectRow
+    effects: dict[int, list[Came]] = {}
+    for one in connection.scalars(select(row.revision).where(row.trajectory_id == key).distinct()).all():
+        found = connection.execute(
+            select(row.channel, row.effect, row.detail, row.order_id, row.version, row.at)
+            .where(row.trajectory_id == key, row.revision == one)
+            .order_by(row.at, row.channel)
+        )
+        effects[one] = [
+            Came(
+                channel=line.channel, effect=line.effect, detail=line.detail, order_id=line.order_id,
+                version=line.version, at=line.at,
+            )
+            for line in found
+        ]  # fmt: skip
+    columns = (told.revision, told.outcome, told.rank, told.feedback_id, told.received, told.late)
+    return tuple(
+        Revision(
+            revision=line.revision, outcome=line.outcome, rank=line.rank, feedback_id=line.feedback_id,
+            received=line.received, late=max(0.0, line.received - ended) if line.late else None,
+            effects=tuple(effects.get(line.revision, ())),
+        )
+        for line in connection.execute(select(*columns).where(told.trajectory_id == key).order_by(told.revision))
+    )  # fmt: skip
+
+
+def _reports(connection: Connection, key: str) -> tuple[Report, ...]:
+    row = t.FeedbackRow
+    did = {one.id: one.effect for one in connection.execute(select(row.id, row.effect).where(row.joined == key))}
+    said: list[Feedback] = reading.feedback_for(connection, key)
+    return tuple(
+        Report(
+            id=one.id, received=one.received, kind=one.kind, outcome=one.outcome, step=one.step, final=one.final,
+            did=did.get(one.id, ""),
+        )
+        for one in said
+    )  # fmt: skip
+
+
+def _lessons(connection: Connection, key: str) -> tuple[str, ...]:
+    found = reading.experiences(connection, None)
+    return tuple(f"{lesson.id} ({lesson.state})" for lesson in found if key in lesson.sources)
+
+
+def _tasks(connection: Connection, key: str) -> tuple[str, ...]:
+    task, source = t.TaskRow, t.TaskSourceRow
+    wanted = select(task.id, task.state).join(source, source.task_id == task.id).where(source.source == key)
+    return tuple(f"{one.id} ({one.state})" for one in connection.execute(wanted.order_by(task.id)))
