@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0012", "0010"
+revision, down_revision = "0012", "0011"
 _TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 _WHOLE = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
