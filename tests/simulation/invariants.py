@@ -1,0 +1,134 @@
+"""What must hold whatever the weather: each promise has a name, is looked at all the time, and says what broke it."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from actors.messages import BatchOrder, Message, Verdict
+from actors.messages.signing import PublicKeys, record_problem
+from actors.store import Store
+from tests.support.fakes import FakeEngine
+
+PROMISES = {
+    "lost_exchange": "every call of a conversation is a step of exactly one trajectory",
+    "lost_outcome": "every report finds its run",
+    "counted_twice": "a run trains once for each revision of its outcome",
+    "two_swaps": "one engine at a time is out of service for a swap",
+    "unverified": "what serves was promoted by a signed verdict, or served before",
+    "paused": "an engine that was paused for a swap is resumed",
+    "queue": "no queue grows without bound",
+    "silent": "learning that stands still says what it waits for",
+}
+QUEUE = 5000
+"""Records in an inbox; what the pools may hold is theirs to say."""
+STANDS = 4000.0
+"""Seconds after which a call that is in no trajectory is lost: it closes after 900 s without another, or in a minute
+when its beginning is missing; the rest is for daemons that died meanwhile."""
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A promise that was broken."""
+
+    promise: str
+    what: str
+    runs: int
+    """That had begun."""
+    hours: float
+
+
+class Watcher:
+    """Looks on."""
+
+    def __init__(self, keys: PublicKeys, now: Callable[[], tuple[int, float]]) -> None:
+        """
+        Args:
+            keys: that verdicts must be signed with.
+            now: runs that began, and hours since.
+        """
+        self._keys, self._now = keys, now
+        self.broken: list[Broken] = []
+        self._said: set[tuple[str, str]] = set()
+        self._promoted: dict[int, str] = {0: ""}
+        self._out: set[str] = set()
+        self._ordered: Counter[tuple[str, int]] = Counter()
+        self._orders: set[str] = set()
+
+    def seen(self, message: Message) -> None:
+        """`message` was published."""
+        match message:
+            case Verdict(decision="promote") as verdict:
+                if not record_problem(verdict, self._keys):
+                    self._promoted.setdefault(verdict.version, verdict.manifest)
+            case BatchOrder() as order if order.id not in self._orders:
+                self._orders.add(order.id)
+                revisions = order.revisions or (0,) * len(order.trajectories)
+                keys = list(zip(order.trajectories, revisions, strict=True))
+                self._ordered.update(keys)
+                twice = [key for key in keys if self._ordered[key] > 1]
+                if twice:
+                    self._break("counted_twice", f"{twice[0][0]} revision {twice[0][1]} is in two orders")
+            case _:
+                pass
+
+    def swapping(self, engine: str, what: str) -> None:
+        """A swap of `engine` begins or ends."""
+        if what == "ends":
+            self._out.discard(engine)
+            return
+        if self._out:
+            self._break("two_swaps", f"{engine} is paused while {', '.join(sorted(self._out))} is")
+        self._out.add(engine)
+
+    def looked(self, engines: Mapping[str, FakeEngine], shadow: str, inboxes: Mapping[str, int]) -> None:
+        """After each event."""
+        for name, engine in engines.items():
+            if engine.paused:
+                self._break("paused", f"{name} with v{engine.current}")
+            if name != shadow and engine.current not in self._promoted:
+                self._break("unverified", f"{name} serves v{engine.current}, which nobody promoted")
+        for name, records in inboxes.items():
+            if records > QUEUE:
+                self._break("queue", f"{records} records wait for the {name}")
+
+    def trained(self, counts: Mapping[tuple[str, int], int]) -> None:
+        """What the learner learned from, by (trajectory, revision)."""
+        for (run, revision), times in counts.items():
+            if times > 1:
+                self._break("counted_twice", f"{run} revision {revision} trained {times} times")
+
+    def silent(self, runs: int, sentence: str) -> None:
+        """Nothing happened for `runs` runs, and `sentence` is what status says, if anything."""
+        if not sentence:
+            self._break("silent", f"nothing for {runs} runs, and status gives no reason")
+
+    async def audit(self, store: Store, sent: Mapping[str, str], said: Mapping[str, float], now: float) -> None:
+        """At the end, when all that is on its way has come.
+
+        Args:
+            sent: runs by id of their exchanges.
+            said: unix seconds by id of feedback.
+        """
+        open_calls = [one.id for one in await store.open_exchanges() if now - one.started > STANDS]
+        known = {one.id for one in await store.exchanges(list(sent))} if sent else set[str]()
+        lost = [*open_calls, *(name for name in sent if name not in known)]
+        if lost:
+            self._break("lost_exchange", f"{len(lost)} of {len(sent)}, {lost[0]} among them")
+        apart: dict[str, set[str]] = {}
+        for run in await store.recent_closed(1_000_000):
+            for step in run.steps:
+                apart.setdefault(step.exchange_id, set()).add(run.id)
+        double = [name for name in sent if len(apart.get(name, ())) > 1]
+        if double:
+            self._break("lost_exchange", f"{double[0]} is in {len(apart[double[0]])} trajectories")
+        waiting = {one.id for one in await store.unjoined_feedback(limit=1_000_000)}
+        missing = [name for name in said if name in waiting]
+        if missing:
+            self._break("lost_outcome", f"{len(missing)} of {len(said)}, {missing[0]} among them")
+
+    def _break(self, promise: str, what: str) -> None:
+        assert promise in PROMISES
+        if (promise, what) not in self._said and len(self.broken) < 20:
+            self._said.add((promise, what))
+            runs, hours = self._now()
+            self.broken.append(Broken(promise, what, runs, round(hours, 3)))

@@ -1,0 +1,158 @@
+"""The cells: how much traffic of what kind, how much of it is reported and how late, who lies, what breaks, and what the
+learner makes of it all. The default design has every pair of levels of any two factors in some cell."""
+
+import math
+import random
+from collections.abc import Iterator
+from itertools import combinations, product
+
+import msgspec
+
+_HOUR = 3600.0
+FACTORS: dict[str, tuple[object, ...]] = {
+    "scenario": ("better", "equal", "worse", "one_agent", "fall"),
+    "rate": (0.2, 1.0, 10.0, 60.0),
+    "feedback": (1.0, 0.2, 0.05, 0.02),
+    "delay": (600.0, 4 * _HOUR, 24 * _HOUR),
+    "arrivals": ("steady", "bursts", "days"),
+    "agents": (1, 5, 10),
+    "words": (False, True),
+    "engines": (1, 3),
+    "faults": (False, True),
+    "skew": (1.0, 3.0),
+    "hostile": (0.0, 0.2),
+}
+"""scenario: what updates make of the policy: `one_agent` is worse for one agent only, once it serves; under `fall` one
+promoted version fails at nearly everything. rate: runs a minute. feedback: share of runs that are reported. delay: mean
+seconds of the half of the reports that come late. agents: each with its own key, tools and system prompt. words: goals
+in free words, not from templates. skew: how many times as often failures are reported. hostile: one more party's share
+of traffic; it reports the opposite of what happened, of all its runs."""
+DESIGN = 40
+"""Cells of the default design."""
+CHAIN_RATE = 10.0
+"""Runs a minute up to which runs are exchanges that the assembler and the attributor see; above they come closed."""
+PROMOTIONS = 3
+"""A cell is over when so many promotions stuck."""
+LATE_SHARE = 0.5
+_UPDATE, _VERDICT = 8, 32
+"""Reported runs that make an update, outcomes that make a full verdict."""
+STUCK = 3.0
+"""Bounds without an order, a verdict or a swap, from which on learning stands still."""
+_BOUNDS = 4
+"""A cell is given up after so many at the latest."""
+_LATE_RUNS = 4000
+"""Runs that may come while a late report is on its way: more would only make a cell long."""
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One simulation; the factors are those of `FACTORS`."""
+
+    scenario: str = "better"
+    rate: float = 10.0
+    feedback: float = 1.0
+    delay: float = 600.0
+    arrivals: str = "steady"
+    agents: int = 1
+    words: bool = False
+    engines: int = 1
+    faults: bool = False
+    skew: float = 1.0
+    hostile: float = 0.0
+    least: int = 600
+    """Runs before which it is not given up."""
+
+    @property
+    def name(self) -> str:
+        marks = {
+            "words": self.words, "fleet": self.engines > 1, "faults": self.faults,
+            "skewed": self.skew > 1, "hostile": self.hostile > 0,
+        }  # fmt: skip
+        tail = "".join(f"-{mark}" for mark, there in marks.items() if there)
+        late = f"{self.delay / _HOUR:g}h"
+        return f"{self.scenario}-{self.rate:g}-{self.feedback:g}-{late}-{self.arrivals}-{self.agents}{tail}"
+
+    @property
+    def chain(self) -> bool:
+        """Whether runs are exchanges first."""
+        return self.rate <= CHAIN_RATE
+
+    @property
+    def bound(self) -> float:
+        """Runs within which a promotion should be through: twice an update and a full verdict, and the wait for what
+        is reported late, as a mean over all reports."""
+        return 2 * (_UPDATE + _VERDICT) / self.feedback + LATE_SHARE * self.delay / 60.0 * self.rate
+
+    @property
+    def limit(self) -> int:
+        """Runs after which it is given up."""
+        return max(self.least, math.ceil(_BOUNDS * self.bound))
+
+
+def possible(levels: dict[str, object]) -> bool:
+    """Whether such a cell means something, and ends within a minute or so; `levels` may lack factors."""
+    alone = levels.get("agents") == 1
+    if alone and (levels.get("scenario") == "one_agent" or levels.get("hostile")):
+        return False
+    rate, delay = levels.get("rate"), levels.get("delay")
+    if rate is not None and delay is not None and float(str(rate)) * float(str(delay)) / 60.0 > _LATE_RUNS:
+        return False
+    # Both wait for a version that stays; how long that takes is what the other cells are for.
+    few = levels.get("feedback") == 0.02 and levels.get("scenario") in ("one_agent", "fall")
+    return not (few and rate == 0.2)
+
+
+def design(seed: int = 0, cells: int = DESIGN) -> list[Cell]:
+    """So many cells with every possible pair of levels, built greedily; the same for the same arguments.
+
+    Source: Cohen et al. (1997), "The AETG system: an approach to testing based on combinatorial design".
+    """
+    rng = random.Random(f"design-{seed}")
+    open_pairs = {pair for pair in _pairs() if possible(dict(pair))}
+    found: list[Cell] = []
+    names: set[str] = set()
+    while len(found) < cells:
+        tried = [row for row in (_row(rng, open_pairs) for _ in range(40)) if row is not None]
+        best = max(tried, key=lambda row: len(_of(row) & open_pairs))
+        cell = msgspec.convert(best, Cell)
+        open_pairs -= _of(best)
+        if cell.name not in names:
+            names.add(cell.name)
+            found.append(cell)
+    return found
+
+
+Pair = tuple[tuple[str, object], tuple[str, object]]
+
+
+def _pairs() -> Iterator[Pair]:
+    for one, other in combinations(FACTORS, 2):
+        for mine, theirs in product(FACTORS[one], FACTORS[other]):
+            yield (one, mine), (other, theirs)
+
+
+def _of(row: dict[str, object]) -> set[Pair]:
+    return set(combinations(((name, row[name]) for name in FACTORS), 2))
+
+
+def _row(rng: random.Random, open_pairs: set[Pair]) -> dict[str, object] | None:
+    """A cell around a pair that is still open, factor by factor with what covers most; None if it came to nothing."""
+    start = rng.choice(sorted(open_pairs, key=repr)) if open_pairs else ()
+    row: dict[str, object] = dict(start)
+    rest = [name for name in FACTORS if name not in row]
+    rng.shuffle(rest)
+    for name in rest:
+        levels = [level for level in FACTORS[name] if possible(row | {name: level})]
+        if not levels:
+            return None
+        rng.shuffle(levels)
+
+        def news(level: object, name: str = name) -> int:
+            mine = [tuple(sorted(((name, level), (other, row[other])), key=_place)) for other in row]
+            return sum(pair in open_pairs for pair in mine)
+
+        row[name] = max(levels, key=news)
+    return row
+
+
+def _place(item: tuple[str, object]) -> int:
+    return list(FACTORS).index(item[0])

@@ -1,0 +1,125 @@
+"""What serves: policies that differ in how often they succeed at what each agent asks, engines that have their weights,
+and the section from pause to resume.
+
+A run has a dozen tokens. One of them decides: under a version that succeeds with probability p at what this agent asks
+its log-prob is log p where the run succeeded and log(1 - p) where it failed, so importance sampling over recorded runs
+is right on average. The others are nearly as likely under every version: each update moves them by a little noise, so
+that the divergence between parent and child is about what real updates have (some 1e-4 nats a token).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from actors.ports.errors import EngineUnavailable
+from actors.ports.store import SwapReport
+from tests.benchmarks.standstill.world import Clock
+from tests.support.fakes import FakeEngine, FakeRunner
+
+SKILL = 0.4
+"""Share of version 0's runs that succeed."""
+LOWEST, HIGHEST = 0.02, 0.95
+BROKEN = 0.1
+"""Success of a version that was planted to fail."""
+FEATURES = 64
+DECISION = 2
+"""Id of the deciding token of a failure; a success has the next one."""
+AGENT, FIRST_NEUTRAL = 10, 100
+"""Ids: of the first agent, and of the first token that decides nothing."""
+DECIDES = 5
+"""Where the deciding token stands: behind the beginning, the agent and three digits of the run's number."""
+_DRIFT = 0.03
+"""Nats by which an update moves a token that decides nothing; standard deviation."""
+PAUSE = 2.0
+"""Seconds that a swap takes."""
+
+
+class Policies:
+    """How the versions act."""
+
+    def __init__(self, agents: int, rng: np.random.Generator) -> None:
+        self._rng, self.agents = rng, agents
+        self.skill: dict[int, list[float]] = {0: [SKILL] * agents}
+        """By version, of each agent's runs."""
+        self.broken: dict[int, frozenset[int]] = {}
+        """By version, the agents at whose runs it fails, whatever its tokens say."""
+        self._drift: dict[int, npt.NDArray[np.float64]] = {0: np.zeros(FEATURES)}
+
+    def update(self, parent: int, version: int, step: float) -> None:
+        """`version` is `parent`, better by `step`."""
+        self.skill[version] = [min(HIGHEST, max(LOWEST, one + step)) for one in self.skill[parent]]
+        moved = self._drift[parent] + self._rng.normal(0.0, _DRIFT, FEATURES)
+        # Probabilities: what some tokens gain the others lose.
+        self._drift[version] = moved - math.log(float(np.mean(np.exp(moved))))
+
+    def succeeds(self, version: int, agent: int) -> float:
+        """Probability that a run ends well."""
+        return BROKEN if agent in self.broken.get(version, ()) else self.skill[version][agent]
+
+    def mean(self, version: int) -> float:
+        """Over all agents."""
+        return float(np.mean([self.succeeds(version, agent) for agent in range(self.agents)]))
+
+    def log_probs(self, ids: npt.NDArray[np.int32], version: int) -> npt.NDArray[np.float32]:
+        """Of a run's tokens under `version`, `(n,)`; the first is NaN."""
+        values = np.full(len(ids), -1.0, dtype=np.float32)
+        neutral = ids >= FIRST_NEUTRAL
+        values[neutral] += self._drift[version][ids[neutral] - FIRST_NEUTRAL]
+        if len(ids) > DECIDES:
+            # What the tokens say, not what came of it: a planted fall is not seen in them.
+            skill = self.skill[version][min(int(ids[1]) - AGENT, self.agents - 1)]
+            values[DECIDES] = math.log(skill if ids[DECIDES] == DECISION + 1 else 1.0 - skill)
+        values[0] = math.nan
+        return values
+
+
+class SimulatedEngine(FakeEngine):
+    """An engine with the weights of one of the policies."""
+
+    def __init__(self, name: str, policies: Policies) -> None:
+        super().__init__(name)
+        self._policies = policies
+
+    async def log_probs(self, ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        self._check()
+        return self._policies.log_probs(np.asarray(ids, dtype=np.int32), self.current)
+
+
+class SimulatedSwaps(FakeRunner):
+    """`SwapRunner`: pause, load, label, resume, which takes time; a daemon that dies meanwhile finds the report later."""
+
+    def __init__(
+        self, *engines: FakeEngine, clock: Clock, dies: Callable[[], None], watch: "Callable[[str, str], None]"
+    ) -> None:
+        """
+        Args:
+            dies: raises where the daemon dies meanwhile.
+            watch: told that (engine, "begins" | "ends").
+        """
+        super().__init__(*engines)
+        self._clock, self._dies, self._watch = clock, dies, watch
+
+    async def swap(
+        self, engine: str, path: Path, version: int, *, manifest: str = "", last_good: Path | None = None,
+        last_version: int = -1,
+    ) -> SwapReport:  # fmt: skip
+        held = self.engines[engine]
+        if held.down:
+            raise EngineUnavailable("connection refused")
+        self._watch(engine, "begins")
+        held.paused = True
+        try:
+            self._clock.advance(self._clock.now + PAUSE)
+            report = await super().swap(
+                engine, path, version, manifest=manifest, last_good=last_good, last_version=last_version
+            )
+        finally:
+            held.paused = False
+            self._watch(engine, "ends")
+        self.left[engine] = report
+        self._dies()
+        del self.left[engine]
+        return report

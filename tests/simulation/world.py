@@ -1,0 +1,541 @@
+"""One cell: the real actors at their defaults on virtual time, what they work with, and what is measured meanwhile."""
+
+import contextlib
+import math
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+import numpy as np
+
+from actors.credit.attributor import Attributor, AttributorSettings
+from actors.curation.curator import Curator
+from actors.curation.pool import CuratorSettings
+from actors.deployment.canary import CanarySettings
+from actors.deployment.swapper import Swapper, SwapperSettings
+from actors.experience.experiencer import Experiencer, ExperiencerSettings
+from actors.gate.drift import DriftCheck, DriftSettings
+from actors.gate.gatekeeper import Gatekeeper, GatekeeperSettings
+from actors.gate.panel import Panel, PanelSettings
+from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
+from actors.messages import BatchOrder, Candidate, Directive, Message, Serving, Verdict
+from actors.monitoring.sentinel import Sentinel, SentinelSettings
+from actors.store import Joined, Store
+from actors.system.actor import Actor
+from actors.system.streams import (
+    POLICY_CANDIDATE,
+    POLICY_DIRECTIVE,
+    TRAFFIC_EXCHANGE,
+    TRAFFIC_FEEDBACK,
+    TRAJECTORY_ATTRIBUTED,
+    TRAJECTORY_CLOSED,
+    WORK_TRAIN,
+)
+from actors.trajectories.assembler import Assembler, AssemblerSettings
+from actors.versions.version_timeline import VersionTimeline
+from adapters.judges.rules import RulesJudge
+from daemon.collectors.learning import LearningView
+from tests.benchmarks.standstill.cell import silence, thaw
+from tests.benchmarks.standstill.world import Clock
+from tests.simulation.bus import DaemonDied, Faults, Loop
+from tests.simulation.invariants import STANDS, Broken, Watcher
+from tests.simulation.learner import BACK_SECONDS, STEPS, TRAIN_SECONDS, SimulatedLearner
+from tests.simulation.plan import PROMOTIONS, STUCK, Cell
+from tests.simulation.policies import Policies, SimulatedEngine, SimulatedSwaps
+from tests.simulation.traffic import IDLE, Run, Traffic, arrivals, closed, exchanges, report
+from tests.support.keys import key_pair
+
+SHADOW = "shadow"
+_EPOCH = 1_800_000_000.0
+_GATHER = 5.0
+"""Seconds: what comes in so long reaches the actors together."""
+_THAW = 3600.0
+"""Seconds after which somebody has looked at a freeze and lets learning go on."""
+_SETTLED = 32
+"""Reported runs that a version must have, on no trial and not rolled back, to have stuck: those of a full verdict."""
+_SILENT = 16
+"""Closed runs that nobody reports on are handed on together where they come closed: they are most of the work."""
+_AFTER = 2500
+"""Runs after the planted fall within which it must be undone."""
+_OUTAGE, _BETWEEN = 300.0, 6 * 3600.0
+"""Seconds that an engine is down for, and on average between two such times."""
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a cell."""
+
+    name: str
+    seed: int
+    scenario: str
+    rate: float
+    bound: float
+    runs: int
+    days: float
+    reported: int
+    effect: float | None
+    """Share of the settled outcomes that had an effect."""
+    first_promotion: tuple[int, float] | None
+    """(runs, hours) until a version served first; on trial, where there are trials."""
+    settled: int
+    """Versions that stayed."""
+    ratio: float
+    """Runs to the first promotion, in bounds; without one all runs."""
+    counts: dict[str, int]
+    """Of orders, verdicts by decision, swaps, directives by kind."""
+    found: dict[str, int]
+    """What the sentinel said, as "kind cause"."""
+    undone: int | None
+    """Runs from the planted fall to its rollback."""
+    told: int | None
+    """Runs from the planted regression of one agent until it was told, or undone."""
+    faults: dict[str, int]
+    skill: float
+    """Of what serves in the end, over all agents."""
+    quiet: float
+    """Bounds of runs, at most, without an order, a verdict or a swap."""
+    stuck: str
+    """Why it stands still; empty if it does not."""
+    says: str
+    """What status says in the end."""
+    broken: tuple[Broken, ...]
+    digest: str
+    """Of all that was published, in order."""
+    wall: float = 0.0
+    """Seconds that it took."""
+
+
+class World:
+    """The cell's actors and what they work on."""
+
+    def __init__(self, cell: Cell, seed: int, *, state: Path, parts: "type[Parts] | None" = None) -> None:
+        """
+        Args:
+            parts: makes the actors; another one plants a bug.
+        """
+        self.cell, self.seed = cell, seed
+        name = f"{seed}-{cell.name}"
+        self.clock = Clock(_EPOCH)
+        self._rng, self._routes = random.Random(name), random.Random(f"routes-{name}")
+        self._outages = random.Random(f"outages-{name}")
+        self.policies = Policies(cell.agents, np.random.default_rng([seed, *cell.name.encode()]))
+        self.serving = {
+            f"serving-{number}": SimulatedEngine(f"serving-{number}", self.policies) for number in range(cell.engines)
+        }
+        self.shadow = SimulatedEngine(SHADOW, self.policies)
+        self.faults = Faults(random.Random(f"faults-{name}"), on=cell.faults)
+        self.learner = SimulatedLearner(
+            self.policies, step=STEPS[cell.scenario], versions=state / "versions", clock=self.clock
+        )
+        self.key, keys = key_pair(state / "keys")
+        self.store = Store(f"sqlite:///{state / 'store.db'}", clock=self.clock)
+        self.watcher = Watcher(keys, self._now)
+        swaps = SimulatedSwaps(
+            *self.serving.values(), self.shadow, clock=self.clock, dies=self._dies, watch=self._swapping
+        )
+        self.parts = (parts or Parts)(self, state, swaps, keys)
+        self.loop = Loop(
+            self.parts.build(), store=self.store, clock=self.clock, faults=self.faults, seen=self._seen,
+            recorded=lambda record: None, outside=self._outside,
+        )  # fmt: skip
+        self.traffic = Traffic(cell, self.policies, self._rng, name=name)
+        self._arrivals = arrivals(cell, self._rng, self.clock.now)
+        self._busy = 0.0
+        self._silent: list[Run] = []
+        self._sent: dict[str, str] = {}
+        self._said: dict[str, float] = {}
+        self.runs = self._last = self._thaws = self._last_order = 0
+        self._quiet = 0
+        self._reported: set[str] = set()
+        self.counts: Counter[str] = Counter()
+        self.found: Counter[str] = Counter()
+        self._served: set[int] = set()
+        self._settling: dict[int, int] = {}
+        self._settled: set[int] = set()
+        self._first: tuple[int, float] | None = None
+        self._planted: tuple[int, int] | None = None
+        """The version that was planted to fail, and the runs until then."""
+        self._undone: int | None = None
+        self._told: int | None = None
+
+    async def play(self) -> None:
+        """Until enough promotions stuck, or the bound; then until all that is on its way has come."""
+        await self.store.open()
+        try:
+            await self.loop.start()
+            self._next()
+            if self.cell.faults:
+                self._next_outage()
+            while not self._over():
+                await self._step()
+            self._arrivals = iter(())
+            # Reports are days late: what has not come by then is looked at as what it is, on its way.
+            end = self.clock.now + STANDS + IDLE
+            self.loop.look(end)
+            while self.clock.now < end:
+                await self._step()
+            self.watcher.trained(self.learner.trained)
+            said = {name: at for name, at in self._said.items() if at < self.clock.now - IDLE}
+            await self.watcher.audit(self.store, self._sent, said, self.clock.now)
+            self._figures = await self.store.outcome_figures()
+        finally:
+            await self.store.aclose()
+
+    async def _step(self) -> None:
+        await self.loop.step()
+        self.watcher.looked({**self.serving, SHADOW: self.shadow}, SHADOW, self.loop.waiting)
+
+    def _over(self) -> bool:
+        if self.watcher.broken or self.runs >= self.cell.limit:
+            return True
+        if self._planted is None:
+            return len(self._settled) >= PROMOTIONS and not self._plants
+        if self.runs - self._planted[1] >= _AFTER / min(1.0, 5 * self.cell.feedback):
+            return True
+        return self._undone is not None or (self.cell.scenario == "one_agent" and self._told is not None)
+
+    @property
+    def _plants(self) -> bool:
+        return self.cell.scenario in ("fall", "one_agent")
+
+    def _now(self) -> tuple[int, float]:
+        return self.runs, (self.clock.now - _EPOCH) / 3600.0
+
+    # What comes from outside.
+
+    def _next(self) -> None:
+        when = next(self._arrivals, None)
+        if when is not None:
+            self.loop.at(when, self._arrive)
+
+    async def _arrive(self) -> None:
+        self.runs += 1
+        self._quiet = max(self._quiet, self.runs - self._last)
+        if self.runs - self._last > STUCK * self.cell.bound:
+            learning = self.parts.view.learning()
+            self.watcher.silent(self.runs - self._last, learning.sentence if learning is not None else "")
+        engine = self._route()
+        version = self.serving[engine].current
+        run = self.traffic.run(self.clock(), version, engine)
+        self._next()
+        if not self.serving[engine].down:
+            self._send(run)
+
+    def _route(self) -> str:
+        """As the tap does: a share to the engine with the trial, the rest to the others."""
+        names = [name for name, engine in self.serving.items() if not engine.down] or list(self.serving)
+        fleet = self.parts.swapper.fleet
+        if len(names) > 1 and fleet.canary is not None and fleet.canary_engine in names:
+            if self._routes.random() < CanarySettings().share:
+                return fleet.canary_engine
+            names.remove(fleet.canary_engine)
+        return self._routes.choice(names)
+
+    def _send(self, run: Run) -> None:
+        if not self.cell.chain:
+            self._send_closed(run)
+            return
+        for number, exchange in enumerate(exchanges(run)):
+            self._sent[exchange.id] = run.id
+            self._later(exchange.started + exchange.duration, TRAFFIC_EXCHANGE, exchange)
+            if number:
+                self.loop.look(_gathered(exchange.started + exchange.duration + IDLE + 1.0))
+        for number, (at, _) in enumerate(run.reports):
+            said = report(run, number)
+            self._said[said.id] = at
+            self._later(at, TRAFFIC_FEEDBACK, said)
+            self.loop.look(_gathered(at + _GATHER))
+
+    def _later(self, when: float, subject: str, message: Message) -> None:
+        async def comes() -> None:
+            if subject == TRAFFIC_FEEDBACK:
+                self._reported.add(message.id)
+                self._settle()
+            self.loop.say(subject, message)
+
+        self.loop.at(_gathered(when), comes)
+
+    def _send_closed(self, run: Run) -> None:
+        attributed, when = closed(run)
+
+        async def closes() -> None:
+            if attributed.trajectory.outcome is None and not run.reports:
+                self._silent.append(run)
+                if len(self._silent) < _SILENT:
+                    return
+                batch, self._silent = self._silent, []
+            else:
+                batch = [run]
+            items = [closed(one)[0] for one in batch]
+            await self.store.save([*(item.trajectory for item in items), *items])
+            for item in items:
+                if item.trajectory.outcome is not None:
+                    self._reported.add(item.id)
+                self.loop.say(TRAJECTORY_CLOSED, item.trajectory)
+                self.loop.say(TRAJECTORY_ATTRIBUTED, item)
+            self._settle()
+
+        self.loop.at(_gathered(when), closes)
+        for number, (at, outcome) in enumerate(run.reports):
+            if number or attributed.trajectory.outcome is None:
+                said = msgspec.structs.replace(report(run, number), trajectory_id=run.id)
+
+                async def comes(said: Any = said, outcome: float = outcome) -> None:
+                    # As the assembler does: it is written down, and the run's row takes the outcome over.
+                    self._reported.add(run.id)
+                    await self.store.save([said, Joined(id=said.id, trajectory_id=run.id, outcome=outcome)])
+                    self.loop.say(TRAFFIC_FEEDBACK, said)
+                    self._settle()
+
+                self.loop.at(_gathered(max(at, when + 1.0)), comes)
+
+    def _next_outage(self) -> None:
+        async def begins() -> None:
+            engine = self._outages.choice([*self.serving.values(), self.shadow])
+            engine.down = True
+            self.faults.met["engine_down"] = self.faults.met.get("engine_down", 0) + 1
+
+            async def ends() -> None:
+                engine.down = False
+
+            self.loop.at(self.clock.now + _OUTAGE, ends)
+            if self.cell.limit > self.runs:
+                self._next_outage()
+
+        self.loop.at(self.clock.now + self._outages.expovariate(1.0 / _BETWEEN), begins)
+
+    def _dies(self) -> None:
+        if self.faults.strikes("died_in_swap", 0.05):
+            raise DaemonDied
+
+    def _swapping(self, engine: str, what: str) -> None:
+        self.watcher.swapping(engine, what)
+
+    # What is published.
+
+    def _outside(self, subject: str, message: Message) -> None:
+        """The learner, and the person who looks at a freeze."""
+        if subject in (WORK_TRAIN, POLICY_DIRECTIVE) and isinstance(message, BatchOrder | Directive):
+            seconds = TRAIN_SECONDS if isinstance(message, BatchOrder) else BACK_SECONDS
+            self._busy = max(self._busy, self.clock.now) + seconds + self.faults.delay()
+
+            async def answers(message: BatchOrder | Directive = message) -> None:
+                found = self.learner.answer(message)
+                if found is not None:
+                    self.loop.say(POLICY_CANDIDATE, found)
+
+            self.loop.at(self._busy, answers)
+        if isinstance(message, Directive) and message.kind == "freeze":
+            self.loop.at(self.clock.now + _THAW, self._thaw)
+
+    async def _thaw(self) -> None:
+        if await self.store.frozen():
+            self._thaws += 1
+            self.loop.say(POLICY_DIRECTIVE, thaw(self._thaws, self.clock(), self.key))
+
+    def _seen(self, subject: str, message: Message) -> None:
+        self.watcher.seen(message)
+        match message:
+            case BatchOrder():
+                self._happened("order")
+                self._last_order = self.runs
+            case Candidate(answer=answer):
+                self.counts[answer] += 1
+            case Verdict(decision=decision):
+                self._happened(decision)
+            case Serving(result="swapped", engine=engine) as serving if engine in self.serving:
+                self._happened("swap")
+                self._swapped(serving)
+            case Directive() as directive:
+                self.counts[directive.kind] += 1
+                self._directive(directive)
+            case _:
+                pass
+
+    def _happened(self, what: str) -> None:
+        self.counts[what] += 1
+        self._last = self.runs
+
+    def _swapped(self, serving: Serving) -> None:
+        version = serving.version
+        if version not in self._served and version > serving.previous:
+            self.counts["promotion"] += 1
+            self._first = self._first or self._now()
+            self._settling[version] = len(self._reported)
+        self._served.add(version)
+        if self._planted is not None and serving.previous == self._planted[0] and self._undone is None:
+            self._undone = self.runs - self._planted[1] if version < serving.previous else self._undone
+
+    def _directive(self, directive: Directive) -> None:
+        version = directive.details.get("version", "")
+        if directive.origin == "sentinel":
+            self.found[f"{directive.kind} {directive.details.get('cause', '')}"] += 1
+        if directive.kind == "rollback" and version.isdecimal():
+            self._settling.pop(int(version), None)
+            self._settled.discard(int(version))
+        if directive.kind == "roll_on" and version.isdecimal():
+            self._settles(int(version))
+        if self._planted is not None and self._told is None and self.cell.scenario == "one_agent":
+            mine = directive.kind == "rollback" or "agent" in directive.details
+            self._told = self.runs - self._planted[1] if mine and version == str(self._planted[0]) else None
+
+    def _settle(self) -> None:
+        for version, since in list(self._settling.items()):
+            if len(self._reported) - since >= _SETTLED:
+                fleet = self.parts.swapper.fleet
+                if fleet.canary != version and version not in fleet.banned:
+                    self._settles(version)
+
+    def _settles(self, version: int) -> None:
+        self._settling.pop(version, None)
+        self._settled.add(version)
+        # The first that stays; what its tokens say does not change, only what comes of it.
+        if self._plants and self._planted is None:
+            everybody = frozenset(range(self.cell.agents))
+            self.policies.broken[version] = everybody if self.cell.scenario == "fall" else frozenset({0})
+            self._planted = version, self.runs
+
+    def result(self, wall: float) -> Ran:
+        """All of it."""
+        learning = self.parts.view.learning()
+        settled_share = self._figures.get("share")
+        serves = [engine.current for engine in self.serving.values()]
+        return Ran(
+            name=self.cell.name, seed=self.seed, scenario=self.cell.scenario, rate=self.cell.rate,
+            bound=self.cell.bound, runs=self.runs, days=round(self._now()[1] / 24.0, 3),
+            reported=self._figures["reported"], effect=settled_share, first_promotion=self._first,
+            settled=len(self._settled), ratio=(self.runs if self._first is None else self._first[0]) / self.cell.bound,
+            counts=dict(self.counts), found=dict(self.found), undone=self._undone, told=self._told,
+            faults=dict(self.faults.met), skill=self.policies.mean(serves[0]), quiet=self._quiet / self.cell.bound,
+            stuck=self._stuck(), says="" if learning is None else f"{learning.state}: {learning.sentence}",
+            broken=tuple(self.watcher.broken), digest=self.loop.digest, wall=round(wall, 2),
+        )  # fmt: skip
+
+    def _stuck(self) -> str:
+        if self._quiet > STUCK * self.cell.bound:
+            return f"nothing for {self._quiet} runs"
+        if self.runs >= self.cell.limit and self._last_order <= self.runs * 2 // 3:
+            return f"last order at run {self._last_order} of {self.runs}"
+        return ""
+
+
+class Parts:
+    """Makes the actors, and makes them anew when their daemon died."""
+
+    def __init__(self, world: World, state: Path, swaps: SimulatedSwaps, keys: Any) -> None:
+        self.world, self.state, self.swaps, self.keys = world, state, swaps, keys
+        self.times = VersionTimeline(world.clock)
+        self.made: dict[str, Any] = {}
+
+    @property
+    def swapper(self) -> Swapper:
+        """The one of now."""
+        return self.made["swapper"]
+
+    @property
+    def view(self) -> LearningView:
+        """What status says of learning."""
+        return LearningView(
+            curator=self.made["curator"], gatekeeper=self.made["gatekeeper"], fleet=lambda: self.swapper.fleet,
+            canary=CanarySettings(), halted=lambda: "", clock=self.world.clock,
+        )  # fmt: skip
+
+    def build(self) -> dict[str, Callable[[], Actor]]:
+        """By name, in the order in which records are handed on."""
+        names = ["curator", "gatekeeper", "swapper", "sentinel", "experiencer"]
+        names = ["assembler", "attributor", *names] if self.world.cell.chain else names
+        return {name: lambda name=name: self._kept(name) for name in names}
+
+    def _kept(self, name: str) -> Actor:
+        self.made[name] = getattr(self, f"make_{name}")()
+        return self.made[name]
+
+    def make_assembler(self) -> Actor:
+        """Calls become trajectories."""
+        return Assembler(AssemblerSettings(), store=self.world.store, clock=self.world.clock)
+
+    def make_attributor(self) -> Actor:
+        """Credit by the rules."""
+        store, clock = self.world.store, self.world.clock
+        return Attributor(
+            AttributorSettings(), judge=RulesJudge(), evidence=store, store=store, clock=clock, ticks=clock
+        )  # fmt: skip
+
+    def make_curator(self) -> Actor:
+        """Batches from production alone."""
+        return Curator(
+            CuratorSettings(groups_per_batch=0), store=self.world.store, batches=self.state / "batches",
+            clock=self.world.clock,
+        )  # fmt: skip
+
+    def make_gatekeeper(self) -> Actor:
+        """Verdicts by replay; no checks of prompts and of safety: they ask for words, and these policies have none."""
+        world = self.world
+        replay = ReplayTrial(ReplayTrialSettings(), engine=world.shadow, store=world.store)
+        checks = [DriftCheck(DriftSettings(), engine=world.shadow, store=world.store)]
+        return Gatekeeper(
+            GatekeeperSettings(), store=world.store, shadow=world.shadow, shadow_name=SHADOW, runner=self.swaps,
+            trial=Panel(PanelSettings(), trial=replay, checks=checks), versions=self.state / "versions", key=world.key,
+            clock=world.clock, times=self.times,
+        )  # fmt: skip
+
+    def make_swapper(self) -> Actor:
+        """Swaps one engine after the other."""
+        world = self.world
+        return Swapper(
+            SwapperSettings(), store=world.store, engines=world.serving, runner=self.swaps,
+            versions=self.state / "versions", key=world.key, keys=self.keys, clock=world.clock, times=self.times,
+        )  # fmt: skip
+
+    def make_sentinel(self) -> Actor:
+        """All monitors."""
+        world = self.world
+        engines = {**world.serving, SHADOW: world.shadow}
+        return Sentinel(SentinelSettings(), store=world.store, engines=engines, clock=world.clock)
+
+    def make_experiencer(self) -> Actor:
+        """Lessons by contrast."""
+        return Experiencer(ExperiencerSettings(), store=self.world.store, prober=None, clock=self.world.clock)
+
+
+def simulate(cell: Cell, seed: int, parts: type[Parts] | None = None) -> Ran:
+    """Play one cell."""
+    began = time.perf_counter()
+    with silence(), in_one_thread(), tempfile.TemporaryDirectory(prefix="weather-", dir=_memory()) as state:
+        world = World(cell, seed, state=Path(state), parts=parts)
+        # Trio shuffles its tasks; the same seed must give the same cell.
+        anyio.run(world.play, backend="asyncio")
+        return world.result(time.perf_counter() - began)
+
+
+def _gathered(when: float) -> float:
+    return math.ceil(when / _GATHER) * _GATHER
+
+
+@contextlib.contextmanager
+def in_one_thread() -> Iterator[None]:
+    """Meanwhile what would run in a worker thread runs here: the store is asked a hundred times a run, and nothing else
+    goes on that it could hold up."""
+
+    async def run_sync(function: Callable[..., Any], *args: Any, **_: Any) -> Any:
+        return function(*args)
+
+    before = anyio.to_thread.run_sync
+    anyio.to_thread.run_sync = run_sync
+    try:
+        yield
+    finally:
+        anyio.to_thread.run_sync = before
+
+
+def _memory() -> str | None:
+    """A directory that is no disk, if there is one: each order is synced to disk before it is sent."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
