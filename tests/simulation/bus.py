@@ -33,7 +33,10 @@ AWAY = 10.0
 """Seconds that an actor waits for what is away."""
 _ROUNDS = 400
 """Of handing on what came of one event: beyond, two actors answer each other for ever."""
-_SLOW = {"sentinel": GRID / 2, "swapper": 15.0, "gatekeeper": 15.0, "curator": 5.0}
+_SLOW = {
+    "assembler": 5.0, "sentinel": GRID, "swapper": GRID / 2, "gatekeeper": GRID / 2, "curator": 10.0,
+    "experiencer": GRID,
+}  # fmt: skip
 """Seconds between two ticks at least: engines are well here, and what follows from a record follows in `handle`."""
 
 Event = Callable[[], Awaitable[None]]
@@ -224,7 +227,8 @@ class Loop:
         box = self._boxes[name]
         while box and self._away[name] <= self._clock.now:
             batch = [box.popleft() for _ in range(min(self.actors[name].batch, len(box)))]
-            done = await self._store.processed(name, [one.id for one in batch])
+            # Where nothing dies, nothing comes twice.
+            done = await self._store.processed(name, [one.id for one in batch]) if self.faults.on else set[str]()
             fresh = list({one.id: one for one in batch if one.id not in done}.values())
             if not fresh:
                 continue
@@ -258,7 +262,7 @@ class Loop:
             return False
         for item in outputs:
             self._send(item)
-        if outputs:
+        if outputs and self.faults.on:
             await self._store.published(name, [item.id for item in outputs])
         return True
 
