@@ -98,8 +98,8 @@ class ReplayTrial:
             engine: the shadow engine.
         """
         self._settings, self._engine, self._store = settings, engine, store
-        self._looked: tuple[int, int, int] | None = None
-        """Candidate, incumbent, and the outcomes of the last look at them."""
+        self._looked: tuple[int, int, frozenset[str]] | None = None
+        """Candidate, incumbent, and the runs of the last look at them."""
         self.unusable = 0
         """Held-out trajectories left out: no tokens, guided, or not scored."""
 
@@ -120,14 +120,15 @@ class ReplayTrial:
         count, first = len(runs), min(_FEW, settings.least) if settings.small_step > 0 else settings.least
         if count < first:
             return _wait(f"{count} of {first} held-out outcomes", count, first)
-        if not self._news(candidate, incumbent, count):
+        ids = frozenset(one.run.id for one in runs)
+        if not self._news(candidate, incumbent, ids):
             need = settings.least if count < settings.least else count + self._more
             reason = f"nothing new since the last look at {count} held-out outcomes"
             return msgspec.structs.replace(_wait(reason, count, need), gives_way=True)
         scored = await self._scored(runs, candidate, incumbent, load)
         if len(scored) < first:
             raise DependencyUnavailable(f"the shadow engine scored {len(scored)} of {count} trajectories")
-        self._looked = (candidate, incumbent, count)
+        self._looked = (candidate, incumbent, ids)
         return self._judge(scored)
 
     @property
@@ -135,13 +136,12 @@ class ReplayTrial:
         """Outcomes that are worth another look."""
         return max(1, self._settings.least // 4)
 
-    def _news(self, candidate: int, incumbent: int, count: int) -> bool:
+    def _news(self, candidate: int, incumbent: int, ids: frozenset[str]) -> bool:
         if self._looked is None or self._looked[:2] != (candidate, incumbent):
             return True
-        before, settings = self._looked[2], self._settings
-        # The window is bounded: once it is full it only changes, and every look sees other runs.
-        full, reached = count >= settings.most, before < settings.least <= count
-        return full or reached or count >= before + self._more
+        # Not by their number: the window is bounded, and so is what a party may have of it.
+        before, least = self._looked[2], self._settings.least
+        return len(ids - before) >= self._more or len(before) < least <= len(ids)
 
     def _judge(self, scored: Sequence[_Scored]) -> Comparison:
         settings, runs = self._settings, [_weighed(one, self._settings.weight_limit) for one in scored]
