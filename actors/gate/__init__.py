@@ -2,5 +2,6 @@
 
 In: candidates, held-out outcomes, what serves. Out: verdicts, and orders to the learner to go back.
 `gatekeeper` is the actor. A trial measures (`sandbox_trial` on tasks, `replay_trial` on recorded production, which
-`evidence` chooses and `weighing` adds up), the `panel` adds checks (prompts, safety, forgetting, drift) that outrank it.
+`evidence` chooses and `weighing` adds up), the `panel` adds checks (prompts, safety, forgetting, drift) that outrank
+it.
 """
