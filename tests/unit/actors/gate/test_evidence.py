@@ -118,6 +118,25 @@ async def test_a_run_with_log_probs_that_are_no_numbers_is_no_evidence():
     assert (await judged(traffic)).measurements["trajectories"] == 80
 
 
+async def test_what_one_party_writes_does_not_put_a_candidate_too_far_away():
+    class Strange(Varied):
+        async def log_probs(self, ids):
+            values = await super().log_probs(ids)
+            return values + (1.5 if self.current == 1 and ids[2] == 99 else 0.0)
+
+    traffic = honest(9)
+    traffic.save(20, 9, tenant="strange")
+    for item in list(traffic.store.records.values())[-20:]:
+        run = item.trajectory
+        ids = pack_array([run.ended % 2, 3, 99, *range(3, 2 + TOKENS)], "<i4")
+        row = msgspec.structs.replace(run.rows[0], ids=ids)
+        traffic.store.records[item.id] = msgspec.structs.replace(
+            item, trajectory=msgspec.structs.replace(run, rows=(row,))
+        )
+    comparison = await compare(traffic.store, Strange(SHIFT), SETTINGS)
+    assert (comparison.decision, comparison.measurements["kl"] < 0.1) == ("promote", True), comparison.reason
+
+
 async def test_with_one_key_alone_all_its_runs_count():
     traffic = honest(9, parties="a", each=80)
     comparison = await judged(traffic)
