@@ -1,15 +1,17 @@
 """Which held-out runs the gate looks at: those of every agent of today, and of every party.
 
-A group is an agent as far as it can be told: a tenant's tool list. The store fetches the newest runs so that no party
-fills the window (`parties.newest`); among what is fetched the groups take turns, so that an agent that is rarely asked
-is looked at too. A group is of today if it has a run among the newest: an agent that is gone decides nothing.
+A group is an agent as far as it can be told: a tenant's tool list. The store fetches as many of the newest runs of
+every party as there is room for (`parties.newest`); for prompts and tokens the groups then take turns, so that an agent
+that is rarely asked is looked at too. A group is of today if it has a run among the newest: an agent that is gone
+decides nothing.
 """
 
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
-from actors.messages import Attributed, Trajectory
+from actors.messages import Attributed, Trajectory, floats_array
 from actors.ports.store import GateStore
 from actors.statistics.parties import in_turn, party_of, thinned
 from actors.tool_results.runs import tool_names
@@ -58,4 +60,4 @@ def _usable(run: Trajectory) -> bool:
     """Whether the tokens stand in prompts that the candidate would see."""
     if not run.rows or run.experience_ids or not run.trainable:
         return False
-    return all(row.hint[0] == row.hint[1] for row in run.rows)
+    return all(row.hint[0] == row.hint[1] and np.isfinite(floats_array(row.logprobs)).all() for row in run.rows)

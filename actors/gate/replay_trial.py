@@ -28,7 +28,7 @@ gives log-probs of what it sampled from (`assembler.processed_logprobs`), the sh
 
 import math
 from collections.abc import Sequence
-from math import exp, fsum, sqrt
+from math import sqrt
 
 import anyio
 import msgspec
@@ -98,8 +98,8 @@ class ReplayTrial:
             engine: the shadow engine.
         """
         self._settings, self._engine, self._store = settings, engine, store
-        self._looked: tuple[int, int, int] | None = None
-        """Candidate, incumbent, and the outcomes of the last look at them."""
+        self._looked: tuple[int, int, frozenset[str]] | None = None
+        """Candidate, incumbent, and the runs of the last look at them."""
         self.unusable = 0
         """Held-out trajectories left out: no tokens, guided, or not scored."""
 
@@ -120,14 +120,16 @@ class ReplayTrial:
         count, first = len(runs), min(_FEW, settings.least) if settings.small_step > 0 else settings.least
         if count < first:
             return _wait(f"{count} of {first} held-out outcomes", count, first)
-        if not self._news(candidate, incumbent, count):
-            need = settings.least if count < settings.least else count + self._more
-            reason = f"nothing new since the last look at {count} held-out outcomes"
-            return msgspec.structs.replace(_wait(reason, count, need), gives_way=True)
+        ids = frozenset(one.run.id for one in runs)
+        if self._looked is not None and not self._news(candidate, incumbent, ids):
+            before = self._looked[2]
+            need = settings.least if count < settings.least else len(before) + self._more
+            reason = f"nothing new since the last look at {len(before)} held-out outcomes"
+            return msgspec.structs.replace(_wait(reason, len(ids | before), need), gives_way=True)
         scored = await self._scored(runs, candidate, incumbent, load)
         if len(scored) < first:
             raise DependencyUnavailable(f"the shadow engine scored {len(scored)} of {count} trajectories")
-        self._looked = (candidate, incumbent, count)
+        self._looked = (candidate, incumbent, ids)
         return self._judge(scored)
 
     @property
@@ -135,18 +137,17 @@ class ReplayTrial:
         """Outcomes that are worth another look."""
         return max(1, self._settings.least // 4)
 
-    def _news(self, candidate: int, incumbent: int, count: int) -> bool:
+    def _news(self, candidate: int, incumbent: int, ids: frozenset[str]) -> bool:
         if self._looked is None or self._looked[:2] != (candidate, incumbent):
             return True
-        before, settings = self._looked[2], self._settings
-        # The window is bounded: once it is full it only changes, and every look sees other runs.
-        full, reached = count >= settings.most, before < settings.least <= count
-        return full or reached or count >= before + self._more
+        # Not by their number: the window is bounded, and so is what a party may have of it.
+        before, least = self._looked[2], self._settings.least
+        return len(ids - before) >= self._more or len(before) < least <= len(ids)
 
     def _judge(self, scored: Sequence[_Scored]) -> Comparison:
         settings, runs = self._settings, [_weighed(one, self._settings.weight_limit) for one in scored]
-        count, kl, evidence = len(runs), _divergence(scored), pooled(runs)
-        pull, kept = evidence.pull, evidence.pull.count
+        count, evidence = len(runs), pooled(runs)
+        pull, kl, kept = evidence.pull, evidence.kl, evidence.pull.count
         far = ""
         if kl > settings.kl_limit:
             far = f"{kl:.3f} nats a token from the incumbent, {settings.kl_limit:g} are allowed"
@@ -267,16 +268,15 @@ def _wait(reason: str, have: int, need: int) -> Comparison:
     return Comparison("wait", reason, {"evidence": float(have), "evidence_needed": float(need)})
 
 
-def _divergence(scored: Sequence[_Scored]) -> float:
-    """k3: unbiased for KL(incumbent || candidate) on the incumbent's tokens, and never negative; nats a token."""
-    gaps = [min(n - o, 20.0) for one in scored for n, o in zip(one.candidate, one.incumbent, strict=True)]
-    return fsum(exp(gap) - 1.0 - gap for gap in gaps) / len(gaps) if gaps else 0.0
-
-
 def _weighed(one: _Scored, limit: float) -> Weighed:
-    behaviour = _recorded(one.found.run)
-    terms = token_terms(np.asarray(one.candidate), np.asarray(one.incumbent), behaviour, limit)
-    return Weighed(one.found.group, one.found.party, one.found.run.outcome or 0.0, float(terms.sum()))
+    """The divergence is k3: unbiased for KL(incumbent || candidate) on the incumbent's tokens, and never negative."""
+    candidate, incumbent = np.asarray(one.candidate), np.asarray(one.incumbent)
+    terms, gaps = token_terms(candidate, incumbent, _recorded(one.found.run), limit), candidate - incumbent
+    gaps = np.minimum(gaps, 20.0)
+    return Weighed(
+        one.found.group, one.found.party, one.found.run.outcome or 0.0, float(terms.sum()),
+        float((np.expm1(gaps) - gaps).sum()), len(gaps),
+    )  # fmt: skip
 
 
 def _recorded_by(version: int, runs: Sequence[Trajectory], new: Sequence[list[float] | None]) -> list[list[float]]:

@@ -8,7 +8,7 @@ what one party alone reports is told, not acted on.
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from math import hypot, inf, nan
+from math import fsum, hypot, inf, nan
 
 import msgspec
 
@@ -31,12 +31,17 @@ class Weighed(msgspec.Struct):
     outcome: float
     score: float
     """Of its tokens (`off_policy`)."""
+    divergence: float = 0.0
+    """Of the candidate from the incumbent, nats."""
+    tokens: int = 0
 
 
 class Pooled(msgspec.Struct, frozen=True):
     """All evidence together."""
 
     pull: Pull
+    kl: float
+    """Nats a token."""
     figures: dict[str, float]
 
 
@@ -53,7 +58,8 @@ def pooled(runs: Sequence[Weighed]) -> Pooled:
     """The pull of all runs but those of parties that are set aside, and what the verdict says of parties.
 
     Where a liar was one of the two that were set aside, the other was honest, and what is left leans away from it,
-    about as far as the most telling of those left moves it. That is added to the error, in quadrature.
+    about as far as the most telling of those left moves it. That is added to the error, in quadrature. For the
+    divergence those are set aside that pull it hardest: a party can write what no version has seen.
     """
     names = [one.party for one in runs]
 
@@ -64,6 +70,11 @@ def pooled(runs: Sequence[Weighed]) -> Pooled:
         found = without(left_out)
         return found.interval(0.5).estimate if found.count else nan
 
+    def divergence(left_out: Collection[str]) -> float:
+        kept = [one for one in runs if one.party not in left_out]
+        tokens = sum(one.tokens for one in kept)
+        return fsum(one.divergence for one in kept) / tokens if tokens else nan
+
     aside = set_aside(names, difference)
     figures = {
         "parties": float(with_evidence(names)),
@@ -73,7 +84,9 @@ def pooled(runs: Sequence[Weighed]) -> Pooled:
     found = without(aside)
     kept = sorted(set(names) - aside) if aside and found.error < inf else []
     lean = max((abs(without({*aside, name}).estimate - found.estimate) for name in kept), default=0.0)
-    return Pooled(msgspec.structs.replace(found, error=hypot(found.error, lean)), figures)
+    kl = divergence(set_aside(names, divergence))
+    found = msgspec.structs.replace(found, error=hypot(found.error, lean))
+    return Pooled(found, kl if kl == kl else 0.0, figures)
 
 
 def veto(runs: Sequence[Weighed], margin: float, *, least: int) -> Vetoes:

@@ -108,7 +108,8 @@ class GateStore(StateStore, Protocol):
     async def exam(self, *, reported: bool, limit: int) -> list[Attributed]:
         """The newest held-out production trajectories, newest first; only those with an outcome if `reported`.
 
-        No party has more than its cap of them while another has some (`actors.statistics.parties.newest`)."""
+        Every party has as many of them as any other, or all that it has (`actors.statistics.parties.newest`).
+        """
         ...
 
     async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:

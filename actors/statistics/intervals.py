@@ -12,7 +12,7 @@ confidence intervals for the difference between binomial proportions based on pa
 """
 
 from collections.abc import Sequence
-from math import exp, fsum, sqrt
+from math import sqrt
 from statistics import NormalDist
 from typing import Literal
 
@@ -140,60 +140,3 @@ def both(first: Decision, second: Decision) -> Decision:
     if "reject" in (first, second):
         return "reject"
     return "hold" if "hold" in (first, second) else "promote"
-
-
-class Replay(msgspec.Struct, frozen=True):
-    """What off-policy evaluation says about candidate minus incumbent."""
-
-    difference: Interval
-    candidate: float
-    """Estimated success of the candidate."""
-    incumbent: float
-    """Estimated success of the incumbent."""
-    effective: float
-    """Effective sample size of the worse of the two weightings, 0 to n."""
-
-
-def replay(
-    outcomes: Sequence[float],
-    candidate: Sequence[float],
-    incumbent: Sequence[float],
-    *,
-    limit: float = 5.0,
-    confidence: float = CONFIDENCE,
-) -> Replay:
-    """Self-normalised, truncated importance sampling on `n` recorded trajectories.
-
-    Args:
-        outcomes: `(n,)` success in [0, 1].
-        candidate, incumbent: `(n,)` log of the policy's probability of the sampled tokens over the behaviour's.
-        limit: weights are cut off here; biases towards the behaviour, bounds what one trajectory can say.
-
-    The interval is the delta method's on the paired influence values, so a trajectory that both policies find equally
-    likely adds nothing to its width; it falls back to the widest interval for fewer than two trajectories.
-
-    Raises:
-        ValueError: the lengths differ.
-    """
-    if not len(outcomes) == len(candidate) == len(incumbent):
-        raise ValueError("one log-ratio an outcome")
-    count = len(outcomes)
-    if count < 2:
-        return Replay(Interval(0.0, -1.0, 1.0), 0.0, 0.0, float(count))
-    ceiling = limit
-    new = [min(exp(min(ratio, 50.0)), ceiling) for ratio in candidate]
-    old = [min(exp(min(ratio, 50.0)), ceiling) for ratio in incumbent]
-    new_total, old_total = fsum(new), fsum(old)
-    if new_total < 1e-9 or old_total < 1e-9:  # one of them would never act like this: nothing can be said
-        return Replay(Interval(0.0, -1.0, 1.0), 0.0, 0.0, 0.0)
-    new_rate = fsum(w * o for w, o in zip(new, outcomes, strict=True)) / new_total
-    old_rate = fsum(w * o for w, o in zip(old, outcomes, strict=True)) / old_total
-    influence = [
-        count * (n / new_total * (o - new_rate) - v / old_total * (o - old_rate))
-        for n, v, o in zip(new, old, outcomes, strict=True)
-    ]
-    error = sqrt(fsum(value * value for value in influence) / (count - 1) / count)
-    half = quantile(confidence) * error
-    gap = new_rate - old_rate
-    effective = min(total * total / fsum(w * w for w in ws) for ws, total in ((new, new_total), (old, old_total)))
-    return Replay(Interval(gap, max(-1.0, gap - half), min(1.0, gap + half)), new_rate, old_rate, effective)

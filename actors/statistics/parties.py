@@ -19,7 +19,7 @@ Huber (1981), "Robust Statistics", section 3.3 (trimmed means).
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from math import ceil
+from itertools import islice
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -72,28 +72,15 @@ def thinned(parties: Sequence[str]) -> list[int]:
 
 
 def newest(parties: Iterable[str], size: int, beyond: int) -> list[int]:
-    """Places of the `size` newest pieces, ascending, of which no party has more than `CAP` while others have some.
+    """Places of `size` pieces, ascending: of every party as many of its newest as of any other, or all that it has.
+
+    A cap would not do: three loud parties, each within it, would leave no room for the fourth that makes the rule bind.
 
     Args:
-        parties: of each piece, the newest first; read no further than needed.
-        beyond: how many more are read for another party's once there are enough.
+        parties: of each piece, the newest first.
+        beyond: how many are read beyond the newest `size`, for parties that others have pushed back.
     """
-    room = max(1, ceil(CAP * size))
-    held, taken, spare = Counter[str](), list[int](), list[int]()
-    left = beyond
-    for place, party in enumerate(parties):
-        if held[party] < room:
-            held[party] += 1
-            taken.append(place)
-        elif len(spare) < size:
-            spare.append(place)
-        if len(taken) >= size:
-            break
-        if len(taken) + len(spare) >= size:
-            left -= 1
-            if left < 0:
-                break
-    return sorted([*taken, *spare[: max(0, size - len(taken))]])
+    return sorted(in_turn(list(islice(parties, size + beyond)))[:size])
 
 
 def in_turn(keys: Sequence[Hashable]) -> list[int]:

@@ -29,8 +29,8 @@ from actors.store.engine import chunks
 T = TypeVar("T")
 _SCANNED = 100_000
 """Newest production trajectories that the gate's evidence is looked for among, by id alone."""
-_BEYOND = 20_000
-"""Of these, so many are looked at beyond what would suffice, for parties that the loudest has pushed back."""
+_BEYOND = 5_000
+"""Of those chosen, so many are looked at beyond the newest that would suffice, for parties that were pushed back."""
 _ANSWERS = 256
 """Newest answers of the learner among which the last that moved it is looked for."""
 

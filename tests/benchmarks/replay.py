@@ -1,6 +1,6 @@
 """Which estimate of a candidate's success from recorded runs can be believed, and how long runs may be.
 
-    python -m tests.benchmarks.replay [--part estimators|temperature|parties] [--draws 300] [--seed 0]
+    python -m tests.benchmarks.replay [--part estimators|temperature|parties|vetoes] [--draws 300] [--seed 0]
 
 Two policies with known truth. A run has ten decisions (four where it is short), each good or bad, and succeeds if
 enough are good; two kinds of task, one harder. Around each decision stand tokens that mean nothing: the candidate's
@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from actors.gate.replay_trial import ReplayTrialSettings
-from actors.gate.weighing import Weighed, pooled
+from actors.gate.weighing import Weighed, pooled, veto
 from actors.statistics.intervals import Interval, decide, quantile
 from actors.statistics.off_policy import pull as pull_of
 from actors.statistics.off_policy import token_terms
@@ -280,6 +280,33 @@ def _shares(said: list[tuple[str, str]]) -> list[float]:
     return [sum(one[which] == what for one in said) / len(said) for which in (0, 1) for what in ("promote", "reject")]
 
 
+def vetoes(draws: int, seed: int) -> list[list[object]]:
+    """Agents of one key each, of which one is worse off or none: how often does any veto, and the one that is?"""
+    rows: list[list[object]] = []
+    for length, kl in ((200, 1e-3), (2000, 1e-3)):
+        for number, each in ((2, 64), (10, 8), (10, 24), (30, 8)):
+            for truth in (0.0, -0.15):
+                rng = np.random.default_rng([seed, length, number, each, round(truth * 100) + 100])
+                same, other = pool(length, kl, 0.0, rng), pool(length, kl, truth, rng)
+                assert same is not None
+                assert other is not None
+                false = found = 0
+                for _ in range(draws):
+                    runs: list[Weighed] = []
+                    for group in range(number):
+                        of = other if group == 0 else same
+                        runs += [
+                            Weighed(("t", (f"{group:02d}",)), "t", float(of.outcome[at]), float(of.score[at]))
+                            for at in rng.integers(0, POOL, each)
+                        ]
+                    harmed = veto(runs, SETTINGS.margin, least=8).harmed
+                    hit = any("(00)" in words for words in harmed)
+                    found += hit
+                    false += len(harmed) > hit
+                rows.append([length, number, each, truth, found / draws, false / draws])
+    return rows
+
+
 WORDS = 12
 """Tokens of the vocabulary."""
 STEEP = 2.0
@@ -368,7 +395,7 @@ def _heated(heat: float, sharper: float, truth: float, draws: int, rng: np.rando
     return {name: [kl, *_figures(said, truth)] for name, said in found.items()}
 
 
-PARTS = {"estimators": estimators, "parties": parties, "temperature": temperature}
+PARTS = {"estimators": estimators, "parties": parties, "temperature": temperature, "vetoes": vetoes}
 
 
 def main() -> None:

@@ -1,15 +1,29 @@
 """How far a candidate moved, on production tokens."""
 
+import msgspec
 import pytest
 
 from actors.gate.drift import DriftCheck, DriftSettings
 from actors.kinds.holdout import held_out
+from actors.messages import pack_array
 from actors.system.errors import DependencyUnavailable
-from tests.support.fakes import FakeEngine
-from tests.unit.actors.gate.test_replay_trial import production, store_of
+from tests.support.fakes import FakeEngine, FakeStore
+from tests.unit.actors.gate.test_replay_trial import IDS, production, store_of
 
 pytestmark = pytest.mark.anyio
 SETTINGS = DriftSettings(least=20)
+
+
+class Counting(FakeEngine):
+    """Remembers the first id of what it scored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: list[int] = []
+
+    async def log_probs(self, ids):
+        self.first.append(ids[0])
+        return await super().log_probs(ids)
 
 
 @pytest.fixture
@@ -30,6 +44,22 @@ async def test_the_same_weights_have_not_moved():
     found = await report(FakeEngine(), store_of(10))
     assert found.findings == ()
     assert (found.figures["drift_kl"], found.figures["drift_surprise"], found.figures["drift_tokens"]) == (0, 0, 40)
+
+
+async def test_tokens_are_those_of_every_agent_and_no_partys_flood():
+    store = FakeStore()
+    for number, name in enumerate(IDS[:100]):
+        item = production(name, float(number), outcome=None, tools=("rare",) if number == 0 else ("win",))
+        run = msgspec.structs.replace(item.trajectory, tenant="flood" if number >= 30 else "abc"[number % 3])
+        ids = pack_array([number, *range(5)], "<i4")
+        row = msgspec.structs.replace(run.rows[0], ids=ids)
+        store.save([msgspec.structs.replace(item, trajectory=msgspec.structs.replace(run, rows=(row,)))])
+    engine = Counting()
+    check = DriftCheck(DriftSettings(most=16), engine=engine, store=store)
+    assert await check.gather() == 16
+    await check.measure()
+    assert sum(number >= 30 for number in engine.first) == 4, "of four parties"
+    assert 0 in engine.first, "the second agent's only run is the oldest of all"
 
 
 async def test_weights_that_moved_too_far_are_found_with_the_number_and_the_limit():

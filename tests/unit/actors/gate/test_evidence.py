@@ -5,10 +5,10 @@ import json
 import msgspec
 import pytest
 
-from actors.gate.replay_trial import ReplayTrialSettings
+from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
 from actors.messages import pack_array
 from tests.support.fakes import FakeStore
-from tests.unit.actors.gate.test_replay_trial import IDS, TOKENS, Scoring, compare, production
+from tests.unit.actors.gate.test_replay_trial import IDS, TOKENS, Scoring, compare, loader, production
 
 pytestmark = pytest.mark.anyio
 SETTINGS = ReplayTrialSettings(small_step=0.0)
@@ -50,9 +50,11 @@ class Traffic:
 class Varied(Scoring):
     """Runs differ in how far the candidate moves."""
 
+    spread = 0.02
+
     async def log_probs(self, ids):
         values = await super().log_probs(ids)
-        return values + (0.02 * (ids[1] - 3) if self.current == 1 else 0.0)
+        return values + (self.spread * (ids[1] - 3) if self.current == 1 else 0.0)
 
 
 def honest(good: int, *, parties: str = "abcd", each: int = 20) -> Traffic:
@@ -89,6 +91,50 @@ async def test_a_flood_of_lies_changes_no_verdict(good: int, decision: str, runs
     assert comparison.decision == decision, comparison.reason
     assert (figures["parties_bind"], figures["parties_aside"]) == (1, 2)
     assert figures["parties"] == (5 if runs >= 4 * 4 else figures["parties"])
+
+
+async def test_new_runs_are_looked_at_though_a_full_window_does_not_grow():
+    traffic, engine = honest(5, each=64), Varied(0.0)
+    small = msgspec.structs.replace(SETTINGS, most=64, effective_share=1.1)
+    gate = ReplayTrial(small, engine=engine, store=traffic.store)
+
+    async def look() -> str:
+        engine.current = 1
+        return (await gate.compare(1, 0, [0], loader(engine))).decision
+
+    assert [await look(), await look()] == ["hold", "wait"]
+    traffic.save(4, 5)
+    assert await look() == "wait", "four more are not worth a look"
+    traffic.save(4, 5, tenant="b")
+    assert await look() == "hold"
+
+
+async def test_a_run_with_log_probs_that_are_no_numbers_is_no_evidence():
+    traffic = honest(9)
+    item = production(IDS[900], 900.0, outcome=1.0)
+    row = msgspec.structs.replace(item.trajectory.rows[0], logprobs=pack_array([float("nan")] * (2 + TOKENS), "<f4"))
+    run = msgspec.structs.replace(item.trajectory, rows=(row,))
+    traffic.store.save([msgspec.structs.replace(item, trajectory=run)])
+    assert (await judged(traffic)).measurements["trajectories"] == 80
+
+
+async def test_what_one_party_writes_does_not_put_a_candidate_too_far_away():
+    class Strange(Varied):
+        async def log_probs(self, ids):
+            values = await super().log_probs(ids)
+            return values + (1.5 if self.current == 1 and ids[2] == 99 else 0.0)
+
+    traffic = honest(9)
+    traffic.save(20, 9, tenant="strange")
+    for item in list(traffic.store.records.values())[-20:]:
+        run = item.trajectory
+        ids = pack_array([run.ended % 2, 3, 99, *range(3, 2 + TOKENS)], "<i4")
+        row = msgspec.structs.replace(run.rows[0], ids=ids)
+        traffic.store.records[item.id] = msgspec.structs.replace(
+            item, trajectory=msgspec.structs.replace(run, rows=(row,))
+        )
+    comparison = await compare(traffic.store, Strange(SHIFT), SETTINGS)
+    assert (comparison.decision, comparison.measurements["kl"] < 0.1) == ("promote", True), comparison.reason
 
 
 async def test_with_one_key_alone_all_its_runs_count():

@@ -1,13 +1,10 @@
 """Intervals against published figures, and what must hold for any numbers."""
 
-import math
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.statistics.intervals import Interval, Pairs, both, decide, newcombe, newcombe_paired, replay, wilson
+from actors.statistics.intervals import Interval, Pairs, both, decide, newcombe, newcombe_paired, wilson
 
 
 @st.composite
@@ -102,45 +99,3 @@ def test_pairs_count_and_refuse_uneven_lengths():
     assert (pairs.both, pairs.only_first, pairs.only_second, pairs.neither) == (1, 1, 1, 1)
     with pytest.raises(ValueError, match="shorter"):
         Pairs.count([True], [])
-
-
-def test_replay_of_the_incumbent_itself_is_exactly_zero():
-    result = replay([1, 0, 1, 0], [0.0] * 4, [0.0] * 4)
-    assert (result.difference.estimate, result.difference.low, result.difference.high) == (0, 0, 0)
-    assert result.effective == pytest.approx(4)
-
-
-def test_replay_finds_the_better_policy():
-    """Two actions, one of which succeeds: the behaviour takes it at 0.5, the candidate at 0.8."""
-    rng = random.Random(1)
-    acts = [rng.random() < 0.5 for _ in range(400)]
-    ratios = [math.log((0.8 if act else 0.2) / 0.5) for act in acts]
-    result = replay([float(act) for act in acts], ratios, [0.0] * len(acts))
-    assert result.candidate == pytest.approx(0.8, abs=0.03)
-    assert result.difference.low < 0.3 + 0.03
-    assert result.difference.low > 0.2
-
-
-def test_replay_covers_the_truth():
-    hits = 0
-    for seed in range(200):
-        rng = random.Random(seed)
-        acts = [rng.random() < 0.5 for _ in range(100)]
-        ratios = [math.log((0.9 if act else 0.1) / 0.5) for act in acts]
-        interval = replay([float(act) for act in acts], ratios, [0.0] * 100, confidence=0.9).difference
-        hits += interval.low <= 0.4 <= interval.high
-    assert hits >= 170
-
-
-def test_replay_says_nothing_of_a_policy_that_never_acts_like_this():
-    result = replay([1, 0, 1], [-900.0] * 3, [0.0] * 3)
-    assert (result.difference.low, result.difference.high, result.effective) == (-1, 1, 0)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(-5, 5), st.floats(-5, 5)), min_size=2, max_size=40))
-def test_replay_stays_within_bounds(rows):
-    outcomes, new, old = zip(*rows, strict=True)
-    result = replay(outcomes, new, old)
-    assert -1 <= result.difference.low <= result.difference.estimate + 1e-9
-    assert result.difference.estimate - 1e-9 <= result.difference.high <= 1
-    assert 0 < result.effective <= len(rows) + 1e-6

@@ -57,6 +57,13 @@ def test_a_flood_does_not_push_out_of_the_newest_what_others_have(flood: int) ->
     assert newest(parties, 30, 10_000) == sorted(newest(parties, 30, 10_000))
 
 
+def test_three_loud_parties_leave_room_for_the_fourth() -> None:
+    parties = ["a", "b", "c"] * 100 + ["d"] * 9
+    taken = Counter(parties[place] for place in newest(parties, 30, 10_000))
+    assert binds(taken.elements())
+    assert taken == {"a": 8, "b": 8, "c": 7, "d": 7}
+
+
 def test_one_party_alone_has_all_of_the_newest() -> None:
     assert newest(["a"] * 90, 30, 10_000) == list(range(30))
     assert newest(["a"] * 20, 30, 10_000) == list(range(20))
