@@ -215,6 +215,11 @@ class History:
                 kept.has_outcome(run, self._sample)
         return True
 
+    def unreported(self, run_id: str) -> RunSummary | None:
+        """The run, if it is remembered and has no outcome yet."""
+        run = self._runs.get(run_id)
+        return run if run is not None and run.outcome is None else None
+
     def judgement(self, run_id: str, attribution: Attribution, cluster: str) -> RunSummary | None:
         """The run, with what the judge thought of it; None if it is not remembered or has been judged before."""
         run = self._runs.get(run_id)

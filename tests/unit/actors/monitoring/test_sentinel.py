@@ -21,13 +21,12 @@ from actors.messages import (
     Trajectory,
 )
 from actors.monitoring.sentinel import Sentinel, SentinelSettings
-from actors.monitoring.settings import MonitorSettings, ToolSettings
 from actors.system.actor import Received
 from tests.benchmarks.standstill.falls import falls
 from tests.support.fakes import Clock, FakeEngine, FakeStore
 
 pytestmark = pytest.mark.anyio
-SETTINGS = SentinelSettings(monitors=MonitorSettings(tools=ToolSettings(min_runs=20, recent=20)))
+SETTINGS = SentinelSettings()
 
 
 @pytest.fixture
@@ -199,7 +198,7 @@ def test_a_good_version_is_not_accused_because_failures_are_reported_first():
 
 
 async def test_a_tool_change_is_drift_with_names(bench):
-    await bench.tell(*(bench.run(True, 1) for _ in range(5)))
+    await bench.tell(*(bench.run(True, 1) for _ in range(8)))
     (drift,) = await bench.tell(*(bench.run(True, 1, tools=("buy", "find")) for _ in range(3)))
     assert (drift.kind, drift.details["missing"], drift.details["new"]) == ("drift", "book", "buy")
     assert drift.details["cause"] == "tools"
