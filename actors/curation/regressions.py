@@ -84,7 +84,7 @@ class Regressions:
 
 
 def _past(before: list[bool], solved: int, tried: int) -> list[bool]:
-    """The newest outcomes, those of an era spread evenly: which of them are let go of must not depend on how they were."""
+    """The newest outcomes, an era's spread evenly: which of them are let go of must not depend on how they were."""
     count = min(tried, _MOST)
     newer = [(at + 1) * solved // tried > at * solved // tried for at in range(tried - count, tried)]
     return [*before, *newer][-_MOST:]

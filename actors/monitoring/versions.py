@@ -39,6 +39,10 @@ SERIES = 15
 
 _AGENT_GROWTH = 1.7
 """Between two looks at one agent: few looks, for its share of the error is small."""
+_LASTING = 2700.0
+"""Seconds after which the fall of one agent must still be there: a tool of it may have been away for half an hour."""
+_TRIES = 5
+"""Looks whether it is still there, each at as many new runs as a first look has."""
 
 COMMON = 8
 """Runs of a kind of goal on one side, from which on it is compared for itself."""
@@ -74,6 +78,8 @@ class State(msgspec.Struct):
     readings: dict[str, float] = {}
     agents: dict[str, list[Action | Literal["drift"]]] = {}
     """What was done about agents."""
+    suspects: dict[str, tuple[float, int]] = {}
+    """Agents whose success fell: after what time runs must end to show that it lasts, and how often that was tried."""
 
 
 class VersionMonitor(Quiet, ABC):
@@ -253,6 +259,11 @@ def success(run: RunSummary) -> float | None:
     return None if run.succeeded is None else float(run.succeeded)
 
 
+def _lasts(total: float) -> float:
+    """The level at which a fall of one agent must show again."""
+    return total * SERIES / _TRIES
+
+
 def _acted(told: Sequence[Action | Literal["drift"]]) -> list[Action | Literal["drift"]]:
     """What was done, words to people left out: of one agent there may be more to say than of all."""
     return [said for said in told if said != "tell"]
@@ -310,9 +321,9 @@ class Outcomes(VersionMonitor):
         return Comparison(found, f"success {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
 
     def look(self, history: History, now: float) -> list[Finding]:
-        return super().look(history, now) or self._agents(history)
+        return super().look(history, now) or self._agents(history, now)
 
-    def _agents(self, history: History) -> list[Finding]:
+    def _agents(self, history: History, now: float) -> list[Finding]:
         """One agent fares worse, though all together may not."""
         settings, state = self._settings, self._state
         watched, agents = history.watched(settings.min_runs, reported=True), history.agents()
@@ -324,23 +335,30 @@ class Outcomes(VersionMonitor):
         found: list[Finding] = []
         for agent, (after, before) in agents.items():
             looks = state.looks.setdefault(f"agent {agent}", Looks())
-            if len(before) < settings.min_runs or not looks.due(len(after), settings.first_look):
-                continue
-            looks.take(len(after), _AGENT_GROWTH)
-            if len(after) < most:
-                looks.next = min(looks.next, most)  # the last look is at all that are kept
+            if agent not in state.suspects:
+                if len(before) < settings.min_runs or not looks.due(len(after), settings.first_look):
+                    continue
+                looks.take(len(after), _AGENT_GROWTH)
+                if len(after) < most:
+                    looks.next = min(looks.next, most)  # the last look is at all that are kept
 
-            def spend(total: float, at: Looks = looks) -> float:
-                # By the most agents that are kept apart: how many there are now says nothing of how many there will be.
-                return at.spend(total / AGENTS, planned)
+                def spend(total: float, at: Looks = looks) -> float:
+                    # By the most agents that are kept apart: how many there are now says nothing of how many come.
+                    return at.spend(total / AGENTS, planned)
 
-            comparison = self.compare(after, before, spend)
-            if not comparison.found:
+                if self.compare(after, before, spend).found:
+                    state.suspects[agent] = now + _LASTING, 0
                 continue
-            # Shown already at its share of the error; that others show it too needs an error of its own, and no share.
-            parties = (
-                self._single(after, before, lambda _, at=looks: at.spend(settings.error_rate, planned)) if bound else ()
-            )
+            since, tries = state.suspects[agent]
+            fresh = [run for run in after if run.ended > since][-settings.first_look :]
+            if len(fresh) < settings.first_look or tries >= _TRIES:
+                continue
+            state.suspects[agent] = fresh[-1].ended, tries + 1
+            # Shown already at its share of the error: that it lasts, and that others show it too, needs no share.
+            if not self.compare(fresh, before, _lasts).found:
+                continue
+            comparison = self.compare(after, before, _lasts)
+            parties = self._single(after, before, _lasts) if bound else ()
             finding = self._finding(
                 history, watched, "previous", Weighed(comparison, parties), (len(after), len(before))
             )

@@ -61,33 +61,38 @@ class Windows(msgspec.Struct):
 
     closed: list[Window] = []
     open: Window | None = None
+    news: bool = False
+    """A window closed since they were last looked at."""
     version: int = -1
     """Of the weights, where that matters."""
 
-    def add(self, at: float, ones: float, of: float) -> bool:
-        """Take in a run that ended `at` a time, with so many `ones` `of` so many; whether a window closed."""
-        window, closed = self.open, False
+    def add(self, at: float, ones: float, of: float) -> None:
+        """Take in a run that ended `at` a time, with so many `ones` `of` so many."""
+        window = self.open
         if window is not None and window.runs >= _RUNS and at - window.began >= SECONDS:
             self.closed = [*self.closed, window][-(_KEPT + _SPANS[-1]) :]
-            window, closed = None, True
+            window, self.news = None, True
         if window is None:
             window = self.open = Window(at, at)
         window.ended = max(window.ended, at)
         window.runs += 1
         window.ones += ones
         window.of += of
-        return closed
 
     def clear(self) -> None:
         """Begin anew."""
-        self.closed, self.open = [], None
+        self.closed, self.open, self.news = [], None, False
 
     def rise(self, error: float, least: float, since: float = 0.0) -> Rise | None:
-        """A rise by at least `least`, at level `error` for each number of windows; what is new then is the new normal.
+        """A rise to at least `least` above the mean in every new window, at level `error` for each number of windows;
+        what is new then is the new normal. None as long as no other window has closed.
 
         Args:
             since: when something else changed: the window before the new ones must have begun after that.
         """
+        if not self.news:
+            return None
+        self.news = False
         for span in _SPANS:
             new, old = self.closed[-span:], self.closed[:-span]
             if not old or old[-1].began < since:
@@ -95,7 +100,7 @@ class Windows(msgspec.Struct):
             lowest = min(window.share for window in new)
             above = 1 + sum(window.share >= lowest for window in old)
             now, was = (sum(window.share for window in windows) / len(windows) for windows in (new, old))
-            if now - was >= least and comb(span + above - 1, span) <= error * comb(len(old) + span, span):
+            if lowest - was >= least and comb(span + above - 1, span) <= error * comb(len(old) + span, span):
                 self.closed = new
                 return Rise(now, was, new[0].began, sum(window.runs for window in new))
         return None
