@@ -32,13 +32,18 @@ from actors.monitoring.settings import VersionSettings
 from actors.statistics import change_tests as seq
 from actors.statistics.change_tests import Looks, Strata
 from actors.statistics.parties import binds, set_aside, thinned
-from actors.tool_results.runs import RunSummary
+from actors.tool_results.runs import RunSummary, all_reported
 
-SERIES = 15
-"""Series of looks at one swap that share its error rate: seven monitors, two comparisons each, and the agents."""
+SERIES = 16
+"""Series of looks at one swap that share its error rate: seven monitors, two comparisons each; of success also each
+agent, and the runs of which all reports are in."""
 
 _AGENT_GROWTH = 1.7
 """Between two looks at one agent: few looks, for its share of the error is small."""
+_NEARLY_ALL = 0.95
+"""Of the reports of the version before, so many were in after the time that runs are waited for."""
+_SLACK = 60.0
+"""Seconds that a report may be on its way to the sentinel."""
 _LASTING = 2700.0
 """Seconds after which the fall of one agent must still be there: a tool of it may have been away for half an hour."""
 _TRIES = 5
@@ -321,7 +326,39 @@ class Outcomes(VersionMonitor):
         return Comparison(found, f"success {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
 
     def look(self, history: History, now: float) -> list[Finding]:
-        return super().look(history, now) or self._agents(history, now)
+        return super().look(history, now) or self._complete(history, now) or self._agents(history, now)
+
+    def _complete(self, history: History, now: float) -> list[Finding]:
+        """Runs that are so old that nearly all reports of them are in, however late these were.
+
+        Where failures are told at once and successes after hours, reports that took equally long are all failures or
+        all successes, and say nothing. A twentieth that comes later still moves success by less than `outcome_fall`.
+        """
+        settings, state = self._settings, self._state
+        watched, (after, before) = history.watched(settings.min_runs, reported=True), history.drawn()
+        if watched is None or len(before) < settings.min_runs or state.version != watched.swap.version:
+            return []
+        late = sorted(run.late for run in before)[int(_NEARLY_ALL * (len(before) - 1))]
+        if not late:
+            return []
+        until = now - all_reported(late) - _SLACK
+        looks = state.looks.setdefault("complete", Looks())
+        if sum(run.ended <= until for run in after) < max(looks.next, settings.first_look):
+            return []
+        after, before = (
+            [msgspec.structs.replace(run, late=0) for run in side if run.ended <= until] for side in (after, before)
+        )
+        if len(before) < settings.min_runs:
+            return []
+        looks.take(len(after), settings.growth)
+        weighed = self._weighed(after, before, lambda total: looks.spend(total, self._planned))
+        if not weighed.comparison.found:
+            return []
+        finding = self._finding(history, watched, "previous", weighed, (len(after), len(before)))
+        if not all(SEVERITY[finding.action] > SEVERITY[said] for said in state.told):
+            return []
+        state.told.append(finding.action)
+        return [finding]
 
     def _agents(self, history: History, now: float) -> list[Finding]:
         """One agent fares worse, though all together may not."""
