@@ -24,6 +24,7 @@ from learner.batch import TrajectoryBatch
 from learner.build import BuildSettings, Built, build
 from learner.checkpoints import Checkpoints
 from learner.credit import Credits, Running, assign
+from learner.credit.kin import forgotten
 from learner.cursor import Reply
 from learner.errors import BatchRefused, CheckpointInvalid, OrderFileMissing, OrderUnusable
 from learner.settings import LearnerSettings
@@ -221,10 +222,11 @@ class Updater:
         return self._checkpoints.answer(order.id, otherwise="failed")
 
     def forget_baselines(self, directive: Directive) -> None:
-        """The world has changed: what clusters used to score says nothing about what they should score now.
+        """The world of an agent has changed: what it used to score says nothing about what it should score now.
 
-        With the old running means every failure after a drift would count as far below average, and the policy would
-        unlearn, step by step, even what was right in it.
+        Forgotten is what the agent has a part in, its tenant's mean included; what others score stays. With the old
+        running means every failure after a drift would count as far below average, and the policy would unlearn, step
+        by step, even what was right in it.
 
         Raises:
             OSError: the disk fails.
@@ -232,7 +234,11 @@ class Updater:
         """
         self._ready()
         if self._checkpoints.cursor.finished(directive.id) is None:
-            self._checkpoints.done(directive.id, {})
+            running = self._checkpoints.cursor.running
+            kept = {
+                name: known for name, known in running.items() if not forgotten(name, known.agent, directive.details)
+            }
+            self._checkpoints.done(directive.id, kept)
 
     def _ready(self) -> Trainer:
         if self._trainer is None:

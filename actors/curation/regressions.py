@@ -3,8 +3,10 @@
     (source, cluster, outcome, weight version)  ->  the current version's outcomes against those before
 
 A swap, or an update of the shadow engine, begins a new era of a cluster. Its success is compared with that of the eras
-before, of which each counts half as much as the one after it. A fall beyond chance (one-sided, 1 %) makes the cluster
-regressed, until an era comes back to where it fell from. Pure and bounded.
+before, of which the newest outcomes count, by the exact test (`actors.statistics.change_tests.count_rise`); they are
+compared when the era has `LEAST` outcomes, and again at each `_GROWTH` times as many. All looks at an era of a cluster
+in one source err with `ERROR` together (a union bound): of a hundred kinds of goal one falls an era by chance, at most.
+A cluster that fell is regressed until an era comes back to where it fell from. Pure and bounded.
 """
 
 from collections import OrderedDict
@@ -12,20 +14,29 @@ from math import isfinite, sqrt
 
 import msgspec
 
+from actors.statistics.change_tests import Looks, count_rise, planned_looks
+
 LEAST = 8
 """Outcomes on either side before they are compared."""
-_FALL, _BACK = 2.33, 1.0
-"""Standard errors below which it fell, and within which it is back."""
-_MOST = 256.0
+ERROR = 0.01
+"""Chance that a cluster whose success is the same is said to have fallen, an era."""
+_GROWTH = 1.5
+_LAST = 256
+"""Outcomes of an era at which it is looked at last."""
+_BACK = 1.0
+"""Standard errors within which it is back."""
+_MOST = 256
 """Outcomes of the past that count at most."""
+_PLANNED = planned_looks(LEAST, _GROWTH, _LAST)
 
 
 class _Eras(msgspec.Struct):
     version: int
-    tried: float = 0.0
-    solved: float = 0.0
-    tried_before: float = 0.0
-    solved_before: float = 0.0
+    tried: int = 0
+    solved: int = 0
+    before: list[bool] = []
+    """Outcomes of eras before, the newest last."""
+    looks: Looks = msgspec.field(default_factory=Looks)
     fallen_from: float = -1.0
     """Success that it fell from; below 0: it has not."""
 
@@ -42,26 +53,21 @@ class Regressions:
         self._eras: OrderedDict[tuple[str, str], _Eras] = OrderedDict()
 
     def observe(self, source: str, cluster: str, outcome: float, version: int) -> None:
-        """Take in an outcome that `version` sampled; -1, unknown, says nothing here."""
+        """Take in an outcome that `version` sampled, a success from one half on; -1, unknown, says nothing here."""
         if version < 0 or not isfinite(outcome):
             return
-        key, value = (source, cluster), min(1.0, max(0.0, outcome))
+        key, success = (source, cluster), outcome >= 0.5
         eras = self._eras.setdefault(key, _Eras(version))
         self._eras.move_to_end(key)
         while len(self._eras) > self._limit:
             self._eras.popitem(last=False)
         if version > eras.version:
-            eras.tried_before, eras.solved_before = (
-                eras.tried + eras.tried_before / 2,
-                eras.solved + eras.solved_before / 2,
-            )
-            if eras.tried_before > _MOST:
-                eras.solved_before, eras.tried_before = eras.solved_before * _MOST / eras.tried_before, _MOST
-            eras.version, eras.tried, eras.solved = version, 0.0, 0.0
+            eras.before = _past(eras.before, eras.solved, eras.tried)
+            eras.version, eras.tried, eras.solved, eras.looks = version, 0, 0, Looks()
         if version < eras.version:
-            eras.tried_before, eras.solved_before = eras.tried_before + 1.0, eras.solved_before + value
+            eras.before = _past(eras.before, int(success), 1)
         else:
-            eras.tried, eras.solved = eras.tried + 1.0, eras.solved + value
+            eras.tried, eras.solved = eras.tried + 1, eras.solved + success
             _compare(eras)
 
     def fallen(self, cluster: str) -> bool:
@@ -77,15 +83,26 @@ class Regressions:
         return tuple(sorted({cluster for (_, cluster), eras in self._eras.items() if eras.fallen_from >= 0.0}))
 
 
+def _past(before: list[bool], solved: int, tried: int) -> list[bool]:
+    """The newest outcomes, an era's spread evenly: which of them are let go of must not depend on how they were."""
+    count = min(tried, _MOST)
+    newer = [(at + 1) * solved // tried > at * solved // tried for at in range(tried - count, tried)]
+    return [*before, *newer][-_MOST:]
+
+
 def _compare(eras: _Eras) -> None:
-    if eras.tried < LEAST or eras.tried_before < LEAST:
+    if len(eras.before) < LEAST:
         return
-    now, known = eras.solved / eras.tried, eras.fallen_from >= 0.0
-    before = eras.fallen_from if known else eras.solved_before / eras.tried_before
-    # One success and one failure more than there were: two eras without either have an error all the same.
-    both = (eras.solved + eras.solved_before + 1.0) / (eras.tried + eras.tried_before + 2.0)
-    error = sqrt(both * (1.0 - both) * (1.0 / eras.tried + 1.0 / eras.tried_before))
-    if known:
-        eras.fallen_from = -1.0 if now >= before - _BACK * error else eras.fallen_from
-    elif before - now > _FALL * error:
-        eras.fallen_from = before
+    now = eras.solved / eras.tried
+    if eras.fallen_from >= 0.0:
+        # One success and one failure more than there were: two eras without either have an error all the same.
+        both = (eras.solved + sum(eras.before) + 1.0) / (eras.tried + len(eras.before) + 2.0)
+        error = sqrt(both * (1.0 - both) * (1.0 / eras.tried + 1.0 / len(eras.before)))
+        if eras.tried >= LEAST and now >= eras.fallen_from - _BACK * error:
+            eras.fallen_from = -1.0
+            return
+    elif eras.looks.taken < _PLANNED and eras.looks.due(eras.tried, LEAST):
+        eras.looks.take(eras.tried, _GROWTH)
+        failed, failed_before = eras.tried - eras.solved, len(eras.before) - sum(eras.before)
+        if count_rise((failed, eras.tried), (failed_before, len(eras.before))) <= eras.looks.spend(ERROR, _PLANNED):
+            eras.fallen_from = sum(eras.before) / len(eras.before)

@@ -5,9 +5,9 @@
 Several engines: the tap gives each new trajectory to the canary by chance, and its runs are compared with those of
 the rest since the trial began. One engine: all runs since are compared with the newest runs of the stable version
 from before, as many as the sentinel keeps of a version. Nobody drew by chance then, so like is compared with like:
-runs of one tenant, tool list and kind of goal with each other (as `actors.monitoring.versions` does), since the last
-drift. A kind that only one side has runs of says nothing. Two rates are compared, a run each: runs whose outcome was
-a failure, and runs in which a tool or the engine answered with an error. The first is asked of the newest runs *that
+runs of one agent, tool list and kind of goal with each other (as `actors.monitoring.versions` does), since its last
+drift. A kind that only one side has runs of says nothing. Two rates are compared, a run each: runs whose outcome was a
+failure, and runs in which a tool or the engine answered with an error. The first is asked of the newest runs *that
 have an outcome*, however many have none yet, and an outcome that comes late counts; the second of the newest runs.
 
 With one engine failures are also compared with those of all that was stable lately, the version before included: steps
@@ -19,20 +19,24 @@ of it for the looks that every trial has, the rest for those of a trial that goe
 Over all looks and comparisons that sums up to `error` (a union bound, hence valid whatever the looks have to do with
 each other). Each look is the exact stratified test (`actors.statistics.change_tests.share_rise`).
 
+No trial ends on one party's word (`actors.statistics.parties`): where the rule binds, each party is cut to its cap and
+the two that pull hardest count on neither side; what a trial came to says who they were.
+
 Few runs cannot tell much. So a version that looks worse without being shown to be is watched for twice as long, and no
 deadline ends that.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from actors.kinds.clusters import cluster_of
-from actors.messages import Trajectory, derived_id
+from actors.messages import Trajectory, agent_of, called, derived_id
 from actors.ports.store import CanaryStore, OutcomeRow
 from actors.statistics.change_tests import Strata, means, planned_looks, share_rise
 from actors.statistics.intervals import wilson
+from actors.statistics.parties import party_of, set_aside, thinned
 from actors.tool_results.runs import is_error, tool_names
 from actors.versions.desired_state import ServingTrial
 
@@ -109,6 +113,8 @@ class Arms(msgspec.Struct, frozen=True):
     """The same of runs with an error."""
     lately: Strata = ()
     """As `failures`, the rest being all that was stable lately; with one engine."""
+    aside: tuple[str, ...] = ()
+    """Parties whose word on outcomes counts on neither side."""
     against: str = "elsewhere"
     """What the rest is, in words."""
 
@@ -131,8 +137,14 @@ class _Seen(msgspec.Struct, frozen=True):
     version: int
     """That sampled all of it, -1 if that is not known."""
     stratum: tuple[str, str]
-    """Tenant with its tools, and kind of goal: with other tools it is another task."""
+    """Agent with its tools, and kind of goal: with other tools it is another task."""
     error: bool
+    party: str
+    agent: str
+
+
+_Said = list[tuple[_Seen, bool]]
+"""Runs, newest first on either side, and whether it went badly."""
 
 
 def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = False) -> str:
@@ -231,7 +243,14 @@ class CanaryWatch:
         return max(lows, key=lambda version: (lows[version], version == stable), default=stable)
 
     async def verdict(
-        self, trial: ServingTrial, stable: int, now: float, *, hold: bool, good: Sequence[int] = (), world: float = 0.0
+        self,
+        trial: ServingTrial,
+        stable: int,
+        now: float,
+        *,
+        hold: bool,
+        good: Sequence[int] = (),
+        world: Callable[[str], float] = lambda agent: 0.0,
     ) -> tuple[str, str]:
         """What the trial has come to: ("rollback" | "roll_on" | "", why).
 
@@ -239,7 +258,7 @@ class CanaryWatch:
             stable: version that the rest serves, or that the only engine served before.
             hold: nothing may be rolled on now.
             good: versions that were stable, the latest last.
-            world: since when the world is as it is, unix seconds: what was before a drift is no measure.
+            world: since when an agent's world is as it is, unix seconds: what was before a drift is no measure.
         """
         settings, looks = self._settings, await self._begin(trial)
         lately = [version for version in good if version not in (stable, trial.goal.version)][1 - _LATELY :]
@@ -264,7 +283,7 @@ class CanaryWatch:
         told = (
             f"on trial: {canary.solved}/{canary.judged} solved, {canary.errors}/{canary.runs} with errors; "
             f"{arms.against} {rest.solved}/{rest.judged}, {rest.errors}/{rest.runs}"
-        )
+        ) + (f"; set aside, whoever they speak for: {', '.join(arms.aside)}" if arms.aside else "")
         return "roll_on", told if enough else f"{told}; the deadline passed"
 
     async def _begin(self, trial: ServingTrial) -> Looks:
@@ -282,22 +301,27 @@ class CanaryWatch:
         self._looks = looks
         return looks
 
-    async def _count(self, trial: ServingTrial, stable: int, lately: Sequence[int], world: float) -> Arms:
+    async def _count(
+        self, trial: ServingTrial, stable: int, lately: Sequence[int], world: Callable[[str], float]
+    ) -> Arms:
         store, since, most = self._store, trial.since, max(_SAMPLE, self._settings.runs)
         judged = await store.judged_outcomes(trial.goal.version, since=since, limit=most)
         runs = await store.recent_outcomes(source="production", since=since, limit=_ROWS)
         if self._alone:
-            judged += await store.judged_outcomes(stable, since=world, until=since, limit=_SAMPLE)
-            runs += await store.recent_outcomes(source="production", since=world, until=since, limit=_SAMPLE)
+            judged += await store.judged_outcomes(stable, until=since, limit=_SAMPLE)
+            runs += await store.recent_outcomes(source="production", until=since, limit=_SAMPLE)
             earlier = [
                 row for version in lately
-                for row in await store.judged_outcomes(version, since=world, until=since, limit=_SAMPLE)
+                for row in await store.judged_outcomes(version, until=since, limit=_SAMPLE)
             ]  # fmt: skip
             judged += sorted(earlier, key=lambda row: row.ended, reverse=True)[:_SAMPLE]
         else:
             judged += await store.judged_outcomes(stable, since=since, limit=most)
             judged += await store.judged_outcomes(-1, since=since, limit=_UNNAMED)
         await self._read([row.id for row in (*judged, *runs)], trial, stable)
+        if self._alone:
+            since_when = {agent: world(agent) for agent in {one.agent for one in self._seen.values()}}
+            judged, runs = ([row for row in rows if self._counts(row, since_when)] for rows in (judged, runs))
         told = [(one, row.outcome < 0.5) for one, row in self._sided(judged) if row.outcome is not None]
         of_these = {stable, *lately} - {trial.goal.version}
         others = [
@@ -305,13 +329,15 @@ class CanaryWatch:
             for one, row in self._known(judged)
             if row.outcome is not None and one.version in of_these
         ]
+        told, aside = _fair(told)
+        others = [(one, failed) for one, failed in others if one.party not in aside]
         self._records = {
             version: (sum(not failed for failed in outcomes), len(outcomes))
             for version in (stable, *lately)
             if (outcomes := [failed for one, failed in others if one.version == version])
         }
-        seen = self._sided(runs)
-        lost, lost_before = await self._lost(trial, [row for one, row in seen if not one.canary])
+        seen, _ = _fair([(one, one.error) for one, _ in self._sided(runs)])
+        lost, lost_before = await self._lost(trial, [row for one, row in self._sided(runs) if not one.canary])
         # What an engine did not answer at all is no run and has no kind: whether that came to pass more often is asked
         # of all runs, whether a tool answered with an error of those that were answered.
         finished = [bool(one.canary) for one, _ in seen]
@@ -332,6 +358,7 @@ class CanaryWatch:
             )
             if lately
             else (),
+            tuple(sorted(aside)),
             "before" if self._alone else "elsewhere",
         )
         return self._arms
@@ -345,9 +372,16 @@ class CanaryWatch:
             self._seen[run.id] = _Seen(
                 _side(run, engine, trial, stable, self._alone),
                 run.min_version if run.min_version == run.max_version else -1,
-                (derived_id(run.tenant, *tool_names(run.tools)), cluster_of(run.goal)),
+                (derived_id(called(agent_of(run)), *tool_names(run.tools)), cluster_of(run.goal)),
                 any(is_error(step.observation) for step in run.steps),
+                party_of(run.tenant, run.caller),
+                agent_of(run),
             )
+
+    def _counts(self, row: OutcomeRow, world: Mapping[str, float]) -> bool:
+        """Whether `row` is of its agent's world as it is; what is on trial is."""
+        one = self._seen.get(row.id)
+        return one is not None and (one.canary is True or row.ended >= world[one.agent])
 
     def _sided(self, rows: Iterable[OutcomeRow]) -> list[tuple[_Seen, OutcomeRow]]:
         """Those of `rows` that were read and count on a side."""
@@ -382,7 +416,24 @@ def _side(run: Trajectory, engine: str, trial: ServingTrial, stable: int, alone:
     return False if version == stable and not alone else None
 
 
-def _arm(mine: bool, seen: Sequence[tuple[_Seen, OutcomeRow]], told: Sequence[tuple[_Seen, bool]], lost: int) -> Arm:
+def _fair(said: _Said) -> tuple[_Said, frozenset[str]]:
+    """What counts where nobody's word is to weigh too much, and whose does not."""
+    kept: _Said = []
+    for mine in (True, False):
+        side = [one for one in said if one[0].canary is mine]
+        kept += [side[place] for place in thinned([one.party for one, _ in side])]
+
+    def pull(left_out: Collection[str]) -> float:
+        now, was = means(
+            sorted_out((one.stratum, bool(one.canary), float(bad)) for one, bad in kept if one.party not in left_out)
+        )
+        return now - was
+
+    aside = set_aside([one.party for one, _ in kept], pull)
+    return [one for one in kept if one[0].party not in aside], aside
+
+
+def _arm(mine: bool, seen: Sequence[tuple[_Seen, bool]], told: Sequence[tuple[_Seen, bool]], lost: int) -> Arm:
     """
     Args:
         told: runs with an outcome, and whether it is a failure.

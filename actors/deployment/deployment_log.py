@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import structlog
 
-from actors.messages import Directive, Serving, ServingResult, Verdict, derived_id
+from actors.messages import Directive, Serving, ServingResult, Verdict, concerns, derived_id
 from actors.messages.signing import PublicKeys, record_problem
 from actors.ports.store import PolicyStore, SwapReport
 from actors.statistics.histogram import Histogram
@@ -74,10 +74,10 @@ class DeploymentLog:
             orders = [item for item in self._directives.values() if item.kind in ("freeze", "thaw")]
             self.frozen = max(orders, key=lambda item: item.created).kind == "freeze"
 
-    @property
-    def drifted(self) -> float:
-        """When the world was last seen to change, unix seconds; 0 if it never was."""
-        return max((item.created for item in self._directives.values() if item.kind == "drift"), default=0.0)
+    def drifted(self, agent: str) -> float:
+        """When the world of `agent` was last seen to change, unix seconds; 0 if it never was."""
+        drifts = (item for item in self._directives.values() if item.kind == "drift")
+        return max((item.created for item in drifts if concerns(item.details, agent)), default=0.0)
 
     def book(self, serving: Serving) -> None:
         """Take in what was done."""

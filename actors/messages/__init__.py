@@ -1,6 +1,6 @@
 """The shared vocabulary: everything that travels between processes or is kept, as versioned msgspec Structs."""
 
-from actors.messages.agents import agent_of, called
+from actors.messages.agents import agent_of, called, concerns
 from actors.messages.base import (
     SCHEMA,
     Message,
@@ -92,6 +92,7 @@ __all__ = [
     "agent_of",
     "bad_file",
     "called",
+    "concerns",
     "decode",
     "decode_batch",
     "derived_id",

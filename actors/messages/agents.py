@@ -1,5 +1,7 @@
 """Whose run it was: the agent, as far as a trajectory tells."""
 
+from collections.abc import Mapping
+
 from actors.messages.base import derived_id
 from actors.messages.trajectory import Trajectory
 
@@ -11,6 +13,16 @@ def agent_of(run: Trajectory) -> str:
     """
     role = run.steps[0].role if run.steps else ""
     return f"{run.tenant}/{role or derived_id('tools', run.tools)[:8]}"
+
+
+def concerns(drift: Mapping[str, str], agent: str) -> bool:
+    """Whether a drift is `agent`'s; one that names nobody is everybody's.
+
+    Args:
+        drift: details of the directive: `agent`, names with commas between them, or `tenant` alone.
+    """
+    names, tenant = drift.get("agent", ""), drift.get("tenant", "")
+    return agent in names.split(",") if names else not tenant or agent.startswith(f"{tenant}/")
 
 
 def called(agent: str) -> str:

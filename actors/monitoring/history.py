@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from actors.messages import Attribution
+from actors.messages import Attribution, derived_id
 from actors.statistics.parties import FairWindow
 from actors.tool_results.runs import RunSummary, lateness, take_judgement
 
@@ -48,6 +48,8 @@ class Remembered(msgspec.Struct):
     """By version, those with an outcome."""
     agents: dict[int, dict[str, list[int]]] = {}
     """The same by agent, of the newest two versions."""
+    drawn: dict[int, list[int]] = {}
+    """Runs with an outcome that were drawn by lot, of the newest two versions."""
     spans: list[tuple[float, int]] = []
     """Since when which version serves, oldest first."""
     found: list[str] = []
@@ -65,10 +67,16 @@ class _Kept(NamedTuple):
     """Those with an outcome."""
     agents: dict[str, FairWindow[RunSummary]]
     """The same by agent."""
+    drawn: dict[str, RunSummary]
+    """Of all with an outcome those with the least digests: whether a run is here says nothing of how soon or how well
+    it was reported. By digest."""
 
     def has_outcome(self, run: RunSummary, size: int) -> None:
         """Take in a run whose outcome is known now."""
         self.reported.append(run)
+        self.drawn[derived_id("drawn", run.id)] = run
+        if len(self.drawn) > size:
+            del self.drawn[max(self.drawn)]
         if run.agent in self.agents or len(self.agents) < AGENTS:
             self.agents.setdefault(run.agent, _fair((), min(size, OWN))).append(run)
 
@@ -103,7 +111,7 @@ class History:
         """
         state = state or Remembered()
         self._sample, self._versions = sample, versions
-        self._most = 2 * window + sample * (1 + 2 * versions) + 2 * AGENTS * min(sample, OWN)
+        self._most = 2 * window + sample * (1 + 2 * versions) + 2 * (sample + AGENTS * min(sample, OWN))
         """Runs that are ever held: all that can be in a list, and a window of those that no list has any more."""
         self.swap, self.condemned = state.swap, list(state.condemned)
         self._spans, self._found = list(state.spans), set(state.found)
@@ -122,6 +130,7 @@ class History:
                     agent: _fair((state.runs[place] for place in own), min(sample, OWN))
                     for agent, own in state.agents.get(version, {}).items()
                 },
+                {derived_id("drawn", run.id): run for run in listed(state.drawn.get(version, ()), sample)},
             )
             for version, places in state.samples.items()
         }
@@ -155,6 +164,7 @@ class History:
                 for version, kept in self._kept.items()
                 if kept.agents
             },
+            drawn={version: listed(kept.drawn.values()) for version, kept in self._kept.items() if kept.drawn},
             spans=self._spans,
             found=sorted(self._found),
             swap=self.swap,
@@ -215,6 +225,11 @@ class History:
                 kept.has_outcome(run, self._sample)
         return True
 
+    def unreported(self, run_id: str) -> RunSummary | None:
+        """The run, if it is remembered and has no outcome yet."""
+        run = self._runs.get(run_id)
+        return run if run is not None and run.outcome is None else None
+
     def judgement(self, run_id: str, attribution: Attribution, cluster: str) -> RunSummary | None:
         """The run, with what the judge thought of it; None if it is not remembered or has been judged before."""
         run = self._runs.get(run_id)
@@ -239,6 +254,9 @@ class History:
         # Runs without versions are sorted by time, and the time is known only now.
         previous = self._kept[swap.previous]
         relisted = self._kept[swap.previous] = self._listed(swap.previous, previous.runs, previous.reported)
+        relisted.drawn.update({key: run for key, run in previous.drawn.items() if self.version(run) == swap.previous})
+        for key in sorted(relisted.drawn)[self._sample :]:
+            del relisted.drawn[key]
         for agent, own in previous.agents.items():
             its = (run for run in own if self.version(run) == swap.previous)
             relisted.agents[agent] = _fair(its, min(self._sample, OWN))
@@ -248,6 +266,7 @@ class History:
         for version, kept in self._kept.items():
             if version not in (swap.version, swap.previous):
                 kept.agents.clear()
+                kept.drawn.clear()
         self._forget()
 
     def condemn(self, version: int) -> None:
@@ -284,6 +303,17 @@ class History:
         after, before = self._kept[swap.version].agents, self._kept[swap.previous].agents
         return {agent: (list(own), list(before[agent])) for agent, own in after.items() if agent in before}
 
+    def drawn(self) -> tuple[list[RunSummary], list[RunSummary]]:
+        """Runs with an outcome of the version that serves, and of the one before, drawn by lot; oldest first."""
+        swap = self.swap
+        if swap is None or swap.version not in self._kept or swap.previous not in self._kept:
+            return [], []
+        after, before = (
+            sorted(self._kept[version].drawn.values(), key=lambda run: run.ended)
+            for version in (swap.version, swap.previous)
+        )
+        return after, before
+
     def parties(self) -> list[str]:
         """Whose word `watched` rests on: the party of each run with an outcome, of what serves and of what did."""
         swap = self.swap
@@ -312,7 +342,7 @@ class History:
         of_all, with_outcome = (
             _fair((run for run in listed if self.version(run) == version), self._sample) for listed in (runs, reported)
         )
-        kept = _Kept(of_all, _fair((), self._sample), {})
+        kept = _Kept(of_all, _fair((), self._sample), {}, {})
         for run in with_outcome:
             kept.has_outcome(run, self._sample)
         return kept
@@ -323,10 +353,10 @@ class History:
 
     def _forget(self) -> None:
         """Drop what is in no list any more."""
-        kept = [
+        kept: list[Iterable[RunSummary]] = [
             runs
             for version in self._kept.values()
-            for runs in (version.runs, version.reported, *version.agents.values())
+            for runs in (version.runs, version.reported, version.drawn.values(), *version.agents.values())
         ]
         self._runs = {run.id: run for runs in (self._window, self._reported, *kept) for run in runs}
         self._found &= self._runs.keys()

@@ -48,6 +48,10 @@ class Monitor(Protocol):
         """A run got its judgement."""
         ...
 
+    def concluded(self, run: RunSummary) -> None:
+        """A run has an outcome now, for the first time."""
+        ...
+
     def look(self, history: History, now: float) -> list[Finding]:
         """What is new since the last look. `now` is in Unix seconds."""
         ...
@@ -76,6 +80,9 @@ class Quiet:
         """Of no interest."""
 
     def judged(self, run: RunSummary) -> None:
+        """Of no interest."""
+
+    def concluded(self, run: RunSummary) -> None:
         """Of no interest."""
 
     def readings(self) -> Mapping[str, float]:

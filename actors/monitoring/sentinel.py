@@ -244,6 +244,7 @@ class Sentinel:
 
     def _saw(self, trajectory: Trajectory) -> None:
         summary, names = summarize(trajectory)
+        summary.agent = self._tools.known_as(summary, names)
         run = self._history.add(summary)
         if run is None:
             return
@@ -251,6 +252,8 @@ class Sentinel:
         for monitor in self._monitors:
             monitor.saw(run)
         if trajectory.outcome is not None:
+            for monitor in self._monitors:
+                monitor.concluded(run)
             return
         for step in trajectory.steps:
             for key in (step.response_id, step.exchange_id):
@@ -280,7 +283,17 @@ class Sentinel:
         """Whether the run was in memory; if so it has its outcome now."""
         keys = [(feedback.tenant, key) for key in (feedback.exchange_id, feedback.response_id)]
         run_id = next((self._runs[key] for key in keys if key in self._runs), feedback.trajectory_id)
-        return self._history.outcome(run_id, feedback.tenant, feedback.outcome or 0.0, feedback.received)
+        return self._outcome(run_id, feedback)
+
+    def _outcome(self, run_id: str, feedback: Feedback) -> bool:
+        """Whether a remembered run has its outcome now; the monitors hear of the first."""
+        first = self._history.unreported(run_id)
+        if not self._history.outcome(run_id, feedback.tenant, feedback.outcome or 0.0, feedback.received):
+            return False
+        if first is not None:
+            for monitor in self._monitors:
+                monitor.concluded(first)
+        return True
 
     async def _sought(self, feedback: Feedback) -> Late:
         """Ask the store for the run; what became of the outcome."""
@@ -288,13 +301,14 @@ class Sentinel:
             return "forgotten"  # nothing is compared yet
         run_id = await self._store.find_trajectory(feedback)
         outcome = feedback.outcome or 0.0
-        if self._history.outcome(run_id, feedback.tenant, outcome, feedback.received):
+        if self._outcome(run_id, feedback):
             return "remembered"
         message = await self._store.trajectory(run_id) if run_id else None
         trajectory = message.trajectory if isinstance(message, Attributed) else message
         if trajectory is None or trajectory.source != "production" or trajectory.side_of:
             return "unknown"
-        run, _ = summarize(trajectory)
+        run, names = summarize(trajectory)
+        run.agent = self._tools.known_as(run, names)
         run.outcome, run.late = outcome, lateness(feedback.received - run.ended)
         if isinstance(message, Attributed):
             # Without its kind: should the judgement be heard of yet, the monitors are told.

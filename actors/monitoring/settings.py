@@ -119,27 +119,23 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The tools under the agents: other lists, more errors, less success without a swap."""
+    """The tools under each agent: other lists, more errors, less success without a swap."""
 
-    min_runs: int = 30
-    """Runs that the side before must have; with an outcome, for a fall of success."""
-    confidence: float = 0.999
-    """Two-sided, of errors and outcomes; high, because the question is asked again with every batch."""
-    recent: int = 24
-    """Newest runs (for a fall of success: with an outcome) that are compared with those before, to find a change of
-    the world."""
+    error_rate: float = 0.01
+    """Chance that an agent under which nothing changed is said to have more errors or less success, a week; outages of
+    minutes and the hours of the day are nothing that changed."""
     error_jump: float = 0.15
-    """Smallest observed rise in the share of error steps that counts as drift."""
+    """Smallest rise in the share of error steps that counts as drift, in each of four quarters of an hour in a row."""
     collapse: float = 0.3
-    """Smallest observed fall of success without a swap that counts as drift."""
+    """Smallest fall of success without a swap that counts as drift, in each of four quarters of an hour in a row, or
+    longer where few runs are reported."""
     tool_sightings: int = 2
-    """Runs with a new tool list before it is believed: one may be a client's slip."""
+    """An agent's runs in a row with a new tool list before it is believed: one may be a client's slip. An agent that
+    had several lists needs more."""
     forget_seconds: float = 86_400.0
     """A tool list that was away for so long is news again."""
-    cooldown_seconds: float = 300.0
-    """Between two directives of the same vague cause."""
     tool_lists: int = 64
-    """Tool lists that are remembered for each tenant; the one seen longest ago goes first."""
+    """Tool lists that are remembered for each agent; the one seen longest ago goes first."""
 
 
 class MonitorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

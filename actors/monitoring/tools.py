@@ -1,45 +1,39 @@
-"""Have the tools changed under the agents? Three signs, from sure to vague.
+"""Have the tools changed under an agent? Three signs, from sure to vague.
 
-A tool list that was never seen before; a jump in the share of steps answered with an error; a fall of success although
-nothing was swapped.
+Another tool list than the agent had (`actors.monitoring.agents`); a rise of the share of steps answered with an error;
+a fall of success although nothing was swapped (both by `actors.monitoring.windows`, at a stated error an agent and
+week).
 """
 
-from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
+from actors.monitoring.agents import Agent, Agents
 from actors.monitoring.history import History
 from actors.monitoring.monitor import Finding, Quiet
 from actors.monitoring.settings import ToolSettings
-from actors.statistics.intervals import Interval, newcombe
+from actors.monitoring.windows import Rise, Windows, level
 from actors.tool_results.runs import RunSummary
 
 Cause = Literal["tools", "errors", "outcomes"]
-_REASONS: dict[Cause, str] = {
-    "errors": "tools answer with errors more often than before",
-    "outcomes": "success fell although nothing was swapped",
-}
+_QUESTIONS = 2
+"""Errors and success: they share the error rate."""
 
 
-class ToolList(msgspec.Struct):
-    """A tool list that a tenant's requests carried."""
+class World(msgspec.Struct):
+    """How one agent fares."""
 
-    names: tuple[str, ...]
-    seen: float
-    """When last."""
-    sightings: int = 0
-    told: bool = False
-    """It was reported, or it was there from the start."""
+    errors: Windows = msgspec.field(default_factory=Windows)
+    failures: Windows = msgspec.field(default_factory=Windows)
 
 
 class ToolState(msgspec.Struct):
     """What the monitor remembers."""
 
-    tools: dict[str, dict[str, ToolList]] = {}
-    """By tenant, then by digest."""
-    spoken: dict[str, float] = {}
-    """When a vague cause was last reported, by tenant and cause."""
+    agents: dict[str, Agent] = {}
+    worlds: dict[str, World] = {}
+    """By the agent's first name; of agents that are remembered."""
 
 
 class ToolDrift(Quiet):
@@ -49,139 +43,116 @@ class ToolDrift(Quiet):
 
     def __init__(self, settings: ToolSettings) -> None:
         self._settings = settings
-        self._state = ToolState()
+        self._agents, self._worlds = Agents(), dict[str, World]()
+        self._fresh: list[RunSummary] = []
+        """Runs whose outcome came since the last look."""
+
+    def known_as(self, run: RunSummary, names: tuple[str, ...]) -> str:
+        """The first name of the agent that `run`, with these tools, is of."""
+        return self._agents.name(run.agent, run.tenant, names, run.ended)
 
     def sighted(self, run: RunSummary, names: tuple[str, ...]) -> None:
-        """A run came with this tool list; before `look`, as all runs do."""
-        if not names:
-            return
-        lists = self._state.tools.setdefault(run.tenant, {})
-        known = lists.get(run.tools)
-        if known is None:
-            # The first list of a tenant is what it works with; only later ones are news.
-            known = lists[run.tools] = ToolList(names, run.ended, told=not lists)
-        elif run.ended - known.seen > self._settings.forget_seconds:
-            known.told, known.sightings = False, 0
-        known.seen = max(known.seen, run.ended)
-        known.sightings += 1
-        if len(lists) > self._settings.tool_lists:
-            del lists[min(lists, key=lambda digest: lists[digest].seen)]
+        """A run came with this tool list; its agent is the one of `known_as`."""
+        agent = self._agents.known.get(run.agent)
+        if agent is not None and names:
+            agent.sighted(run.tools, names, run.ended, self._settings.forget_seconds, self._settings.tool_lists)
+
+    def saw(self, run: RunSummary) -> None:
+        if run.steps:
+            self._world(run.agent).errors.add(run.ended, run.errors, run.steps)
+
+    def concluded(self, run: RunSummary) -> None:
+        # Failures may be reported sooner than successes: only what is known at once is known of old and new runs alike.
+        if not run.late:
+            self._fresh.append(run)
 
     def look(self, history: History, now: float) -> list[Finding]:
-        found = self._new_lists(now)
-        for tenant in self._state.tools:
-            if any(finding.details["tenant"] == tenant for finding in found):
-                # The sure sign explains the vague ones that are about to follow from it.
-                self._speak(tenant, "errors", now)
-                self._speak(tenant, "outcomes", now)
-                continue
-            vague = self._errors(history, tenant, now) or self._collapse(history, tenant, now)
-            if vague is not None:
-                found.append(vague)
+        found: list[Finding] = []
+        self._take_in(history)
+        self._worlds = {name: world for name, world in self._worlds.items() if name in self._agents.known}
+        for name, agent in self._agents:
+            sure = self._changed(name, agent, now)
+            world = self._worlds.get(name)
+            if sure is not None:
+                found.append(sure)
+                if world is not None:
+                    # The sure sign explains the vague ones that are about to follow from it.
+                    world.errors.clear()
+                    world.failures.clear()
+            elif world is not None:
+                found += self._vague(name, agent, world, history)
         return found
 
     def save(self) -> bytes:
-        return msgspec.msgpack.encode(self._state)
+        return msgspec.msgpack.encode(ToolState(self._agents.known, self._worlds))
 
     def restore(self, data: bytes) -> None:
-        self._state = msgspec.msgpack.decode(data, type=ToolState)
+        state = msgspec.msgpack.decode(data, type=ToolState)
+        self._agents, self._worlds = Agents(state.agents), state.worlds
 
-    def _new_lists(self, now: float) -> list[Finding]:
-        found: list[Finding] = []
-        for tenant, lists in self._state.tools.items():
-            for digest, known in lists.items():
-                if known.told or known.sightings < self._settings.tool_sightings:
-                    continue
-                known.told = True
-                names = set(known.names)
-                others = [set(other.names) for key, other in lists.items() if key != digest]
-                nearest = max(others, key=lambda other: len(other & names) / len(other | names), default=names)
-                missing, new = sorted(nearest - names), sorted(names - nearest)
-                details = {"missing": ",".join(missing)} if missing else {}
-                details |= {"new": ",".join(new)} if new else {}
-                reason = f"tools changed: {len(missing)} gone, {len(new)} new"
-                found.append(self._finding("tools", tenant, digest, now, reason, details))
-        return found
+    def _world(self, agent: str) -> World:
+        return self._worlds.setdefault(agent, World())
 
-    def _finding(
-        self, cause: Cause, tenant: str, tools: str, now: float, reason: str, details: dict[str, str]
-    ) -> Finding:
+    def _take_in(self, history: History) -> None:
+        """Outcomes, each for the version that serves; what a swap did is the question of the version monitors."""
+        for run in self._fresh:
+            version = history.version(run)
+            if version is None and history.swap is not None:
+                continue
+            failures, version = self._world(run.agent).failures, -1 if version is None else version
+            if version > failures.version:
+                failures.clear()
+                failures.version = version
+            if version == failures.version:
+                failures.add(run.ended, float(not run.succeeded), 1.0)
+        self._fresh.clear()
+
+    def _changed(self, name: str, agent: Agent, now: float) -> Finding | None:
+        news = agent.news(self._settings.tool_sightings)
+        if news is None:
+            return None
+        digest, known = news
+        names = set(known.names)
+        others = [set(other.names) for key, other in agent.lists.items() if key != digest]
+        nearest = max(others, key=lambda other: len(other & names) / len(other | names), default=names)
+        missing, new = sorted(nearest - names), sorted(names - nearest)
+        details = {"tools": digest}
+        details |= {"missing": ",".join(missing)} if missing else {}
+        details |= {"new": ",".join(new)} if new else {}
+        reason = f"tools changed: {len(missing)} gone, {len(new)} new"
         # The period stands in the key so that a tool list that comes back after it was forgotten is told again.
-        return Finding(
-            cause=cause,
-            key=(tenant, tools, int(now // self._settings.cooldown_seconds)),
-            action="drift",
-            reason=reason,
-            details={"cause": cause, "tenant": tenant, "tools": tools, **details},
-        )
+        return _finding("tools", name, agent, (digest, int(now // self._settings.forget_seconds)), reason, details)
 
-    def _speak(self, tenant: str, cause: Cause, now: float) -> bool:
-        """Whether `cause` may be told now; if so it is noted as told."""
-        key = _spoken(tenant, cause)
-        if now - self._state.spoken.get(key, float("-inf")) < self._settings.cooldown_seconds:
-            return False
-        self._state.spoken[key] = now
-        return True
-
-    def _errors(self, history: History, tenant: str, now: float) -> Finding | None:
+    def _vague(self, name: str, agent: Agent, world: World, history: History) -> list[Finding]:
         settings = self._settings
-        runs = [run for run in history.window if run.tenant == tenant]
-        recent, earlier = runs[-settings.recent :], runs[: -settings.recent]
-        if len(recent) < settings.recent or len(earlier) < settings.min_runs:
-            return None
-        swap = history.swap
-        if swap is not None and recent[0].started < swap.since <= recent[-1].ended:
-            return None  # two versions in the window: that is the question of the version monitors
-        errors = newcombe(_error_steps(recent), _error_steps(earlier), settings.confidence)
-        if errors.low > 0 and errors.estimate >= settings.error_jump:
-            return self._said("errors", tenant, recent, errors, now)
-        return None
+        error = level(settings.error_rate, _QUESTIONS)
+        swapped = 0.0 if history.swap is None else history.swap.since
+        found: list[Finding] = []
+        errors = world.errors.rise(error, settings.error_jump, swapped)
+        if errors is not None:
+            text = "tools answer with errors more often than before"
+            found.append(
+                self._risen("errors", name, agent, errors, f"{text} ({errors.was:.0%} -> {errors.now:.0%} of steps")
+            )
+        failures = world.failures.rise(error, settings.collapse)
+        if failures is not None:
+            text = "success fell although nothing was swapped"
+            fall = f"{1 - failures.was:.0%} -> {1 - failures.now:.0%} of runs with an outcome"
+            found.append(self._risen("outcomes", name, agent, failures, f"{text} ({fall}"))
+        return found[:1]
 
-    def _collapse(self, history: History, tenant: str, now: float) -> Finding | None:
-        """Success fell while one version served; what a swap did is the question of the version monitors."""
-        settings = self._settings
-        # Failures may be reported sooner than successes: only what is known at once is known of old and new runs alike.
-        prompt = (run for run in history.reported if run.tenant == tenant and not run.late)
-        runs = sorted(prompt, key=lambda run: run.ended)
-        if not runs:
-            return None
-        version = history.version(runs[-1])
-        if version is None and history.swap is not None:
-            return None
-        runs = [run for run in runs if history.version(run) == version]
-        recent, earlier = runs[-settings.recent :], runs[: -settings.recent]
-        if len(recent) < settings.recent or len(earlier) < settings.min_runs:
-            return None
-        # Where few runs are reported the same ones stay the newest for hours: they are told once.
-        if recent[0].ended <= self._state.spoken.get(_spoken(tenant, "outcomes"), float("-inf")):
-            return None
-        outcomes = newcombe(_tally(recent), _tally(earlier), settings.confidence)
-        if outcomes.high < 0 and -outcomes.estimate >= settings.collapse:
-            return self._said("outcomes", tenant, recent, outcomes, now)
-        return None
-
-    def _said(
-        self, cause: Cause, tenant: str, recent: Sequence[RunSummary], difference: Interval, now: float
-    ) -> Finding | None:
-        if not self._speak(tenant, cause, now):
-            return None
-        details = {"difference": f"{difference.estimate:.3f}"}
-        which = "runs with an outcome" if cause == "outcomes" else "runs"
-        reason = f"{_REASONS[cause]} ({difference.estimate:+.0%} in the last {len(recent)} {which})"
-        return self._finding(cause, tenant, recent[-1].tools, now, reason, details)
+    def _risen(self, cause: Cause, name: str, agent: Agent, rise: Rise, text: str) -> Finding:
+        details = {"tools": agent.last, "difference": f"{rise.now - rise.was:.3f}"}
+        return _finding(cause, name, agent, (cause, int(rise.since)), f"{text}, {rise.runs} runs)", details)
 
 
-def _spoken(tenant: str, cause: Cause) -> str:
-    return f"{tenant}\x1f{cause}"
-
-
-def _tally(runs: Iterable[RunSummary]) -> tuple[int, int]:
-    """(successes, runs with an outcome)"""
-    outcomes = [run.succeeded for run in runs if run.succeeded is not None]
-    return sum(outcomes), len(outcomes)
-
-
-def _error_steps(runs: Iterable[RunSummary]) -> tuple[int, int]:
-    """(error steps, steps)"""
-    listed = [(run.errors, run.steps) for run in runs]
-    return sum(errors for errors, _ in listed), sum(steps for _, steps in listed)
+def _finding(
+    cause: Cause, name: str, agent: Agent, key: tuple[str | int, ...], reason: str, details: dict[str, str]
+) -> Finding:
+    return Finding(
+        cause=cause,
+        key=(name, *key),
+        action="drift",
+        reason=f"agent {agent.names[-1]}: {reason}",
+        details={"cause": cause, "tenant": agent.tenant, "agent": ",".join(agent.names), **details},
+    )

@@ -32,13 +32,22 @@ from actors.monitoring.settings import VersionSettings
 from actors.statistics import change_tests as seq
 from actors.statistics.change_tests import Looks, Strata
 from actors.statistics.parties import binds, set_aside, thinned
-from actors.tool_results.runs import RunSummary
+from actors.tool_results.runs import RunSummary, all_reported
 
-SERIES = 15
-"""Series of looks at one swap that share its error rate: seven monitors, two comparisons each, and the agents."""
+SERIES = 16
+"""Series of looks at one swap that share its error rate: seven monitors, two comparisons each; of success also each
+agent, and the runs of which all reports are in."""
 
 _AGENT_GROWTH = 1.7
 """Between two looks at one agent: few looks, for its share of the error is small."""
+_NEARLY_ALL = 0.95
+"""Of the reports of the version before, so many were in after the time that runs are waited for."""
+_SLACK = 60.0
+"""Seconds that a report may be on its way to the sentinel."""
+_LASTING = 2700.0
+"""Seconds after which the fall of one agent must still be there: a tool of it may have been away for half an hour."""
+_TRIES = 5
+"""Looks whether it is still there, each at as many new runs as a first look has."""
 
 COMMON = 8
 """Runs of a kind of goal on one side, from which on it is compared for itself."""
@@ -74,6 +83,8 @@ class State(msgspec.Struct):
     readings: dict[str, float] = {}
     agents: dict[str, list[Action | Literal["drift"]]] = {}
     """What was done about agents."""
+    suspects: dict[str, tuple[float, int]] = {}
+    """Agents whose success fell: after what time runs must end to show that it lasts, and how often that was tried."""
 
 
 class VersionMonitor(Quiet, ABC):
@@ -253,6 +264,11 @@ def success(run: RunSummary) -> float | None:
     return None if run.succeeded is None else float(run.succeeded)
 
 
+def _lasts(total: float) -> float:
+    """The level at which a fall of one agent must show again."""
+    return total * SERIES / _TRIES
+
+
 def _acted(told: Sequence[Action | Literal["drift"]]) -> list[Action | Literal["drift"]]:
     """What was done, words to people left out: of one agent there may be more to say than of all."""
     return [said for said in told if said != "tell"]
@@ -310,9 +326,41 @@ class Outcomes(VersionMonitor):
         return Comparison(found, f"success {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
 
     def look(self, history: History, now: float) -> list[Finding]:
-        return super().look(history, now) or self._agents(history)
+        return super().look(history, now) or self._complete(history, now) or self._agents(history, now)
 
-    def _agents(self, history: History) -> list[Finding]:
+    def _complete(self, history: History, now: float) -> list[Finding]:
+        """Runs that are so old that nearly all reports of them are in, however late these were.
+
+        Where failures are told at once and successes after hours, reports that took equally long are all failures or
+        all successes, and say nothing. A twentieth that comes later still moves success by less than `outcome_fall`.
+        """
+        settings, state = self._settings, self._state
+        watched, (after, before) = history.watched(settings.min_runs, reported=True), history.drawn()
+        if watched is None or len(before) < settings.min_runs or state.version != watched.swap.version:
+            return []
+        late = sorted(run.late for run in before)[int(_NEARLY_ALL * (len(before) - 1))]
+        if not late:
+            return []
+        until = now - all_reported(late) - _SLACK
+        looks = state.looks.setdefault("complete", Looks())
+        if sum(run.ended <= until for run in after) < max(looks.next, settings.first_look):
+            return []
+        after, before = (
+            [msgspec.structs.replace(run, late=0) for run in side if run.ended <= until] for side in (after, before)
+        )
+        if len(before) < settings.min_runs:
+            return []
+        looks.take(len(after), settings.growth)
+        weighed = self._weighed(after, before, lambda total: looks.spend(total, self._planned))
+        if not weighed.comparison.found:
+            return []
+        finding = self._finding(history, watched, "previous", weighed, (len(after), len(before)))
+        if not all(SEVERITY[finding.action] > SEVERITY[said] for said in state.told):
+            return []
+        state.told.append(finding.action)
+        return [finding]
+
+    def _agents(self, history: History, now: float) -> list[Finding]:
         """One agent fares worse, though all together may not."""
         settings, state = self._settings, self._state
         watched, agents = history.watched(settings.min_runs, reported=True), history.agents()
@@ -324,23 +372,30 @@ class Outcomes(VersionMonitor):
         found: list[Finding] = []
         for agent, (after, before) in agents.items():
             looks = state.looks.setdefault(f"agent {agent}", Looks())
-            if len(before) < settings.min_runs or not looks.due(len(after), settings.first_look):
-                continue
-            looks.take(len(after), _AGENT_GROWTH)
-            if len(after) < most:
-                looks.next = min(looks.next, most)  # the last look is at all that are kept
+            if agent not in state.suspects:
+                if len(before) < settings.min_runs or not looks.due(len(after), settings.first_look):
+                    continue
+                looks.take(len(after), _AGENT_GROWTH)
+                if len(after) < most:
+                    looks.next = min(looks.next, most)  # the last look is at all that are kept
 
-            def spend(total: float, at: Looks = looks) -> float:
-                # By the most agents that are kept apart: how many there are now says nothing of how many there will be.
-                return at.spend(total / AGENTS, planned)
+                def spend(total: float, at: Looks = looks) -> float:
+                    # By the most agents that are kept apart: how many there are now says nothing of how many come.
+                    return at.spend(total / AGENTS, planned)
 
-            comparison = self.compare(after, before, spend)
-            if not comparison.found:
+                if self.compare(after, before, spend).found:
+                    state.suspects[agent] = now + _LASTING, 0
                 continue
-            # Shown already at its share of the error; that others show it too needs an error of its own, and no share.
-            parties = (
-                self._single(after, before, lambda _, at=looks: at.spend(settings.error_rate, planned)) if bound else ()
-            )
+            since, tries = state.suspects[agent]
+            fresh = [run for run in after if run.ended > since][-settings.first_look :]
+            if len(fresh) < settings.first_look or tries >= _TRIES:
+                continue
+            state.suspects[agent] = fresh[-1].ended, tries + 1
+            # Shown already at its share of the error: that it lasts, and that others show it too, needs no share.
+            if not self.compare(fresh, before, _lasts).found:
+                continue
+            comparison = self.compare(after, before, _lasts)
+            parties = self._single(after, before, _lasts) if bound else ()
             finding = self._finding(
                 history, watched, "previous", Weighed(comparison, parties), (len(after), len(before))
             )

@@ -90,6 +90,11 @@ def lateness(seconds: float) -> int:
     return math.ceil(math.log(max(seconds, _PROMPT) / _PROMPT, 4))
 
 
+def all_reported(late: int) -> float:
+    """Seconds after which reports that are as late as `late` or less have come."""
+    return _PROMPT * 4.0**late
+
+
 def tool_names(tools: bytes) -> tuple[str, ...]:
     """Sorted names in a request's tool list (JSON); empty if there is none or it cannot be read."""
     return tuple(sorted(offered(tools)))

@@ -27,6 +27,8 @@ class Running(msgspec.Struct, frozen=True):
     mean: float
     square: float
     """Running mean of the squared outcomes."""
+    agent: str = ""
+    """Whose outcomes they all are, a name of `kin`; empty: several agents', or nobody knows."""
 
     @property
     def std(self) -> float:
@@ -166,14 +168,22 @@ def moved(
         limit: names to keep.
     """
     members: dict[str, list[int]] = {}
+    agents: dict[str, set[str]] = {}
     for i, own in enumerate(names):
         for name in own:
             members.setdefault(name, []).append(i)
+            agents.setdefault(name, set()).update(own[1:2])
     after = dict(state)
     for name, its in members.items():
         new = _moments(outcomes[its])
-        old = after.pop(name, new)
-        after[name] = Running(decay * old.mean + (1 - decay) * new.mean, decay * old.square + (1 - decay) * new.square)
+        old = after.pop(name, None)
+        whose = agents[name] if old is None else agents[name] | {old.agent}
+        old = old or new
+        after[name] = Running(
+            decay * old.mean + (1 - decay) * new.mean,
+            decay * old.square + (1 - decay) * new.square,
+            next(iter(whose)) if len(whose) == 1 else "",
+        )
     if len(after) <= limit:
         return after
     newest = list(reversed(after))

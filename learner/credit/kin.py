@@ -4,7 +4,9 @@ With goals in free words nearly every goal is a cluster of its own, and a first 
 What its agent has scored so far is the next best thing, and then what its tenant has.
 """
 
-from actors.messages import Attributed, agent_of
+from collections.abc import Mapping
+
+from actors.messages import Attributed, agent_of, concerns
 
 AGENT = "agent:"
 TENANT = "tenant:"
@@ -23,6 +25,19 @@ def kin(attributed: Attributed) -> tuple[str, str, str]:
         cluster = CLUSTER + cluster
     run = attributed.trajectory
     return cluster, AGENT + agent_of(run), TENANT + run.tenant
+
+
+def forgotten(name: str, whose: str, drift: Mapping[str, str]) -> bool:
+    """Whether what is remembered under `name` says nothing any more after a drift.
+
+    Args:
+        whose: the agent whose outcomes alone are in it, as `kin` names it, else empty.
+        drift: details of the directive.
+    """
+    if name.startswith(TENANT):
+        return name.removeprefix(TENANT) == drift.get("tenant") or not drift.get("tenant")
+    agent = name if name.startswith(AGENT) else whose
+    return not agent or concerns(drift, agent.removeprefix(AGENT))
 
 
 def pooled(name: str) -> bool:

@@ -82,6 +82,8 @@ class Watch:
             for monitor in self.monitors:
                 monitor.saw(run)
                 monitor.judged(run)
+                if run.outcome is not None:
+                    monitor.concluded(run)
         found: list[Finding] = []
         for monitor in self.monitors:
             for finding in monitor.look(self.history, batch[-1].ended):

@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from actors.messages import BatchOrder, Directive, derived_id, encode_batch
+from actors.messages import BatchItem, BatchOrder, Directive, agent_of, derived_id, encode_batch
 from learner.build import Built
 from learner.checkpoints import Checkpoints
 from learner.credit import Credits
@@ -165,6 +165,21 @@ def test_a_drift_makes_it_forget_the_baselines_once(bench):
     bench.updater.forget_baselines(drift)
     bench.start()
     assert bench.checkpoints.cursor.running["c"].mean == 0.0
+
+
+def test_a_drift_of_one_agent_leaves_the_others_their_baselines(bench):
+    def of(tenant: str, cluster: str, number: int) -> BatchItem:
+        made = item(1.0, id=f"{tenant}{number}", cluster=cluster)
+        run = msgspec.structs.replace(made.attributed.trajectory, tenant=tenant)
+        return msgspec.structs.replace(made, attributed=msgspec.structs.replace(made.attributed, trajectory=run))
+
+    bench.train("o1", [of("mine", "c1", 1), of("theirs", "c2", 2), of("mine", "both", 3), of("theirs", "both", 4)])
+    agent = agent_of(of("mine", "c1", 1).attributed.trajectory)
+    details = {"tenant": "mine", "agent": f"mine/another#1,{agent}"}
+    bench.updater.forget_baselines(Directive(id="d", kind="drift", reason="", origin="test", details=details))
+    kept = bench.checkpoints.cursor.running
+    assert {name for name in kept if not name.startswith("agent:")} == {"c2", "tenant:theirs"}
+    assert [name for name in kept if name.startswith("agent:")] == [f"agent:{agent.replace('mine', 'theirs')}"]
 
 
 def test_what_is_too_old_is_dropped_and_counted(bench):

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from actors.messages import Directive, Serving, Verdict
+from actors.messages import Directive, Serving, Step, Trajectory, Verdict
 from actors.messages.signing import record_problem
 from actors.ports.store import FailedCall, SwapReport
 from actors.versions.desired_state import Plan, plan
@@ -356,6 +356,54 @@ async def test_what_was_before_the_world_changed_is_no_measure(bench):
     (order,) = await bench.tick()
     assert order.kind == "roll_on"
     assert "before 6/20" in order.reason
+
+
+async def test_a_drift_of_another_agent_leaves_what_was_before_as_it_was(bench):
+    bench.clock.now += 5
+    await bench.tell(bench.order("drift", cause="tools", tenant="default", agent="default/another#1"))
+    await bench.tell(bench.promote(3))
+    bench.runs(3, 12, solved=2)
+    order, *_ = await bench.tick()
+    assert order.kind == "rollback"
+    assert "20 of 100 before" in order.reason
+
+
+def of_parties(bench: Bench, version: int, outcomes: dict[str, list[float]], ago: float = 0.0) -> None:
+    at = bench.clock.now - ago
+    bench.store.save([
+        Trajectory(
+            id=f"{version}-{caller}-{n}", caller=caller, steps=(Step(exchange_id=f"e{version}-{caller}-{n}"),),
+            outcome=outcome, started=at, ended=at, min_version=version, max_version=version,
+        )
+        for caller, listed in outcomes.items() for n, outcome in enumerate(listed)
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("seconds", [0, 60])
+async def test_one_party_of_five_ends_no_trial_whatever_it_reports(tmp_path, seconds):
+    bench = Bench(tmp_path)
+    await bench.swapper.start()
+    await bench.tick()
+    honest = {f"k{n}": [1.0] * 9 + [0.0] for n in range(6)}
+    of_parties(bench, 0, honest | {"liar": [1.0] * 15}, ago=10)
+    await bench.tell(bench.promote(3))
+    of_parties(bench, 3, honest | {"liar": [0.0] * 15})
+    bench.clock.now += seconds
+    orders = await bench.tick()
+    assert [order.kind for order in orders if isinstance(order, Directive)] == (["roll_on"] if seconds else [])
+    if seconds:
+        assert "default/liar" in orders[0].reason
+
+
+async def test_one_party_of_five_that_reports_successes_hides_no_fall(tmp_path):
+    bench = Bench(tmp_path)
+    await bench.swapper.start()
+    await bench.tick()
+    of_parties(bench, 0, {f"k{n}": [1.0] * 9 + [0.0] for n in range(6)} | {"liar": [1.0] * 15}, ago=10)
+    await bench.tell(bench.promote(3))
+    of_parties(bench, 3, {f"k{n}": [1.0] * 3 + [0.0] * 7 for n in range(6)} | {"liar": [1.0] * 15})
+    order, *_ = await bench.tick()
+    assert order.kind == "rollback"
 
 
 async def test_small_steps_down_add_up(bench):

@@ -126,7 +126,7 @@ def test_what_is_remembered_stays_within_its_bounds() -> None:
         history.outcome(f"r{number - 3}", "t", 1.0)
         history.found(run(-number - 1, version=max(1, number // 200), outcome=0.0))
     state = history.snapshot()
-    assert len(state.runs) <= 8 + 4 + 3 * (4 + 4)
+    assert len(state.runs) <= 8 + 4 + 3 * (4 + 4) + 2 * (4 + 4)
     assert len(state.found) <= 3 * 4
     assert len(state.spans) <= 6
     assert sorted(state.samples) == sorted(state.outcomes) == [18, 19, 20]

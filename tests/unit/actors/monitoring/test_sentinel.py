@@ -21,13 +21,12 @@ from actors.messages import (
     Trajectory,
 )
 from actors.monitoring.sentinel import Sentinel, SentinelSettings
-from actors.monitoring.settings import MonitorSettings, ToolSettings
 from actors.system.actor import Received
 from tests.benchmarks.standstill.falls import falls
 from tests.support.fakes import Clock, FakeEngine, FakeStore
 
 pytestmark = pytest.mark.anyio
-SETTINGS = SentinelSettings(monitors=MonitorSettings(tools=ToolSettings(min_runs=20, recent=20)))
+SETTINGS = SentinelSettings()
 
 
 @pytest.fixture
@@ -198,8 +197,23 @@ def test_a_good_version_is_not_accused_because_failures_are_reported_first():
     assert (found.found, found.others) == (0, {})
 
 
+@pytest.mark.parametrize("share", [1.0, 0.02])
+def test_a_fall_is_found_where_failures_are_reported_first_and_successes_hours_later(share):
+    assert falls(share, trials=1, delay=4 * 3600.0, hasty=True).found == 1
+
+
+async def test_status_says_whose_word_there_is_and_whether_the_rule_binds(bench):
+    def of(caller: str, version: int) -> Trajectory:
+        return msgspec.structs.replace(bench.run(True, version), caller=caller)
+
+    await bench.tell(bench.swap(1, 0), *(of(caller, 1) for caller in "abc" for _ in range(4)))
+    assert bench.sentinel.status()["parties"] == {"with_evidence": 3, "binds": False}
+    await bench.tell(*(of("d", 1) for _ in range(4)))
+    assert bench.sentinel.status()["parties"] == {"with_evidence": 4, "binds": True}
+
+
 async def test_a_tool_change_is_drift_with_names(bench):
-    await bench.tell(*(bench.run(True, 1) for _ in range(5)))
+    await bench.tell(*(bench.run(True, 1) for _ in range(8)))
     (drift,) = await bench.tell(*(bench.run(True, 1, tools=("buy", "find")) for _ in range(3)))
     assert (drift.kind, drift.details["missing"], drift.details["new"]) == ("drift", "book", "buy")
     assert drift.details["cause"] == "tools"

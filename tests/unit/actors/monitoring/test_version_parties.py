@@ -80,8 +80,11 @@ def ten_agents(
         outcome = float(rng.random() < fallen) if number == 0 else run.outcome
         party = str(number if parties == 10 else rng.randrange(parties))
         listed.append(
-            msgspec.structs.replace(run, agent=f"t/a#{number}", tools=f"t{number}", party=party, outcome=outcome)
-        )
+            msgspec.structs.replace(
+                run, agent=f"t/a#{number}", tools=f"t{number}", party=party, outcome=outcome,
+                started=run.started * 6, ended=run.ended * 6,
+            )
+        )  # fmt: skip
     return listed
 
 
@@ -90,9 +93,9 @@ def fall_of_one(seed: int, parties: int, after: float = 0.4) -> list[Finding]:
     watch.swap(0, 0.0)
     for at in range(0, 2000, 50):
         watch.add(ten_agents(rng, 0, 0.9, at, 50, parties))
-    watch.swap(1, 2000.0)
+    watch.swap(1, 12_000.0)
     found = [
-        finding for at in range(2000, 3200, 50) for finding in watch.add(ten_agents(rng, 1, after, at, 50, parties))
+        finding for at in range(2000, 4000, 50) for finding in watch.add(ten_agents(rng, 1, after, at, 50, parties))
     ]
     return [finding for finding in found if finding.cause == "outcomes"]
 

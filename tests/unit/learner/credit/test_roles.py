@@ -77,7 +77,7 @@ def test_a_role_of_one_trajectory_alone_keeps_the_outcome_of_the_whole():
 
 def remembered(credits):
     """Running means of clusters and tenants; an agent is named by its role."""
-    return {name: known for name, known in credits.running.items() if not name.startswith(AGENT)}
+    return {name: (known.mean, known.square) for name, known in credits.running.items() if not name.startswith(AGENT)}
 
 
 @pytest.mark.parametrize("estimator", ["grpo", "rloo", "reinforce++", "reinforce++_baseline"])

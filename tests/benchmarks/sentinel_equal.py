@@ -1,0 +1,216 @@
+"""How often does the sentinel speak up while nothing changes, steady and in bursts, beside the rate that it states?
+
+    python -m tests.benchmarks.sentinel_equal --seeds 200 --json build/sentinel_equal.json
+
+Ten agents share ten runs a minute, eight parties each use all of them. "In bursts" an agent's tool is away for a
+quarter of an hour on average (exponential, half an hour at most) twice a day: four of five of its runs fail and two
+thirds of its steps are answered with errors meanwhile; besides, success is six points lower by day than by night.
+Counted are
+
+* swaps between equal versions of which a version monitor says or does anything,
+* weeks of one agent in which errors or success are told as a drift, and how soon a real change is,
+* eras of a kind of goal that is said to have fallen,
+* trials of a version that is as good, and ends as worse.
+"""
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from actors.curation.regressions import ERROR, Regressions
+from actors.deployment.canary import Arm, Arms, CanarySettings, Looks, sorted_out, worse
+from actors.monitoring.history import History
+from actors.monitoring.settings import ToolSettings, VersionSettings
+from actors.monitoring.tools import ToolDrift
+from actors.tool_results.runs import RunSummary
+from tests.benchmarks import report
+from tests.support.behaviour import Behaviour, Watch, runs
+
+AGENTS, PARTIES = 10, 8
+GAP = 6.0
+"""Seconds between two runs of all agents."""
+DAY = 86_400.0
+SUCCESS, AWAY = 0.9, 0.18
+ERRORS, AWAY_ERRORS = 0.03, 0.67
+"""Of steps."""
+
+
+class Weather:
+    """When which agent's tool is away."""
+
+    def __init__(self, rng: random.Random, days: float, bursts: bool) -> None:
+        self._bursts = bursts
+        self._away: list[list[tuple[float, float]]] = [[] for _ in range(AGENTS)]
+        for away in self._away if bursts else ():
+            at = rng.expovariate(2.0 / DAY)
+            while at < days * DAY:
+                away.append((at, at + min(1800.0, rng.expovariate(1.0 / 900.0))))
+                at += rng.expovariate(2.0 / DAY)
+
+    def away(self, agent: int, at: float) -> bool:
+        """Whether the agent's tool is away."""
+        return any(begin <= at < end for begin, end in self._away[agent])
+
+    def success(self, agent: int, at: float) -> float:
+        """Chance of a success."""
+        by_day = 0.03 * self._bursts * (1.0 if (at % DAY) < DAY / 2 else -1.0)
+        return AWAY if self.away(agent, at) else SUCCESS - by_day
+
+
+def swap(seed: int, bursts: bool) -> set[str]:
+    """What is said of a swap between equal versions: 1,000 runs before it, 500 after."""
+    rng, watch = random.Random(seed), Watch()
+    weather, start = Weather(rng, 2.0, bursts), rng.random() * DAY
+
+    def batch(version: int, first: int, count: int) -> list[RunSummary]:
+        listed: list[RunSummary] = []
+        for run in runs(rng, version, Behaviour(), first, count):
+            agent, at = rng.randrange(AGENTS), start + int(run.id[1:]) * GAP
+            listed.append(
+                msgspec.structs.replace(
+                    run, agent=f"t/a{agent}", party=f"p{rng.randrange(PARTIES)}", tools=f"d{agent}", started=at,
+                    ended=at + 1.0, outcome=float(rng.random() < weather.success(agent, at)),
+                )
+            )  # fmt: skip
+        return listed
+
+    watch.swap(0, start)
+    for at in range(0, 1000, 20):
+        watch.add(batch(0, at, 20))
+    watch.swap(1, start + 1000 * GAP)
+    found = [finding for at in range(1000, 1500, 20) for finding in watch.add(batch(1, at, 20))]
+    return {finding.action for finding in found if finding.cause not in ("traffic", "judge-score", "judge-abstains")}
+
+
+def week(
+    seed: int, bursts: bool, reported: float, change: str = "", days: float = 7.0, at: float = 2.0
+) -> list[tuple[str, float]]:
+    """(cause, seconds) of the drifts that are told of one agent.
+
+    Args:
+        reported: share of its runs with an outcome.
+        change: of "errors" or "outcomes" after `at` days, for good.
+    """
+    rng = random.Random(f"{seed}/{reported}")
+    weather, monitor, history = Weather(rng, days, bursts), ToolDrift(ToolSettings()), History(64, 16, 2)
+    told: list[tuple[str, float]] = []
+    now = 0.0
+    while now < days * DAY:
+        now += rng.expovariate(1.0 / (GAP * AGENTS))
+        away, changed = weather.away(0, now), now >= at * DAY
+        share = AWAY_ERRORS if away else 0.3 if changed and change == "errors" else ERRORS
+        solved = 0.1 if changed and change == "outcomes" else weather.success(0, now)
+        steps = rng.randrange(2, 6)
+        run = RunSummary(
+            id=str(now), tenant="t", started=now - 1.0, ended=now, low=0, high=0, tools="d", steps=steps,
+            errors=sum(rng.random() < share for _ in range(steps)), agent="t/a", party="p",
+            outcome=float(rng.random() < solved) if rng.random() < reported else None,
+        )  # fmt: skip
+        run.agent = monitor.known_as(run, ("find",))
+        monitor.sighted(run, ("find",))
+        monitor.saw(run)
+        if run.outcome is not None:
+            monitor.concluded(run)
+        told += [(finding.cause, now) for finding in monitor.look(history, now)]
+    return told
+
+
+def outcomes(rng: random.Random, bursts: bool) -> Iterator[float]:
+    """Of one kind of goal; in bursts, stretches of five in which four of five fail, one in forty."""
+    left = 0
+    while True:
+        if bursts and not left and rng.random() < 1 / 200:
+            left = 5
+        yield float(rng.random() < (AWAY if left else SUCCESS))
+        left = max(0, left - 1)
+
+
+def eras(seed: int, bursts: bool) -> int:
+    """Of ten eras of 64 outcomes after the first, those in which the kind is said to have fallen."""
+    rng, made, fell = random.Random(seed), Regressions(), 0
+    stream = outcomes(rng, bursts)
+    for version in range(11):
+        before, fallen = made.fallen("c"), False
+        for _ in range(64):
+            made.observe("production", "c", next(stream), version)
+            fallen |= made.fallen("c")
+        fell += fallen and not before
+    return fell
+
+
+def trial(seed: int, bursts: bool) -> bool:
+    """Whether a trial of 64 runs, after 384 of what served before, ends as worse though both are as good."""
+    rng, settings, looks = random.Random(seed), CanarySettings(), Looks()
+    streams = [outcomes(rng, bursts) for _ in range(AGENTS)]
+
+    def run(mine: bool) -> tuple[tuple[str, str], bool, float]:
+        agent = rng.randrange(AGENTS)
+        return (f"a{agent}", "kind"), mine, 1.0 - next(streams[agent])
+
+    known = [run(False) for _ in range(384)]
+    rest = Arm(384, 0, 384, 384 - int(sum(one[2] for one in known)))
+    for count in range(1, 65):
+        known.append(run(True))
+        failed = int(sum(one[2] for one in known[384:]))
+        arms = Arms(Arm(count, 0, count, count - failed), rest, sorted_out(known))
+        if worse(arms, looks, settings, last=count == 64):
+            return True
+    return False
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=200, help="runs a row")
+    parser.add_argument("--weeks", type=int, default=200, help="weeks of an agent a row")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    args = parser.parse_args()
+    figures: dict[str, float] = {}
+    rows: list[tuple[object, ...]] = []
+
+    def row(what: str, weather: str, count: float, of: int, unit: str, stated: str, begun: float) -> None:
+        figures[f"{what}, {weather}"] = count / of
+        rows.append((what, weather, f"{count:g} of {of} {unit}", stated, f"{time.perf_counter() - begun:.0f} s"))
+
+    for bursts in (False, True):
+        weather, begun = "bursts" if bursts else "steady", time.perf_counter()
+        found = [swap(seed, bursts) for seed in range(args.seeds)]
+        stated = f"{VersionSettings().error_rate:.0%} a swap"
+        row("versions, told", weather, sum(map(bool, found)), args.seeds, "swaps", stated, begun)
+        row("versions, acted", weather, sum(bool(one - {"tell"}) for one in found), args.seeds, "swaps", stated, begun)
+        for reported in (1.0, 0.05):
+            begun = time.perf_counter()
+            weeks = sum(bool(week(seed, bursts, reported)) for seed in range(args.weeks))
+            stated = f"{ToolSettings().error_rate:.0%} an agent and week"
+            row(f"tool drift, {reported:.0%} reported", weather, weeks, args.weeks, "weeks", stated, begun)
+        begun = time.perf_counter()
+        fell = sum(eras(seed, bursts) for seed in range(args.seeds))
+        row("regressions", weather, fell, 10 * args.seeds, "eras", f"{ERROR:.0%} an era of a kind", begun)
+        begun = time.perf_counter()
+        ended = sum(trial(seed, bursts) for seed in range(args.seeds))
+        row("trial", weather, ended, args.seeds, "trials", f"{CanarySettings().error:.0%} a trial", begun)
+    report.table("Nothing changed", ("who", "weather", "spoke up", "stated", "took"), rows)
+    rows = []
+    for change, reported in (("errors", 0.0), ("outcomes", 1.0), ("outcomes", 0.2), ("outcomes", 0.05)):
+        hours: list[float] = []
+        for seed in range(20):
+            first = next((at for _, at in week(seed, True, reported, change, days=4.0) if at >= 2 * DAY), None)
+            hours += [] if first is None else [(first - 2 * DAY) / 3600]
+        middle = f"{statistics.median(hours):.1f} h, {max(hours):.1f} h" if hours else "-"
+        figures[f"found, {change}, {reported:.0%}"] = len(hours) / 20
+        what = "errors 3 -> 30 %" if change == "errors" else "success 90 -> 10 %"
+        rows.append((what, f"{reported:.0%}", f"{len(hours)} of 20", middle))
+    report.table(
+        "One agent, a run a minute, in bursts: a change after two days",
+        ("what", "reported", "found", "median, most"),
+        rows,
+    )
+    report.write(args.json, "sentinel_equal", figures, range(args.seeds))
+
+
+if __name__ == "__main__":
+    main()
