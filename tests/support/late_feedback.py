@@ -116,6 +116,7 @@ class Daemon:
 
     async def answer(self, version: int, *, answer: str = "trained", **fields) -> None:
         """The learner answers the newest order."""
+        self.now += 1.0  # no two orders are of one moment
         made = Candidate(
             id=f"{answer}{version}-{len(self.orders)}", version=version, parent=version - 1, path="", files=(),
             manifest="", batch_ids=(self.orders[-1].id,), created=self.now, answer=answer, **fields,  # type: ignore[arg-type]  # of its words

@@ -64,13 +64,18 @@ class Played:
         """Nothing is fresh any more, and everything is answered."""
         for key in sorted({f"k{number}" for number in range(BATCH + 1)} - self.seen):
             await self.happen(("run", key))
-        for _ in range(3):
-            await self.daemon.hear()
-            await self.happen(("answer", "trained"))
+        await self._settle()
         await self.daemon.serve(self.version + 9)
-        for _ in range(3):
-            await self.daemon.hear()
+        await self._settle()
+
+    async def _settle(self) -> None:
+        await self.daemon.hear()
+        for _ in range(50):
             await self.happen(("answer", "trained"))
+            await self.daemon.hear()
+            if self.answered == len(self.daemon.orders):
+                return
+        raise AssertionError("orders without an end")
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
