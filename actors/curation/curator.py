@@ -258,9 +258,7 @@ class Curator:
     def _observe(self, item: Attributed) -> list[Message]:
         """Tell the curriculum, once a revision; what came of that."""
         run = item.trajectory
-        kept = run.source == "production" and self._pool.held_out(item.id)
-        self.watch.seen(item, self._clock(), exam=kept)
-        if run.outcome is None or run.source == "probe" or kept:
+        if run.outcome is None or run.source == "probe" or self._kept(item):
             return []
         if run.source == "sandbox":
             self._curriculum.observe(run.source, item.cluster, run.outcome, run.max_version)
@@ -268,6 +266,10 @@ class Curator:
         if self._rebuilt.get(item.id, -1) < run.outcome_revision:
             self._curriculum.observe(run.source, item.cluster, run.outcome, run.max_version)
         return [Effect(id=item.id, revision=run.outcome_revision, channel="kinds", effect="weighs")]
+
+    def _kept(self, item: Attributed) -> bool:
+        """Whether it is the gate's."""
+        return item.trajectory.source == "production" and self._pool.held_out(item.id)
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Fill the pool; order if it is time."""
@@ -282,6 +284,7 @@ class Curator:
                 case Attributed(id=key):
                     item = current[key]
                     if key not in settled and self._pool.add(item, self._clock()):
+                        self.watch.seen(item, self._clock(), exam=self._kept(item))
                         records += self._observe(item)
                 case Candidate() as candidate:
                     records.append(candidate)
@@ -321,8 +324,8 @@ class Curator:
             if not isinstance(item, Attributed):
                 continue  # it comes with its credit, and then with this outcome; or it was forgotten
             self.counts["corrected_late" if one.revision else "told_late"] += 1
-            if item.id not in settled:
-                self._pool.add(item, now)
+            if item.id not in settled and self._pool.add(item, now) and not one.revision:
+                self.watch.seen(item, now, exam=self._kept(item))
             if item.trajectory.outcome_revision == one.revision:
                 records += self._observe(item)
         if told:

@@ -21,6 +21,7 @@ from actors.curation.reporting import Unreported
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, BatchItem, Trajectory
 from actors.messages.policy import Role
+from actors.statistics.parties import party_of
 from actors.store import Correction, Dropped
 
 UNREPORTED = 16_384
@@ -255,8 +256,10 @@ class TrainingPool:
             self._drop([item], reason)
             return
         self._corrections[item.id] = correction
-        while len(self._corrections) > self._settings.pool_production:
-            self._drop([self._corrections.popitem(last=False)[1].item], "pool full")
+        if len(self._corrections) > self._settings.pool_production:
+            loudest, _ = Counter(map(_party, self._corrections.values())).most_common(1)[0]
+            gone = next(key for key, one in self._corrections.items() if _party(one) == loudest)
+            self._drop([self._corrections.pop(gone).item], "pool full")
 
     @property
     def corrections(self) -> int:
@@ -414,8 +417,14 @@ class TrainingPool:
         return [*drawn, *self._corrected(len(drawn) // CORRECTED_SHARE)]
 
     def _corrected(self, wanted: int) -> list[BatchItem]:
-        """At most `wanted` corrections, the oldest first: those are the nearest to being stale."""
-        fresh = [one for one in self._corrections.values() if self._fate(one.item.trajectory) == "fresh"][:wanted]
+        """At most `wanted` corrections, each party in its turn, and of one the oldest: that is the nearest to stale."""
+        turns: Counter[str] = Counter()
+        waiting: list[tuple[int, Correction]] = []
+        for one in self._corrections.values():
+            if self._fate(one.item.trajectory) == "fresh":
+                waiting.append((turns[_party(one)], one))
+                turns[_party(one)] += 1
+        fresh = [one for _, one in sorted(waiting, key=lambda turn: turn[0])[:wanted]]
         for one in fresh:
             del self._corrections[one.item.id]
         self.counts["corrected"] += len(fresh)
@@ -480,3 +489,8 @@ class TrainingPool:
     def _drop_ids(self, ids: Sequence[str], reason: str) -> None:
         self.counts[reason] += len(ids)
         self._drops += [Dropped(id=key, reason=reason) for key in ids]
+
+
+def _party(correction: Correction) -> str:
+    run = correction.item.trajectory
+    return party_of(run.tenant, run.caller)

@@ -135,6 +135,8 @@ def _word(
         return "told"
     if not _number(joined.outcome):
         return "not_a_number"
+    if run.source != "production" and run.outcome is not None:
+        return None  # measured where it was played; nobody's agent did that
     if run.outcome is None:
         _adopt(connection, joined, run, 0, received, now, tally)
         return "told"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from actors.curation.pool import CuratorSettings, Selected, TrainingPool
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Candidate, Serving
+from actors.store import Correction
 from tests.support.credited import attributed, group
 
 MIXED = [0.0, 1.0, 1.0, 0.0]
@@ -359,3 +360,26 @@ def test_every_trajectory_is_used_dropped_or_waiting_and_only_once(items, by_gro
 def test_settings_refuse_what_they_do_not_know() -> None:
     with pytest.raises(msgspec.ValidationError, match="group_sise"):
         msgspec.json.decode(b'{"group_sise": 4}', type=CuratorSettings)
+
+
+def test_corrections_ride_with_a_batch_each_party_in_its_turn() -> None:
+    made = pool(groups_per_batch=0, production_per_batch=8, pool_production=8)
+    loud = [attributed(f"loud{n}", tenant="loud", outcome_revision=1) for n in range(8)]
+    for item in (*loud, attributed("quiet", tenant="quiet", outcome_revision=1)):
+        made.correct(Correction(item=item, before=0.0))
+    assert [drop.id for drop in made.take_drops()] == ["loud0"], "the loudest party makes room"
+    assert made.select(0.0) is None, "corrections alone are no batch"
+    for number in range(8):
+        made.add(attributed(f"r{number}"), 0.0)
+    selected = made.select(0.0)
+    assert selected is not None
+    corrected = [item for item in selected.items if item.corrects is not None]
+    assert [item.attributed.id for item in corrected] == ["loud1", "quiet"]
+    assert len(selected.items) == 10
+    assert made.corrections == 6
+
+
+def test_a_correction_of_what_has_become_stale_is_dropped_for_that() -> None:
+    made = pool(newest=8)
+    made.correct(Correction(item=attributed("late", outcome_revision=1), before=0.0))
+    assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("late", "stale")]

@@ -14,6 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import select
 
 from actors.messages import Attributed
 from actors.store import SchemaMismatch, Store, migrations
@@ -22,7 +23,7 @@ from actors.store.audit import verify
 from actors.store.engine import open_engine
 from actors.store.migrations import HEAD, migrate
 from actors.store.settings import StoreSettings
-from actors.store.tables import SCHEMA_VERSION, Base
+from actors.store.tables import SCHEMA_VERSION, Base, EffectRow, OutcomeRevisionRow
 
 PAST = Path(__file__).parent / "past"
 DUMPS = sorted(path.stem for path in PAST.glob("schema-*.sql"))
@@ -195,3 +196,30 @@ async def test_of_several_that_open_it_at_once_one_migrates_and_the_others_wait(
     assert stores[0].audit_head.sequence == 4
     for store in stores:
         await store.aclose()
+
+
+async def test_what_was_known_of_outcomes_becomes_their_first_revision_with_what_it_came_to(tmp_path: Path) -> None:
+    url = written("schema-9", tmp_path)
+    with sqlite3.connect(tmp_path / "schema-9.db") as old:
+        columns = "SELECT id, outcome, batch_id <> '', dropped FROM trajectories"
+        wanted = f"{columns} WHERE outcome IS NOT NULL AND source = 'production' AND side_of = ''"
+        known = {row[0]: row[1:] for row in old.execute(wanted)}
+    old.close()
+    store = Store(url, clock=lambda: 0.0)
+    await store.open()
+    told, row = OutcomeRevisionRow, EffectRow
+    told_rows = await store.ask(
+        lambda connection: connection.execute(select(told.trajectory_id, told.outcome, told.revision, told.late)).all()
+    )
+    assert known
+    assert {key: (outcome, revision, late) for key, outcome, revision, late in told_rows} == {
+        key: (outcome, 0, False) for key, (outcome, _, _) in known.items()
+    }
+    effects = await store.ask(
+        lambda connection: connection.execute(select(row.trajectory_id, row.channel, row.effect, row.detail)).all()
+    )
+    assert {key for key, *_ in effects} == {key for key, (_, used, dropped) in known.items() if used or dropped}
+    assert {(effect, detail) for _, _, effect, detail in effects} <= {("trained", ""), ("ordered", "")} | {
+        ("none", dropped) for _, _, dropped in known.values()
+    }
+    await store.aclose()

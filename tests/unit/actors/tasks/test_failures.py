@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from actors.kinds.clusters import cluster_of
-from actors.messages import Attributed, Step, ToolCall, Trajectory
+from actors.messages import Attributed, Feedback, Step, ToolCall, Trajectory
 from actors.ports.reference_calls import SyntheticTaskSpec
-from actors.store import Store
+from actors.store import Joined, Store
 from actors.store.erasing import Selector
 from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_ATTRIBUTED
@@ -51,7 +51,7 @@ def run(key: str, family: str, *, good: bool, says: bool = False, **fields) -> A
         seen = step(desk, [call])
         observation = "" if seen.done else seen.text
         steps.append(Step(exchange_id=f"x-{key}-{len(steps)}", tool_calls=(call,), observation=observation))
-    return attributed(key, goal=desk.goal, steps=tuple(steps), outcome=float(good), **fields)
+    return attributed(key, **{"goal": desk.goal, "steps": tuple(steps), "outcome": float(good), **fields})
 
 
 class Urged:
@@ -241,3 +241,34 @@ async def test_a_way_that_a_world_refuses_makes_no_task(store: Store) -> None:
     await bench.actor.tick()
     assert await bench.tasks() == []
     assert bench.actor.counts["refused"] > 0
+
+
+async def test_a_failure_that_is_told_late_becomes_a_task_as_a_prompt_one_does(store: Store) -> None:
+    bench = Bench(store)
+    runs = [run(f"f{n}", "A", good=False, outcome=None) for n in range(3)]
+    await bench.see(*runs)
+    bench.actor = bench.make()
+    await bench.actor.start()
+    for one in runs:
+        said = Feedback(id=f"said-{one.id}", received=9_000.0, trajectory_id=one.id, outcome=0.0)
+        await store.save([said, Joined(id=said.id, trajectory_id=one.id, outcome=0.0)])
+    result = await bench.actor.tick()
+    assert bench.urged.clusters == [cluster_of(runs[0].trajectory.goal)]
+    assert await store.commit(bench.actor.name, (), result.records, ())
+    assert store.reports.effects["tasks", "urged"] == 3
+    bench.actor = bench.make()
+    await bench.actor.start()
+    await bench.actor.tick()
+    assert len(bench.urged.clusters) == 1, "each failure is used once, also after a restart"
+
+
+async def test_a_failure_that_is_corrected_to_a_success_is_none_any_more(store: Store) -> None:
+    bench = Bench(store)
+    await bench.see(*[run(f"f{n}", "A", good=False) for n in range(2)])
+    said = Feedback(id="said", received=9_000.0, trajectory_id="f0", outcome=1.0)
+    await store.save([said, Joined(id="said", trajectory_id="f0", outcome=1.0)])
+    await bench.actor.tick()
+    assert bench.actor.counts["retracted"] == 1
+    await bench.see(run("f2", "A", good=False))
+    await bench.actor.tick()
+    assert bench.urged.clusters == []
