@@ -1,8 +1,8 @@
 """A learner without weights: the real one's protocol and its real credit, and updates that do what the scenario says.
 
-It reads the file that the curator wrote, leaves out what is too old for its head, computes advantages with the learner's
-own code, and answers with a candidate that is better, equal or worse by so many points: what has no advantage teaches
-nothing. On `rollback` and `rebase` it goes back.
+It reads the file that the curator wrote, leaves out what is too old for its head, computes advantages with the
+learner's own code, and answers with a candidate that is better, equal or worse by so many points: what has no advantage
+teaches nothing. On `rollback` and `rebase` it goes back.
 """
 
 from collections import Counter

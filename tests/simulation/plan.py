@@ -1,5 +1,5 @@
-"""The cells: how much traffic of what kind, how much of it is reported and how late, who lies, what breaks, and what the
-learner makes of it all. The default design has every pair of levels of any two factors in some cell."""
+"""The cells: how much traffic of what kind, how much of it is reported and how late, who lies, what breaks, and what
+the learner makes of it all. The default design has every pair of levels of any two factors in some cell."""
 
 import math
 import random
@@ -36,10 +36,12 @@ PROMOTIONS = 3
 LATE_SHARE = 0.5
 _UPDATE, _VERDICT = 8, 32
 """Reported runs that make an update, outcomes that make a full verdict."""
-STUCK = 3.0
+SAMPLED = 0.1
+"""Where few runs are reported, share of the others that are exchanges first; the rest comes closed."""
+STUCK = 2.0
 """Bounds without an order, a verdict or a swap, from which on learning stands still."""
-_BOUNDS = 4
-"""A cell is given up after so many at the latest."""
+_BOUNDS = {"better": 3.0, "equal": 3.0, "worse": 2.2, "one_agent": 3.0, "fall": 3.0}
+"""A cell is given up after so many at the latest; where nothing is to be promoted it is seen sooner."""
 _LATE_RUNS = 4000
 """Runs that may come while a late report is on its way: more would only make a cell long."""
 
@@ -85,7 +87,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def limit(self) -> int:
         """Runs after which it is given up."""
-        return max(self.least, math.ceil(_BOUNDS * self.bound))
+        return max(self.least, math.ceil(_BOUNDS[self.scenario] * self.bound))
 
 
 def possible(levels: dict[str, object]) -> bool:

@@ -89,7 +89,7 @@ class SimulatedEngine(FakeEngine):
 
 
 class SimulatedSwaps(FakeRunner):
-    """`SwapRunner`: pause, load, label, resume, which takes time; a daemon that dies meanwhile finds the report later."""
+    """`SwapRunner`: pause, load, label, resume, which takes time; whoever dies meanwhile finds the report later."""
 
     def __init__(
         self, *engines: FakeEngine, clock: Clock, dies: Callable[[], None], watch: "Callable[[str, str], None]"

@@ -186,12 +186,11 @@ def exchanges(run: Run) -> list[Exchange]:
     ids = np.frombuffer(run.row.ids, dtype="<i4").tolist()
     scores = np.frombuffer(run.row.logprobs, dtype="<f4").tolist()
     cut = len(ids) - _NEUTRAL - 1
+    ends = {"role": "assistant", "content": f"Done: {run.goal[:40]}"}
     return [
         _exchange(run, 0, before, acts, ids[:cut], ids[cut:], scores[cut:]),
-        _exchange(
-            run, 1, after, {"role": "assistant", "content": f"Done: {run.goal[:40]}"}, [*ids, *_OBSERVED], [_END], [-1.0]
-        ),
-    ]  # fmt: skip
+        _exchange(run, 1, after, ends, [*ids, *_OBSERVED], [_END], [-1.0]),
+    ]
 
 
 def _exchange(

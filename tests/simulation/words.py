@@ -7,7 +7,7 @@ people's do. Nothing here is from a public set of requests.
 import random
 
 _ASKS = (
-    "could you {do} please", "I need somebody to {do}", "{do}", "hi, is there any way to {do}?", "we would like to {do}",
+    "could you {do} please", "I need somebody to {do}", "{do}", "hi, is there any way to {do}?", "we want to {do}",
     "can you help me {do}", "my boss wants me to {do}, how?", "please {do} as soon as you can", "{do} for me, thanks",
     "I have been trying all morning to {do}", "would it be possible to {do}", "so the thing is that I must {do}",
 )  # fmt: skip

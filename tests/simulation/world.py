@@ -47,7 +47,7 @@ from tests.benchmarks.standstill.world import Clock
 from tests.simulation.bus import DaemonDied, Faults, Loop
 from tests.simulation.invariants import STANDS, Broken, Watcher
 from tests.simulation.learner import BACK_SECONDS, STEPS, TRAIN_SECONDS, SimulatedLearner
-from tests.simulation.plan import PROMOTIONS, STUCK, Cell
+from tests.simulation.plan import PROMOTIONS, SAMPLED, STUCK, Cell
 from tests.simulation.policies import Policies, SimulatedEngine, SimulatedSwaps
 from tests.simulation.traffic import IDLE, Run, Traffic, arrivals, closed, exchanges, report
 from tests.support.keys import key_pair
@@ -145,6 +145,7 @@ class World:
             recorded=lambda record: None, outside=self._outside,
         )  # fmt: skip
         self.traffic = Traffic(cell, self.policies, self._rng, name=name)
+        self._sampled = 1.0 if cell.feedback >= 0.2 else SAMPLED
         self._arrivals = arrivals(cell, self._rng, self.clock.now)
         self._busy = 0.0
         self._silent: list[Run] = []
@@ -238,7 +239,7 @@ class World:
         return self._routes.choice(names)
 
     def _send(self, run: Run) -> None:
-        if not self.cell.chain:
+        if not self.cell.chain or (not run.reports and self._routes.random() >= self._sampled):
             self._send_closed(run)
             return
         for number, exchange in enumerate(exchanges(run)):
@@ -537,5 +538,3 @@ def in_one_thread() -> Iterator[None]:
 def _memory() -> str | None:
     """A directory that is no disk, if there is one: each order is synced to disk before it is sent."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
-
-

@@ -1,0 +1,172 @@
+"""Does it learn, stay honest and stay whole in production's weather? The real actors on virtual time.
+
+    python -m tests.simulation.weather --json build/weather.json
+    python -m tests.simulation.weather --cells 200 --seed 3 --resume build/weather-200.jsonl
+    python -m tests.simulation.weather --only worse-10-0.05-4h-bursts-5-hostile    # one cell, again
+
+A cell is a mix of rate, feedback, delay, arrivals, agents, goals, engines, faults, skew of reports, a party that lies,
+and of what updates make of the policy; the default 40 have every possible pair of levels of any two of these. Each
+promise of tests/simulation/invariants.py is looked at after each event. The same seed gives the same cell, event for
+event. With --resume each cell that is done is written to the file, and skipped the next time.
+
+Exit status 1 if a promise was broken or a cell stands still.
+"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from tests.benchmarks import report
+from tests.benchmarks.standstill.cell import silence
+from tests.benchmarks.standstill.falls import falls
+from tests.simulation.plan import DESIGN, Cell, design
+from tests.simulation.world import Ran, simulate
+
+_COLUMNS = (
+    "cell", "runs", "days", "reported", "effect", "first", "hours", "ratio", "a day", "stayed", "undone", "told",
+    "alarms", "success", "stuck", "broken",
+)  # fmt: skip
+_ACTS = ("rollback", "freeze", "drift")
+_SHARE = 0.02
+"""Of the runs that are reported when a fall from 90 to 10 % must be found."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    options = _options(arguments)
+    known = {cell.name: cell for cell in design(options.seed, options.cells)}
+    unknown = [name for name in options.only if name not in known]
+    if unknown:
+        print(f"no cell {unknown[0]}; there are, among others, {', '.join(list(known)[:3])}", file=sys.stderr)
+        return 2
+    chosen = [known[name] for name in options.only] or list(known.values())
+    found = play(chosen, options.seed, options.jobs, options.resume)
+    figures = shown(found) | ({} if options.only else _falls(options.seed))
+    report.table("The weather", _COLUMNS, [_row(ran) for ran in found], Console(width=220))
+    for ran in found:
+        for broken in ran.broken:
+            print(f"{ran.name}, seed {ran.seed}: {broken.promise}: {broken.what} (run {broken.runs})")
+        if ran.stuck:
+            print(f"{ran.name}, seed {ran.seed}: {ran.stuck}; status says: {ran.says}")
+    rates = sorted(_speeds(found).items())
+    report.table("Simulated days a second", ("runs a minute", "days"), [(r, f"{s:.3f}") for r, s in rates])
+    report.table("Figures", ("figure", "value"), [(name, f"{value:.4g}") for name, value in figures.items()])
+    report.write(options.json, "weather", figures, [options.seed])
+    if options.json is not None:
+        content = msgspec.json.decode(options.json.read_bytes())
+        content["cells"] = msgspec.to_builtins(found)
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
+    return int(figures["stuck"] > 0 or figures["broken"] > 0)
+
+
+def play(chosen: Sequence[Cell], seed: int, jobs: int, resume: Path | None = None) -> list[Ran]:
+    """All `chosen`, in that order; those that `resume` has are not played again."""
+    done = {ran.name: ran for ran in _done(resume) if ran.seed == seed}
+    left = [cell for cell in chosen if cell.name not in done]
+    # Not forked: another thread may hold a lock.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        # Those that may take longest begin first.
+        waiting = [pool.submit(simulate, cell, seed) for cell in sorted(left, key=lambda one: -one.limit)]
+        for future in as_completed(waiting):
+            ran = future.result()
+            done[ran.name] = ran
+            if resume is not None:
+                resume.parent.mkdir(parents=True, exist_ok=True)
+                with resume.open("ab") as file:
+                    file.write(msgspec.json.encode(ran) + b"\n")
+            print(f"{len(done)}/{len(chosen)} {_line(ran)}", flush=True)
+    return [done[cell.name] for cell in chosen]
+
+
+def _done(resume: Path | None) -> Iterable[Ran]:
+    if resume is None or not resume.exists():
+        return []
+    return [msgspec.json.decode(line, type=Ran) for line in resume.read_bytes().splitlines()]
+
+
+def shown(found: Sequence[Ran]) -> dict[str, float]:
+    """The figures that claims rest on."""
+    # What is to be promoted, and whose way there nothing but the weather hinders.
+    wanted = [ran for ran in found if ran.scenario in ("better", "equal") and not ran.faults]
+    quiet = [
+        ran for ran in found if ran.scenario in ("better", "equal") and not ran.faults and "hostile" not in ran.name
+    ]
+    weeks = sum(ran.days for ran in quiet) / 7.0
+    days, wall = sum(ran.days for ran in found), sum(ran.wall for ran in found)
+    fallen = [ran for ran in found if ran.scenario == "fall" and ran.undone is not None]
+    agents = [ran for ran in found if ran.scenario == "one_agent" and ran.told is not None]
+    return {
+        "cells": len(found),
+        "broken": sum(bool(ran.broken) for ran in found),
+        "stuck": sum(bool(ran.stuck) for ran in found),
+        "worst_ratio": max((ran.ratio for ran in wanted), default=0.0),
+        "effect_least": min((ran.effect for ran in found if ran.effect is not None), default=0.0),
+        "falls_undone": len(fallen),
+        "falls": sum(ran.scenario == "fall" for ran in found),
+        "agents_told": len(agents),
+        "agents": sum(ran.scenario == "one_agent" for ran in found),
+        "false_alarms_per_week": sum(_alarms(ran) for ran in quiet) / weeks if weeks else 0.0,
+        "weeks_without_cause": weeks,
+        "days_per_second": days / wall if wall else 0.0,
+    }
+
+
+def _falls(seed: int) -> dict[str, float]:
+    with silence():
+        found = falls(_SHARE, seed=seed)
+    return {"fall_found_2pct": found.found, "fall_trials_2pct": found.trials}
+
+
+def _speeds(found: Sequence[Ran]) -> dict[float, float]:
+    sums: defaultdict[float, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for ran in found:
+        sums[ran.rate][0] += ran.days
+        sums[ran.rate][1] += ran.wall
+    return {rate: days / wall for rate, (days, wall) in sums.items() if wall}
+
+
+def _alarms(ran: Ran) -> int:
+    return sum(number for name, number in ran.found.items() if name.split()[0] in _ACTS)
+
+
+def _row(ran: Ran) -> tuple[object, ...]:
+    first = ran.first_promotion
+    return (
+        ran.name, ran.runs, f"{ran.days:.1f}", ran.reported, "-" if ran.effect is None else f"{ran.effect:.0%}",
+        "-" if first is None else first[0], "-" if first is None else f"{first[1]:.1f}", f"{ran.ratio:.2f}",
+        f"{ran.counts.get('promotion', 0) / ran.days:.1f}" if ran.days else "-", ran.settled,
+        "-" if ran.undone is None else ran.undone, "-" if ran.told is None else ran.told, _alarms(ran),
+        f"{ran.skill:.0%}", "yes" if ran.stuck else "-", ", ".join(sorted({one.promise for one in ran.broken})) or "-",
+    )  # fmt: skip
+
+
+def _line(ran: Ran) -> str:
+    promoted = "never promoted" if ran.first_promotion is None else f"promoted at run {ran.first_promotion[0]}"
+    trouble = "".join(f", BROKEN: {one.promise}: {one.what}" for one in ran.broken[:1])
+    return f"{ran.name:48} {ran.runs:6} runs, {ran.days:5.1f} days in {ran.wall:5.1f} s, {promoted}" + (
+        f", STUCK: {ran.stuck}" if ran.stuck else trouble
+    )
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = report.arguments(__doc__ or "")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cells", type=int, default=DESIGN, help="of the design; more are further mixes")
+    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="only these cells of the design, by name")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cells at a time")
+    parser.add_argument("--resume", type=Path, metavar="FILE", help="JSON lines: cells in it are not played again")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
