@@ -19,8 +19,9 @@ SECONDS = 900.0
 """A window is at least so long: an outage that is over in minutes is no change of the world."""
 _RUNS = 4
 """Runs that it has at least."""
-_SPAN = 6
-"""Newest windows that are compared, an hour and a half: two outages of half an hour each fill four, seldom six."""
+_SPANS = (6, 12)
+"""Newest windows that are compared: an hour and a half, of which two outages of half an hour fill four, seldom six.
+Twice as many where windows hold few runs, and one that went well among six hides a change."""
 _KEPT = 96
 """Windows before them: a day, so that its hours are all among them."""
 WEEK = 604_800.0
@@ -28,7 +29,7 @@ WEEK = 604_800.0
 
 def level(error: float, questions: int) -> float:
     """Of one comparison, so that all of a week's together, of so many `questions`, err with probability `error`."""
-    return error / (questions * WEEK / SECONDS)
+    return error / (questions * len(_SPANS) * WEEK / SECONDS)
 
 
 class Window(msgspec.Struct, array_like=True):
@@ -70,7 +71,7 @@ class Windows(msgspec.Struct):
         """Take in a run that ended `at` a time, with so many `ones` `of` so many."""
         window = self.open
         if window is not None and window.runs >= _RUNS and at - window.began >= SECONDS:
-            self.closed = [*self.closed, window][-(_KEPT + _SPAN) :]
+            self.closed = [*self.closed, window][-(_KEPT + _SPANS[-1]) :]
             window, self.news = None, True
         if window is None:
             window = self.open = Window(at, at)
@@ -84,7 +85,7 @@ class Windows(msgspec.Struct):
         self.closed, self.open, self.news = [], None, False
 
     def rise(self, error: float, least: float, since: float = 0.0) -> Rise | None:
-        """A rise to at least `least` above the mean in every new window, at level `error`;
+        """A rise to at least `least` above the mean in every new window, at level `error` for each number of windows;
         what is new then is the new normal. None as long as no other window has closed.
 
         Args:
@@ -93,13 +94,14 @@ class Windows(msgspec.Struct):
         if not self.news:
             return None
         self.news = False
-        new, old = self.closed[-_SPAN:], self.closed[:-_SPAN]
-        if not old or old[-1].began < since:
-            return None
-        lowest = min(window.share for window in new)
-        above = 1 + sum(window.share >= lowest for window in old)
-        now, was = (sum(window.share for window in windows) / len(windows) for windows in (new, old))
-        if lowest - was < least or comb(_SPAN + above - 1, _SPAN) > error * comb(len(old) + _SPAN, _SPAN):
-            return None
-        self.closed = new
-        return Rise(now, was, new[0].began, sum(window.runs for window in new))
+        for span in _SPANS:
+            new, old = self.closed[-span:], self.closed[:-span]
+            if not old or old[-1].began < since:
+                continue
+            lowest = min(window.share for window in new)
+            above = 1 + sum(window.share >= lowest for window in old)
+            now, was = (sum(window.share for window in windows) / len(windows) for windows in (new, old))
+            if lowest - was >= least and comb(span + above - 1, span) <= error * comb(len(old) + span, span):
+                self.closed = new
+                return Rise(now, was, new[0].began, sum(window.runs for window in new))
+        return None
