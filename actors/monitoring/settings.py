@@ -125,9 +125,9 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Chance that an agent under which nothing changed is said to have more errors or less success, a week; outages of
     minutes and the hours of the day are nothing that changed."""
     error_jump: float = 0.15
-    """Smallest rise in the share of error steps that counts as drift, in each of four quarters of an hour in a row."""
+    """Smallest rise in the share of error steps that counts as drift, in each of six quarters of an hour in a row."""
     collapse: float = 0.3
-    """Smallest fall of success without a swap that counts as drift, in each of four quarters of an hour in a row, or
+    """Smallest fall of success without a swap that counts as drift, in each of six quarters of an hour in a row, or
     longer where few runs are reported."""
     tool_sightings: int = 2
     """An agent's runs in a row with a new tool list before it is believed: one may be a client's slip. An agent that

@@ -19,8 +19,9 @@ SECONDS = 900.0
 """A window is at least so long: an outage that is over in minutes is no change of the world."""
 _RUNS = 4
 """Runs that it has at least."""
-_SPANS = (4, 8)
-"""Newest windows that are compared: an hour, once half a day is known; two hours before that."""
+_SPANS = (6, 12)
+"""Newest windows that are compared: an hour and a half, of which two outages of half an hour fill four, seldom six.
+Twice as many where windows hold few runs, and one that went well among six hides a change."""
 _KEPT = 96
 """Windows before them: a day, so that its hours are all among them."""
 WEEK = 604_800.0
