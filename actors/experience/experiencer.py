@@ -36,7 +36,8 @@ from actors.ports.embedders import Embedder
 from actors.ports.errors import AdapterError
 from actors.ports.extractors import Extractor
 from actors.ports.store import StateStore
-from actors.store.outcomes import Channel, LateOutcome
+from actors.store.outcome_reading import LateOutcome
+from actors.store.outcomes import Channel
 from actors.store.records import Effect, HeardUntil
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable

@@ -10,7 +10,7 @@ from actors.store.errors import (
     UnknownRecord,
 )
 from actors.store.lineage import BatchLine, Judged, Lineage, VersionLine
-from actors.store.outcomes import Correction, LateOutcome
+from actors.store.outcome_reading import Correction, LateOutcome
 from actors.store.reading import DeadRow
 from actors.store.records import Dropped, Effect, HeardUntil, Joined, Late
 from actors.store.saving import stitchable

@@ -31,7 +31,7 @@ from actors.messages import (
     Verdict,
 )
 from actors.ports.store import FailedCall, OutcomeRow
-from actors.store import erasing, judgements, ledger, live, memory, opinions, outcomes, reading, saving
+from actors.store import erasing, judgements, ledger, live, memory, opinions, outcome_reading, outcomes, reading, saving
 from actors.store import tables as t
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, guard, head
@@ -42,7 +42,8 @@ from actors.store.judgements import Bounds, Judgement
 from actors.store.lineage import Lineage, lineage
 from actors.store.migrations import migrate
 from actors.store.opinions import Heard, Said, Voices
-from actors.store.outcomes import Channel, Correction, LateOutcome
+from actors.store.outcome_reading import Correction, LateOutcome
+from actors.store.outcomes import Channel
 from actors.store.postgresql import check
 from actors.store.reading import DeadRow
 from actors.store.saving import save
@@ -201,19 +202,19 @@ class Store:
         return gone
 
     async def late_outcomes(self, reader: str, channel: Channel, limit: int) -> list[LateOutcome]:
-        return await self._read(outcomes.late, reader, channel, limit)
+        return await self._read(outcome_reading.late, reader, channel, limit)
 
     async def newest_late(self, since: float, limit: int) -> list[str]:
-        return await self._read(outcomes.newest_late, since, limit)
+        return await self._read(outcome_reading.newest_late, since, limit)
 
     async def current(self, items: Sequence[Attributed]) -> list[Attributed]:
-        return await self._read(outcomes.current, items)
+        return await self._read(outcome_reading.current, items)
 
     async def corrections(self, limit: int) -> list[Correction]:
-        return await self._read(outcomes.corrections, limit)
+        return await self._read(outcome_reading.corrections, limit)
 
     async def outcome_figures(self) -> dict[str, Any]:
-        return await self._read(outcomes.figures)
+        return await self._read(outcome_reading.figures)
 
     async def settled(self, ids: Sequence[str]) -> set[str]:
         return await self._read(reading.settled, ids)

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from actors.messages import Attributed, Task, Trajectory
 from actors.ports.store import OutcomeRow
-from actors.store.outcomes import Channel, LateOutcome
+from actors.store.outcome_reading import LateOutcome
+from actors.store.outcomes import Channel
 from actors.store.tasks import TaskState
 
 
