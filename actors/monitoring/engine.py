@@ -151,8 +151,10 @@ class EngineWatch(Quiet):
 
     def _alarms(self, engine: str, service: Service, now: float) -> list[Finding]:
         settings, found = self._settings, list[Finding]()
-        paused = now - service.paused if service.paused else 0.0
-        stalled = now - service.moved if service.moved else 0.0
+        # Up to when it was last seen: of an engine that does not answer it is not known whether it has requests in hand.
+        seen = service.ring[-1].at if service.ring else now
+        paused = seen - service.paused if service.paused else 0.0
+        stalled = seen - service.moved if service.moved else 0.0
         service.readings |= {"paused_seconds": paused, "stalled_seconds": stalled}
         for cause, seconds, limit, text in (
             ("paused", paused, settings.pause_seconds, "is paused"),
@@ -162,7 +164,7 @@ class EngineWatch(Quiet):
                 service.alarms = [alarm for alarm in service.alarms if alarm != cause]
             elif cause not in service.alarms:
                 service.alarms.append(cause)
-                key = (engine, int(now - seconds))
+                key = (engine, int(seen - seconds))
                 reason = f"{engine} {text} for {seconds:.0f} s"
                 details = {"engine": engine, "cause": cause}
                 found.append(

@@ -62,6 +62,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     hostile: float = 0.0
     least: int = 600
     """Runs before which it is not given up."""
+    most: int = 0
+    """Runs after which it is, whatever the bound; 0: the bound says."""
 
     @property
     def name(self) -> str:
@@ -87,7 +89,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def limit(self) -> int:
         """Runs after which it is given up."""
-        return max(self.least, math.ceil(_BOUNDS[self.scenario] * self.bound))
+        return self.most or max(self.least, math.ceil(_BOUNDS[self.scenario] * self.bound))
 
 
 def possible(levels: dict[str, object]) -> bool:

@@ -88,7 +88,7 @@ class Asleep(SimulatedSwaps):
         return report
 
 
-def _parts(*, assembler: type[Assembler] | None = None, curator: type[Curator] | None = None,
+def parts_with(*, assembler: type[Assembler] | None = None, curator: type[Curator] | None = None,
            swaps: type[SimulatedSwaps] | None = None) -> type[Parts]:  # fmt: skip
     class Planted(Parts):
         """With the bug."""
@@ -128,7 +128,7 @@ BUGS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def caught(name: str, seed: int) -> list[str]:
     """Promises that were broken."""
-    ran = simulate(CELL, seed, _parts(**BUGS[name][1]))
+    ran = simulate(CELL, seed, parts_with(**BUGS[name][1]))
     return sorted({one.promise for one in ran.broken})
 
 

@@ -45,12 +45,14 @@ class Policies:
         self.skill: dict[int, list[float]] = {0: [SKILL] * agents}
         """By version, of each agent's runs."""
         self.broken: dict[int, frozenset[int]] = {}
-        """By version, the agents at whose runs it fails, whatever its tokens say."""
+        """By version, the agents at whose runs it fails, whatever its tokens say; so does what comes of it."""
         self._drift: dict[int, npt.NDArray[np.float64]] = {0: np.zeros(FEATURES)}
 
     def update(self, parent: int, version: int, step: float) -> None:
         """`version` is `parent`, better by `step`."""
         self.skill[version] = [min(HIGHEST, max(LOWEST, one + step)) for one in self.skill[parent]]
+        if parent in self.broken:
+            self.broken[version] = self.broken[parent]
         moved = self._drift[parent] + self._rng.normal(0.0, _DRIFT, FEATURES)
         # Probabilities: what some tokens gain the others lose.
         self._drift[version] = moved - math.log(float(np.mean(np.exp(moved))))

@@ -37,7 +37,7 @@ CORRECTED = 0.02
 _NEUTRAL = 7
 _END, _OBSERVED = 2, (5, 6, 7)
 _BURST = 20
-"""Runs of a burst; they begin within half a minute."""
+"""Runs of a burst; they begin within half a minute, or a quarter of the time to the next."""
 _DAY = 86_400.0
 _TEMPLATES = (
     "Refund order {}", "Track parcel {} for the customer", "Change the address of account {}", "Cancel booking {}",
@@ -106,9 +106,10 @@ def arrivals(cell: Cell, rng: random.Random, now: float) -> Iterator[float]:
     rate = cell.rate / 60.0
     while True:
         if cell.arrivals == "bursts":
-            now += rng.expovariate(rate / _BURST)
-            yield from sorted(now + rng.random() * 30.0 for _ in range(_BURST))
-            now += 30.0
+            lasts = min(30.0, 0.25 * _BURST / rate)
+            now += rng.expovariate(1.0 / (_BURST / rate - lasts))
+            yield from sorted(now + rng.random() * lasts for _ in range(_BURST))
+            now += lasts
             continue
         peak = rate * (2.0 if cell.arrivals == "days" else 1.0)
         now += rng.expovariate(peak)

@@ -370,8 +370,8 @@ class World:
             self._first = self._first or self._now()
             self._settling[version] = len(self._reported)
         self._served.add(version)
-        if self._planted is not None and serving.previous == self._planted[0] and self._undone is None:
-            self._undone = self.runs - self._planted[1] if version < serving.previous else self._undone
+        if self._planted is not None and self._undone is None and version not in self.policies.broken:
+            self._undone = self.runs - self._planted[1]
 
     def _directive(self, directive: Directive) -> None:
         version = directive.details.get("version", "")
@@ -384,7 +384,8 @@ class World:
             self._settles(int(version))
         if self._planted is not None and self._told is None and self.cell.scenario == "one_agent":
             mine = directive.kind == "rollback" or "agent" in directive.details
-            self._told = self.runs - self._planted[1] if mine and version == str(self._planted[0]) else None
+            fails = version.isdecimal() and int(version) in self.policies.broken
+            self._told = self.runs - self._planted[1] if mine and fails else None
 
     def _settle(self) -> None:
         for version, since in list(self._settling.items()):

@@ -134,6 +134,13 @@ def test_an_engine_that_makes_no_token_raises_one_alarm_until_it_moves_again(ben
     assert [finding.cause for _ in range(12) for finding in bench.tick(answers=0)] == ["stalled"]
 
 
+def test_an_engine_that_does_not_answer_is_not_called_stalled(bench: Bench) -> None:
+    bench.tick()
+    bench.tick(answers=0)
+    bench.now += 600.0
+    assert bench.watch.look(bench.history, bench.now) == []
+
+
 def test_an_idle_engine_is_not_stalled(bench: Bench) -> None:
     assert [finding for _ in range(20) for finding in bench.tick(answers=0, running=0)] == []
 
