@@ -10,6 +10,7 @@ again after a death or a lost acknowledgement, and must count once all the same.
 
 import hashlib
 import heapq
+import math
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,6 +30,8 @@ AWAKE = 900.0
 traffic decides them."""
 REDELIVERED = 30.0
 """Seconds after which what was not acknowledged comes again: the broker's ack wait."""
+GATHER = 5.0
+"""Seconds: what comes in so long reaches the actors together."""
 AWAY = 10.0
 """Seconds that an actor waits for what is away."""
 _ROUNDS = 400
@@ -40,6 +43,11 @@ _SLOW = {
 """Seconds between two ticks at least: engines are well here, and what follows from a record follows in `handle`."""
 
 Event = Callable[[], Awaitable[None]]
+
+
+def gathered(when: float) -> float:
+    """The time at which what comes at `when` is handed on."""
+    return math.ceil(when / GATHER) * GATHER
 
 
 class DaemonDied(Exception):
@@ -129,15 +137,16 @@ class Loop:
         self.at(when, nothing)
 
     async def step(self) -> None:
-        """The next event, and all that comes of it."""
+        """What happens next, and all that comes of it."""
         when = self._events[0][0] if self._events else float("inf")
         if self._clock.now < self._awake and when > self._clock.now + GRID:
             self._clock.advance(self._clock.now + GRID)
         else:
             self._clock.advance(when)
             await self._tick()  # what was due by now was due before the event
-            _, _, event = heapq.heappop(self._events)
-            await event()
+            while self._events and self._events[0][0] <= when:
+                _, _, event = heapq.heappop(self._events)
+                await event()
         await self._settle()
 
     def say(self, subject: str, message: Message) -> None:
@@ -173,7 +182,7 @@ class Loop:
         async def arrives() -> None:
             self._boxes[name].append(received)
 
-        self.at(self._clock.now + delay, arrives)
+        self.at(gathered(self._clock.now + delay), arrives)
 
     def _inputs(self, name: str) -> tuple[str, ...]:
         return tuple(self.actors[name].inputs)

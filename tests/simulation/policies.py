@@ -46,16 +46,25 @@ class Policies:
         """By version, of each agent's runs."""
         self.broken: dict[int, frozenset[int]] = {}
         """By version, the agents at whose runs it fails, whatever its tokens say; so does what comes of it."""
+        self._parents: dict[int, int] = {}
         self._drift: dict[int, npt.NDArray[np.float64]] = {0: np.zeros(FEATURES)}
 
     def update(self, parent: int, version: int, step: float) -> None:
         """`version` is `parent`, better by `step`."""
         self.skill[version] = [min(HIGHEST, max(LOWEST, one + step)) for one in self.skill[parent]]
+        self._parents[version] = parent
         if parent in self.broken:
             self.broken[version] = self.broken[parent]
         moved = self._drift[parent] + self._rng.normal(0.0, _DRIFT, FEATURES)
         # Probabilities: what some tokens gain the others lose.
         self._drift[version] = moved - math.log(float(np.mean(np.exp(moved))))
+
+    def plant(self, version: int, agents: frozenset[int]) -> None:
+        """From now on `version`, and all that came of it, fails at the runs of `agents`."""
+        self.broken[version] = agents
+        for child in sorted(self._parents):
+            if self._parents[child] in self.broken:
+                self.broken[child] = agents
 
     def succeeds(self, version: int, agent: int) -> float:
         """Probability that a run ends well."""

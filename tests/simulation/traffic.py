@@ -24,6 +24,8 @@ from actors.messages import (
     derived_id,
     pack_array,
 )
+from actors.trajectories.parsed_exchange import read_turn
+from actors.trajectories.roles import roles_of
 from tests.simulation import words
 from tests.simulation.plan import LATE_SHARE, Cell
 from tests.simulation.policies import AGENT, DECISION, FEATURES, FIRST_NEUTRAL, Policies
@@ -50,6 +52,10 @@ _WORK = (
     ("travel", "find_trip", "hold_seat"), ("staff", "plan_shift", "swap_shift"), ("fleet", "find_car", "lock_car"),
     ("press", "draft_note", "post_note"),
 )  # fmt: skip
+
+
+_ROLES: dict[str, str] = {}
+"""By system prompt."""
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +193,7 @@ def exchanges(run: Run) -> list[Exchange]:
     ids = np.frombuffer(run.row.ids, dtype="<i4").tolist()
     scores = np.frombuffer(run.row.logprobs, dtype="<f4").tolist()
     cut = len(ids) - _NEUTRAL - 1
-    ends = {"role": "assistant", "content": f"Done: {run.goal[:40]}"}
+    ends: dict[str, object] = {"role": "assistant", "content": f"Done: {run.goal[:40]}"}
     return [
         _exchange(run, 0, before, acts, ids[:cut], ids[cut:], scores[cut:]),
         _exchange(run, 1, after, ends, [*ids, *_OBSERVED], [_END], [-1.0]),
@@ -225,6 +231,14 @@ def report(run: Run, number: int) -> Feedback:
     )  # fmt: skip
 
 
+def _role(run: Run) -> str:
+    """As the assembler names it."""
+    agent = run.agent
+    if agent.system not in _ROLES:
+        _ROLES[agent.system] = roles_of([read_turn(exchanges(run)[0])])[0]
+    return _ROLES[agent.system]
+
+
 def closed(run: Run) -> tuple[Attributed, float]:
     """The run as it closes, and when: where exchanges would be too many, it comes as the assembler and the attributor
     would hand it on."""
@@ -235,7 +249,7 @@ def closed(run: Run) -> tuple[Attributed, float]:
         id=run.id, tenant=run.agent.tenant, caller=run.agent.caller, goal=run.goal, tools=run.agent.tools,
         outcome=in_time[0][1] if in_time else None,
         steps=(
-            Step(exchange_id=exchange_id(run, 1), tool_calls=(call,), row=0, role=f"role-{run.agent.number}#0"),
+            Step(exchange_id=exchange_id(run, 1), tool_calls=(call,), row=0, role=_role(run)),
         ),
         rows=(run.row,), closed_by="feedback" if in_time else "idle", started=run.started, ended=ended,
         min_version=run.version, max_version=run.version,

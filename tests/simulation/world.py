@@ -1,7 +1,6 @@
 """One cell: the real actors at their defaults on virtual time, what they work with, and what is measured meanwhile."""
 
 import contextlib
-import math
 import random
 import tempfile
 import time
@@ -44,7 +43,7 @@ from adapters.judges.rules import RulesJudge
 from daemon.collectors.learning import LearningView
 from tests.benchmarks.standstill.cell import silence, thaw
 from tests.benchmarks.standstill.world import Clock
-from tests.simulation.bus import DaemonDied, Faults, Loop
+from tests.simulation.bus import GATHER, DaemonDied, Faults, Loop, gathered
 from tests.simulation.invariants import STANDS, Broken, Watcher
 from tests.simulation.learner import BACK_SECONDS, STEPS, TRAIN_SECONDS, SimulatedLearner
 from tests.simulation.plan import PROMOTIONS, SAMPLED, STUCK, Cell
@@ -54,8 +53,6 @@ from tests.support.keys import key_pair
 
 SHADOW = "shadow"
 _EPOCH = 1_800_000_000.0
-_GATHER = 5.0
-"""Seconds: what comes in so long reaches the actors together."""
 _THAW = 3600.0
 """Seconds after which somebody has looked at a freeze and lets learning go on."""
 _SETTLED = 32
@@ -246,12 +243,12 @@ class World:
             self._sent[exchange.id] = run.id
             self._later(exchange.started + exchange.duration, TRAFFIC_EXCHANGE, exchange)
             if number:
-                self.loop.look(_gathered(exchange.started + exchange.duration + IDLE + 1.0))
+                self.loop.look(gathered(exchange.started + exchange.duration + IDLE + 1.0))
         for number, (at, _) in enumerate(run.reports):
             said = report(run, number)
             self._said[said.id] = at
             self._later(at, TRAFFIC_FEEDBACK, said)
-            self.loop.look(_gathered(at + _GATHER))
+            self.loop.look(gathered(at + GATHER))
 
     def _later(self, when: float, subject: str, message: Message) -> None:
         async def comes() -> None:
@@ -260,7 +257,7 @@ class World:
                 self._settle()
             self.loop.say(subject, message)
 
-        self.loop.at(_gathered(when), comes)
+        self.loop.at(gathered(when), comes)
 
     def _send_closed(self, run: Run) -> None:
         attributed, when = closed(run)
@@ -274,15 +271,17 @@ class World:
             else:
                 batch = [run]
             items = [closed(one)[0] for one in batch]
-            await self.store.save([*(item.trajectory for item in items), *items])
+            judged = [] if self.cell.chain else items
+            await self.store.save([*(item.trajectory for item in items), *judged])
             for item in items:
                 if item.trajectory.outcome is not None:
                     self._reported.add(item.id)
                 self.loop.say(TRAJECTORY_CLOSED, item.trajectory)
-                self.loop.say(TRAJECTORY_ATTRIBUTED, item)
+                if not self.cell.chain:
+                    self.loop.say(TRAJECTORY_ATTRIBUTED, item)
             self._settle()
 
-        self.loop.at(_gathered(when), closes)
+        self.loop.at(gathered(when), closes)
         for number, (at, outcome) in enumerate(run.reports):
             if number or attributed.trajectory.outcome is None:
                 said = msgspec.structs.replace(report(run, number), trajectory_id=run.id)
@@ -294,7 +293,7 @@ class World:
                     self.loop.say(TRAFFIC_FEEDBACK, said)
                     self._settle()
 
-                self.loop.at(_gathered(max(at, when + 1.0)), comes)
+                self.loop.at(gathered(max(at, when + 1.0)), comes)
 
     def _next_outage(self) -> None:
         async def begins() -> None:
@@ -400,7 +399,7 @@ class World:
         # The first that stays; what its tokens say does not change, only what comes of it.
         if self._plants and self._planted is None:
             everybody = frozenset(range(self.cell.agents))
-            self.policies.broken[version] = everybody if self.cell.scenario == "fall" else frozenset({0})
+            self.policies.plant(version, everybody if self.cell.scenario == "fall" else frozenset({0}))
             self._planted = version, self.runs
 
     def result(self, wall: float) -> Ran:
@@ -514,10 +513,6 @@ def simulate(cell: Cell, seed: int, parts: type[Parts] | None = None) -> Ran:
         # Trio shuffles its tasks; the same seed must give the same cell.
         anyio.run(world.play, backend="asyncio")
         return world.result(time.perf_counter() - began)
-
-
-def _gathered(when: float) -> float:
-    return math.ceil(when / _GATHER) * _GATHER
 
 
 @contextlib.contextmanager
