@@ -1,7 +1,7 @@
 """What must hold whatever the weather: each promise has a name, is looked at all the time, and says what broke it."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -102,12 +102,15 @@ class Watcher:
         if not sentence:
             self._break("silent", f"nothing for {runs} runs, and status gives no reason")
 
-    async def audit(self, store: Store, sent: Mapping[str, str], said: Mapping[str, float], now: float) -> None:
+    async def audit(
+        self, store: Store, sent: Mapping[str, str], said: Mapping[str, float], written: Collection[str], now: float
+    ) -> None:
         """At the end, when all that is on its way has come.
 
         Args:
             sent: runs by id of their exchanges.
             said: unix seconds by id of feedback.
+            written: ids of the feedback in the store.
         """
         open_calls = [one.id for one in await store.open_exchanges() if now - one.started > STANDS]
         known = {one.id for one in await store.exchanges(list(sent))} if sent else set[str]()
@@ -122,7 +125,7 @@ class Watcher:
         if double:
             self._break("lost_exchange", f"{double[0]} is in {len(apart[double[0]])} trajectories")
         waiting = {one.id for one in await store.unjoined_feedback(limit=1_000_000)}
-        missing = [name for name in said if name in waiting]
+        missing = [name for name in said if name in waiting or name not in written]
         if missing:
             self._break("lost_outcome", f"{len(missing)} of {len(said)}, {missing[0]} among them")
 

@@ -84,7 +84,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     def bound(self) -> float:
         """Runs within which a promotion should be through: twice an update and a full verdict, and the wait for what
         is reported late, as a mean over all reports."""
-        return 2 * (_UPDATE + _VERDICT) / self.feedback + LATE_SHARE * self.delay / 60.0 * self.rate
+        # Whoever lies reports all its runs, and lies are evidence until they are set aside.
+        reported = self.feedback * (1.0 - self.hostile) + self.hostile
+        return 2 * (_UPDATE + _VERDICT) / reported + LATE_SHARE * self.delay / 60.0 * self.rate
 
     @property
     def limit(self) -> int:

@@ -17,9 +17,9 @@ from typing import Any
 
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings, Selected
-from actors.messages import BatchOrder
+from actors.messages import BatchOrder, Feedback
 from actors.ports.store import SwapReport
-from actors.system.actor import Actor, Result
+from actors.system.actor import Actor, Received, Result
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from actors.trajectories.stitching import Stitcher
 from tests.benchmarks import report
@@ -38,6 +38,18 @@ class Forgetful(Assembler):
         """As the real one, and then it forgets."""
         await super().start()
         self._stitcher = Stitcher(self._limits())
+
+
+class HardOfHearing(Assembler):
+    """Loses every tenth report."""
+
+    async def handle(self, batch: Sequence[Received]) -> Result:
+        """As the real one, of what is left."""
+        return await super().handle([one for one in batch if not _unheard(one.message)])
+
+
+def _unheard(message: object) -> bool:
+    return isinstance(message, Feedback) and int(message.id[:4], 16) % 10 == 0
 
 
 class Again(Curator):
@@ -117,6 +129,7 @@ def parts_with(*, assembler: type[Assembler] | None = None, curator: type[Curato
 BUGS: dict[str, tuple[str, dict[str, Any]]] = {
     "nothing": ("", {}),
     "calls forgotten at a restart": ("lost_exchange", {"assembler": Forgetful}),
+    "reports lost": ("lost_outcome", {"assembler": HardOfHearing}),
     "an outcome counted twice": ("counted_twice", {"curator": Again}),
     "two swaps at once": ("two_swaps", {"swaps": Early}),
     "an unverified version serves": ("unverified", {"swaps": Newest}),

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import sqlite3
 import tempfile
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ import numpy as np
 from actors.credit.attributor import Attributor, AttributorSettings
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
+from actors.curation.progress import Learning
 from actors.deployment.canary import CanarySettings
 from actors.deployment.swapper import Swapper, SwapperSettings
 from actors.experience.experiencer import Experiencer, ExperiencerSettings
@@ -88,6 +90,8 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """Of orders, verdicts by decision, swaps, directives by kind."""
     found: dict[str, int]
     """What the sentinel said, as "kind cause"."""
+    planted: bool
+    """Whether a fall, or a regression of one agent, was planted: some version stayed."""
     undone: int | None
     """Runs from the planted fall to its rollback."""
     told: int | None
@@ -116,7 +120,9 @@ class World:
         Args:
             parts: makes the actors; another one plants a bug.
         """
-        self.cell, self.seed = cell, seed
+        self.cell, self.seed, self._state = cell, seed, state
+        self._learning: Learning | None = None
+        """What status said when the last run had begun."""
         name = f"{seed}-{cell.name}"
         self.clock = Clock(_EPOCH)
         self._rng, self._routes = random.Random(name), random.Random(f"routes-{name}")
@@ -172,6 +178,7 @@ class World:
                 self._next_outage()
             while not self._over():
                 await self._step()
+            self._learning = self.parts.view.learning()
             self._arrivals = iter(())
             # Reports are days late: what has not come by then is looked at as what it is, on its way.
             end = self.clock.now + STANDS + IDLE
@@ -180,7 +187,8 @@ class World:
                 await self._step()
             self.watcher.trained(self.learner.trained)
             said = {name: at for name, at in self._said.items() if at < self.clock.now - IDLE}
-            await self.watcher.audit(self.store, self._sent, said, self.clock.now)
+            written = _written(self._state / "store.db")
+            await self.watcher.audit(self.store, self._sent, said, written, self.clock.now)
             self._figures = await self.store.outcome_figures()
         finally:
             await self.store.aclose()
@@ -404,7 +412,7 @@ class World:
 
     def result(self, wall: float) -> Ran:
         """All of it."""
-        learning = self.parts.view.learning()
+        learning = self._learning
         settled_share = self._figures.get("share")
         serves = [engine.current for engine in self.serving.values()]
         return Ran(
@@ -412,7 +420,7 @@ class World:
             bound=self.cell.bound, runs=self.runs, days=round(self._now()[1] / 24.0, 3),
             reported=self._figures["reported"], effect=settled_share, first_promotion=self._first,
             settled=len(self._settled), ratio=(self.runs if self._first is None else self._first[0]) / self.cell.bound,
-            counts=dict(self.counts), found=dict(self.found), undone=self._undone, told=self._told,
+            counts=dict(self.counts), found=dict(self.found), planted=self._planted is not None, undone=self._undone, told=self._told,
             faults=dict(self.faults.met), skill=self.policies.mean(serves[0]), quiet=self._quiet / self.cell.bound,
             stuck=self._stuck(), says="" if learning is None else f"{learning.state}: {learning.sentence}",
             broken=tuple(self.watcher.broken), digest=self.loop.digest, wall=round(wall, 2),
@@ -421,7 +429,8 @@ class World:
     def _stuck(self) -> str:
         if self._quiet > STUCK * self.cell.bound:
             return f"nothing for {self._quiet} runs"
-        if self.runs >= self.cell.limit and self._last_order <= self.runs * 2 // 3:
+        stands = self._learning is None or self._learning.state == "stuck"
+        if stands and self.runs >= self.cell.limit and self._last_order <= self.runs * 2 // 3:
             return f"last order at run {self._last_order} of {self.runs}"
         return ""
 
@@ -529,6 +538,12 @@ def in_one_thread() -> Iterator[None]:
         yield
     finally:
         anyio.to_thread.run_sync = before
+
+
+def _written(path: Path) -> set[str]:
+    """Ids of the reports that are in the store."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return {key for (key,) in connection.execute("select id from feedback")}
 
 
 def _memory() -> str | None:
