@@ -46,6 +46,9 @@ from tests.support.fakes import Clock, FakeEngine, FakeStore
 SHARES = (0.05, 0.1, 0.2, 0.4)
 HONEST = (4, 5, 8)
 LIAR = "liar"
+OF_A_VERSION = 240
+"""Reports of the honest that the sentinel hears of each version: half as many find a fall from 80 to 45 % in four cases
+of five where two of five parties are set aside, and then lies and luck look alike."""
 REPORTED = 0.05
 """Of the honest parties' runs, where the liar reports all of its own."""
 TOKENS = 8
@@ -166,7 +169,7 @@ async def _swapped(cell: Cell, success: float, *, lie: bool) -> str:
             )  # fmt: skip
             await watch.handle([Received(swap.id, "policy.serving", swap)])
         runs: list[Trajectory] = []
-        for number, party in enumerate(cell.parties(rng, 120)):
+        for number, party in enumerate(cell.parties(rng, OF_A_VERSION)):
             clock.now += 1.0
             solved = rng.random() < rate
             if version and party == LIAR and cell.lies:

@@ -61,7 +61,7 @@ _SETTLED = 32
 """Reported runs that a version must have, on no trial and not rolled back, to have stuck: those of a full verdict."""
 _SILENT = 16
 """Closed runs that nobody reports on are handed on together where they come closed: they are most of the work."""
-_AFTER = 2500
+_AFTER = 1500
 """Runs after the planted fall within which it must be undone."""
 _OUTAGE, _BETWEEN = 300.0, 6 * 3600.0
 """Seconds that an engine is down for, and on average between two such times."""
