@@ -155,7 +155,7 @@ class World:
         self._sent: dict[str, str] = {}
         self._said: dict[str, float] = {}
         self.runs = self._last = self._thaws = self._last_order = 0
-        self._quiet = 0
+        self._quiet, self._stands = 0, False
         self._reported: set[str] = set()
         self.counts: Counter[str] = Counter()
         self.found: Counter[str] = Counter()
@@ -226,6 +226,7 @@ class World:
         if self.runs - self._last > STUCK * self.cell.bound:
             learning = self.parts.view.learning()
             self.watcher.silent(self.runs - self._last, learning.sentence if learning is not None else "")
+            self._stands = self._stands or (learning is not None and learning.state == "stuck")
         engine = self._route()
         version = self.serving[engine].current
         run = self.traffic.run(self.clock(), version, engine)
@@ -428,7 +429,7 @@ class World:
         )  # fmt: skip
 
     def _stuck(self) -> str:
-        if self._quiet > STUCK * self.cell.bound:
+        if self._stands:
             return f"nothing for {self._quiet} runs"
         stands = self._learning is None or self._learning.state == "stuck"
         if stands and self.runs >= self.cell.limit and self._last_order <= self.runs * 2 // 3:
