@@ -25,6 +25,7 @@
 #   make bench-retrieval   finding lessons beside numpy, faiss and hnswlib, which is in .venv-hnswlib
 #   make bench-bfcl        BFCL: ground truth, agreement with the official checker, speed, a thousand attempts at once
 #   make bench-toolsearch  finding operations: AppWorld's, in .venv-appworld, and 5,000 made-up ones (MODEL=a BERT's folder)
+#   make weather           production simulated on virtual time: 40 cells, ten minutes
 #   make bench-years       a daemon on a store of 10,000 versions and 150,000 trajectories beside one on a young store
 #   make bench-ablation    what of the learner helps; hours, resumable (MINUTES=60 stops in time)
 #   make bench-peers-setup LiteLLM's proxy, in .venv-litellm
@@ -265,6 +266,10 @@ bench-bfcl: setup .venv-bfcl/ready
 bench-toolsearch: setup .venv-appworld/ready
 	@mkdir -p build
 	$(BIN)/python -m tests.benchmarks.toolsearch --appworld .venv-appworld/bin/python $(if $(MODEL),--model $(MODEL)) --json build/toolsearch.json
+
+weather: setup
+	@mkdir -p build
+	$(BIN)/python -m tests.simulation.weather --json build/weather.json
 
 bench-years: setup
 	@mkdir -p build

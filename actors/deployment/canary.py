@@ -36,7 +36,7 @@ from actors.messages import Trajectory, agent_of, called, derived_id
 from actors.ports.store import CanaryStore, OutcomeRow
 from actors.statistics.change_tests import Strata, means, planned_looks, share_rise
 from actors.statistics.intervals import wilson
-from actors.statistics.parties import party_of, set_aside, thinned
+from actors.statistics.parties import binds, party_of, set_aside, thinned
 from actors.tool_results.runs import is_error, tool_names
 from actors.versions.desired_state import ServingTrial
 
@@ -418,10 +418,10 @@ def _side(run: Trajectory, engine: str, trial: ServingTrial, stable: int, alone:
 
 def _fair(said: _Said) -> tuple[_Said, frozenset[str]]:
     """What counts where nobody's word is to weigh too much, and whose does not."""
-    kept: _Said = []
+    kept, bound = list[tuple[_Seen, bool]](), binds(one.party for one, _ in said)
     for mine in (True, False):
         side = [one for one in said if one[0].canary is mine]
-        kept += [side[place] for place in thinned([one.party for one, _ in side])]
+        kept += [side[place] for place in thinned([one.party for one, _ in side], bound=bound)]
 
     def pull(left_out: Collection[str]) -> float:
         now, was = means(

@@ -151,7 +151,7 @@ class EngineWatch(Quiet):
 
     def _alarms(self, engine: str, service: Service, now: float) -> list[Finding]:
         settings, found = self._settings, list[Finding]()
-        # Up to when it was last seen: of an engine that does not answer it is not known whether it has requests in hand.
+        # Up to when it was last seen: whether an engine that does not answer has requests in hand is not known.
         seen = service.ring[-1].at if service.ring else now
         paused = seen - service.paused if service.paused else 0.0
         stalled = seen - service.moved if service.moved else 0.0

@@ -121,7 +121,8 @@ class History:
         def listed(places: Iterable[int], most: int) -> deque[RunSummary]:
             return deque((state.runs[place] for place in places), maxlen=most)
 
-        self._window, self._reported = listed(state.window, window), listed(state.reported, sample)
+        self._window = listed(state.window, window)
+        self._reported = _fair((state.runs[place] for place in state.reported), sample)
         self._kept: dict[int, _Kept] = {
             version: _Kept(
                 _fair((state.runs[place] for place in places), sample),
@@ -141,7 +142,7 @@ class History:
         return self._window
 
     @property
-    def reported(self) -> deque[RunSummary]:
+    def reported(self) -> FairWindow[RunSummary]:
         """The newest runs with an outcome, in the order in which the outcomes came; none of `found`."""
         return self._reported
 

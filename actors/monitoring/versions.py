@@ -127,10 +127,10 @@ class VersionMonitor(Quiet, ABC):
         found: list[Finding] = []
         for against in due:
             before = [run for run in sides[against] if self.value(run) is not None]
-            looks = state.looks[against]
-            if len(before) < settings.min_runs or not looks.due(len(after), settings.first_look):
+            looks, runs = state.looks[against], _count(after, before)
+            if len(before) < settings.min_runs or not looks.due(runs, settings.first_look):
                 continue
-            looks.take(len(after), settings.growth)
+            looks.take(runs, settings.growth)
             weighed = self._weighed(after, before, lambda total, at=looks: at.spend(total, self._planned))
             state.readings |= {f"{against}_{name}": value for name, value in weighed.comparison.values.items()}
             if weighed.comparison.found:
@@ -147,14 +147,14 @@ class VersionMonitor(Quiet, ABC):
 
     def _weighed(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Weighed:
         """Compare; where the party rule binds also without those who pull hardest."""
-        if not binds(run.party for run in (*after, *before)):
+        if not _bound(after, before):
             return Weighed(self.compare(after, before, spend))
 
         def half(total: float) -> float:
             """Two comparisons share the error of the look."""
             return spend(total / 2)
 
-        after, before = _thinned(after), _thinned(before)
+        after, before = _thinned(after, bound=True), _thinned(before, bound=True)
 
         def pull(left_out: Collection[str]) -> float:
             now, was = seq.means(
@@ -249,14 +249,23 @@ def strata(
     return list(found.values())
 
 
+def _count(after: Sequence[RunSummary], before: Sequence[RunSummary]) -> int:
+    """Runs that looks go by: a party that reports everything must not use them up before the others have spoken."""
+    return len(_thinned(after, bound=_bound(after, before)))
+
+
+def _bound(after: Sequence[RunSummary], before: Sequence[RunSummary]) -> bool:
+    return binds(run.party for run in (*after, *before))
+
+
 def _without(runs: Sequence[RunSummary], parties: Collection[str]) -> list[RunSummary]:
     return [run for run in runs if run.party not in parties]
 
 
-def _thinned(runs: Sequence[RunSummary]) -> list[RunSummary]:
+def _thinned(runs: Sequence[RunSummary], *, bound: bool) -> list[RunSummary]:
     """`runs`, oldest first, no party above its cap."""
     newest_first = runs[::-1]
-    return [newest_first[place] for place in thinned([run.party for run in newest_first])][::-1]
+    return [newest_first[place] for place in thinned([run.party for run in newest_first], bound=bound)][::-1]
 
 
 def success(run: RunSummary) -> float | None:
@@ -343,14 +352,12 @@ class Outcomes(VersionMonitor):
             return []
         until = now - all_reported(late) - _SLACK
         looks = state.looks.setdefault("complete", Looks())
-        if sum(run.ended <= until for run in after) < max(looks.next, settings.first_look):
+        after, before = ([run for run in side if run.ended <= until] for side in (after, before))
+        runs = _count(after, before)
+        if len(before) < settings.min_runs or not looks.due(runs, settings.first_look):
             return []
-        after, before = (
-            [msgspec.structs.replace(run, late=0) for run in side if run.ended <= until] for side in (after, before)
-        )
-        if len(before) < settings.min_runs:
-            return []
-        looks.take(len(after), settings.growth)
+        after, before = ([msgspec.structs.replace(run, late=0) for run in side] for side in (after, before))
+        looks.take(runs, settings.growth)
         weighed = self._weighed(after, before, lambda total: looks.spend(total, self._planned))
         if not weighed.comparison.found:
             return []

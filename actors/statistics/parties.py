@@ -55,13 +55,14 @@ def binds(parties: Iterable[str]) -> bool:
     return with_evidence(parties) >= FEWEST
 
 
-def thinned(parties: Sequence[str]) -> list[int]:
+def thinned(parties: Sequence[str], *, bound: bool | None = None) -> list[int]:
     """Places of the pieces that are taken, ascending: all, or so many that no party has more than `CAP` of them.
 
     Args:
         parties: of each piece, the newest first.
+        bound: whether the rule binds, where these are one side of more; None: they are all that there is.
     """
-    allowed = _allowed(Counter(parties))
+    allowed = _allowed(Counter(parties), bound)
     left = Counter({party: allowed for party in set(parties)}) if allowed else Counter[str]()
     taken: list[int] = []
     for place, party in enumerate(parties):
@@ -97,9 +98,10 @@ def in_turn(keys: Sequence[Hashable]) -> list[int]:
     return sorted(range(len(rounds)), key=lambda place: rounds[place])
 
 
-def _allowed(pieces: Counter[str]) -> int:
+def _allowed(pieces: Counter[str], bound: bool | None) -> int:
     """Pieces that one party may have; 0: the rule does not bind."""
-    if sum(count >= EVIDENCE for count in pieces.values()) < FEWEST:
+    enough = sum(count >= EVIDENCE for count in pieces.values()) >= FEWEST
+    if not pieces or not (enough if bound is None else bound):
         return 0
     # The most that is at most a third of what is then left; a piece more than the others' half is too much.
     allowed = max(pieces.values())

@@ -148,9 +148,13 @@ class LearningView:
         if fleet.canary is None:
             return None
         share = self._canary.share if len(fleet.engines) > 1 else 1.0
+        deadline = fleet.canary_since + self._canary.deadline_seconds
+        # Once it has passed a few outcomes suffice, but those must come.
+        passed = self._clock() >= deadline
         return Evidence(
-            version=fleet.canary, since=fleet.canary_since, have=fleet.canary_judged, need=self._canary.runs,
-            share=share * ALL, until=fleet.canary_since + self._canary.deadline_seconds,
+            version=fleet.canary, since=fleet.canary_since, have=fleet.canary_judged,
+            need=self._canary.first_look if passed else self._canary.runs, share=share * ALL,
+            until=None if passed else deadline,
         )  # fmt: skip
 
 

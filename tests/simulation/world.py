@@ -375,6 +375,12 @@ class World:
         version = serving.version
         if version not in self._served and version > serving.previous:
             self.counts["promotion"] += 1
+            # One version has stayed, so there is something to fall from. What the tokens say does not change, only what
+            # comes of them: no gate can see it.
+            if self._plants and self._planted is None and self._settled:
+                everybody = frozenset(range(self.cell.agents))
+                self.policies.plant(version, everybody if self.cell.scenario == "fall" else frozenset({0}))
+                self._planted = version, self.runs
             self._first = self._first or self._now()
             self._settling[version] = len(self._reported)
         self._served.add(version)
@@ -405,11 +411,6 @@ class World:
     def _settles(self, version: int) -> None:
         self._settling.pop(version, None)
         self._settled.add(version)
-        # The first that stays; what its tokens say does not change, only what comes of it.
-        if self._plants and self._planted is None:
-            everybody = frozenset(range(self.cell.agents))
-            self.policies.plant(version, everybody if self.cell.scenario == "fall" else frozenset({0}))
-            self._planted = version, self.runs
 
     def result(self, wall: float) -> Ran:
         """All of it."""

@@ -14,23 +14,27 @@ HONEST = tuple(f"k{number}" for number in range(8))
 Lie = Callable[[RunSummary, int], float]
 
 
-def shared(rng: random.Random, version: int, success: float, first: int, count: int, lie: Lie) -> Iterator[RunSummary]:
+def shared(
+    rng: random.Random, version: int, success: float, first: int, count: int, lie: Lie, share: float = 0.2
+) -> Iterator[RunSummary]:
     """Runs of eight honest parties, a fifth of them a liar's, who says of his what he likes."""
     for run in runs(rng, version, Behaviour(success=success), first, count):
-        if rng.random() < 0.2:
+        if rng.random() < share:
             yield msgspec.structs.replace(run, party="liar", outcome=lie(run, version))
         else:
             yield msgspec.structs.replace(run, party=rng.choice(HONEST))
 
 
-def swap(seed: int, before: float, after: float, lie: Lie, count: int = 1000) -> list[Finding]:
-    """What is found of a swap, 400 runs before it and `count` since."""
+def swap(
+    seed: int, before: float, after: float, lie: Lie, count: int = 1000, share: float = 0.2, first: int = 400
+) -> list[Finding]:
+    """What is found of a swap, `first` runs before it and `count` since."""
     watch, rng = Watch(), random.Random(seed)
-    watch.add(list(shared(rng, 0, before, 0, 400, lie)))
-    watch.swap(1, 400.0)
+    watch.add(list(shared(rng, 0, before, 0, first, lie, share)))
+    watch.swap(1, float(first))
     found: list[Finding] = []
-    for at in range(400, 400 + count, 20):
-        found += watch.add(list(shared(rng, 1, after, at, 20, lie)))
+    for at in range(first, first + count, 20):
+        found += watch.add(list(shared(rng, 1, after, at, 20, lie, share)))
     return [finding for finding in found if finding.cause in ("outcomes", "hacking")]
 
 
@@ -49,6 +53,12 @@ def test_one_party_that_reports_failures_since_a_swap_is_told_by_name_and_rolls_
 @pytest.mark.parametrize("seed", range(6))
 def test_one_party_that_reports_successes_always_does_not_hide_a_fall(seed: int) -> None:
     found = swap(seed, 0.9, 0.6, lambda run, version: 1.0)
+    assert "rollback" in {finding.action for finding in found}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_flood_of_successes_uses_up_no_looks_before_the_others_have_spoken(seed: int) -> None:
+    found = swap(seed, 0.8, 0.5, lambda run, version: 1.0, count=2000, share=0.9, first=2000)
     assert "rollback" in {finding.action for finding in found}
 
 

@@ -158,6 +158,10 @@ async def test_at_the_limit_it_waits_for_the_trial_in_production(desk: Desk) -> 
     )  # fmt: skip
     status = desk.view.status()
     assert (status["waits_for"], status["have"], status["need"], status["eta"]) == ("trial", 7, 50, now + 3600.0)
+    desk.clock.now += 3601.0
+    status = desk.view.status()
+    assert (status["have"], status["need"]) == (7, CanarySettings().first_look)
+    assert "at the latest" not in status["sentence"], "its deadline has passed, and it goes on all the same"
 
 
 async def test_the_state_is_a_metric_and_what_it_waits_for_too(desk: Desk) -> None:
