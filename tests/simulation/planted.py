@@ -87,7 +87,8 @@ class Newest(SimulatedSwaps):
     async def swap(self, engine: str, path: Path, version: int, **options: Any) -> SwapReport:
         report = await super().swap(engine, path, version, **options)
         if engine.startswith("serving"):
-            self.engines[engine].current = max(int(one.name[1:]) for one in path.parent.iterdir())
+            names = [one.name[1:] for one in path.parent.glob("v*")]
+            self.engines[engine].current = max(int(name) for name in names if name.isdecimal())
         return report
 
 

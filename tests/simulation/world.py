@@ -384,7 +384,8 @@ class World:
             self._first = self._first or self._now()
             self._settling[version] = len(self._reported)
         self._served.add(version)
-        if self._planted is not None and self._undone is None and version not in self.policies.broken:
+        serve = {engine.current for engine in self.serving.values()}
+        if self._planted is not None and self._undone is None and not serve & self.policies.broken.keys():
             self._undone = self.runs - self._planted[1]
 
     def _directive(self, directive: Directive) -> None:
