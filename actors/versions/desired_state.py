@@ -18,6 +18,8 @@ from actors.messages import Directive, Serving, Verdict
 
 FORWARD = ("promote", "roll_on", "thaw")
 """Directives that bring weights in: they count only with a signature. The others stop or go back."""
+_WATCHED = "sentinel"
+"""Origin of a rollback that production asks for, and no person."""
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -149,7 +151,7 @@ class _Walk:
                 if self._trial is not None and self._trial.goal.version == number(event, "version"):
                     self._roll_on(self._trial)
             case Directive(kind="rollback"):
-                self._go_back(number(event, "version"), number(event, "to"))
+                self._go_back(number(event, "version"), number(event, "to"), watched=event.origin == _WATCHED)
             case Serving(result="started" | "swapped"):
                 self._serves(event)
             case Serving(result="refused" | "rolled_back"):
@@ -211,13 +213,18 @@ class _Walk:
         if waiting is not None and waiting.version not in self._banned:
             self._trial = ServingTrial(waiting)
 
-    def _go_back(self, bad: int | None, to: int | None) -> None:
+    def _go_back(self, bad: int | None, to: int | None, *, watched: bool) -> None:
+        """
+        Args:
+            watched: the sentinel says so. It names the version before; the trial, which may have said so first, the
+                version that did best.
+        """
         trial = self._trial
         if bad is None:
             bad = trial.goal.version if trial is not None else self._good[-1].version if self._good else None
         on_trial = None if trial is None else trial.goal.version
         again = bad in self._rolled_back and bad not in (on_trial, self._version())
-        if again and to in (None, self._version()):
+        if again and (watched or to in (None, self._version())):
             return  # two watched it, and both said so
         if bad is not None:
             self._banned.add(bad)

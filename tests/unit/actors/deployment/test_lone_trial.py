@@ -330,6 +330,29 @@ def test_books_from_before_there_were_trials_make_the_newest_version_the_one_on_
     assert (found.stable.version, found.trial) == (2, None)
 
 
+@pytest.mark.parametrize(("who", "serves"), [("sentinel", 0), ("operator", 1)])
+def test_the_sentinel_does_not_move_what_a_trial_went_back_to_and_a_person_does(who: str, serves: int) -> None:
+    def rollback(name: str, origin: str, at: float, to: str) -> Directive:
+        details = {"version": "2", "to": to}
+        return Directive(id=name, kind="rollback", reason="", origin=origin, created=at, details=details)
+
+    verdicts = [
+        Verdict(
+            id=f"v{n}", version=n, path=f"/v{n}", manifest="m", incumbent=n - 1, decision="promote", reason="",
+            created=10.0 * n,
+        )
+        for n in (1, 2)
+    ]  # fmt: skip
+    servings = [
+        Serving(id=f"s{n}", engine="e", version=n, previous=n - 1, path=f"/v{n}", result="swapped", since=10.0 * n + 1)
+        for n in (0, 1, 2)
+    ]
+    orders = [rollback("trial", "swapper", 40.0, "0"), rollback("other", who, 41.0, "1")]
+    wanted = plan(["e"], verdicts, orders, servings, frozen=False, attempts=2)
+    assert wanted.stable is not None
+    assert wanted.stable.version == serves
+
+
 async def test_a_version_that_is_being_loaded_when_the_daemon_dies_is_on_trial_when_it_serves(tmp_path):
     bench = Bench(tmp_path)
     await bench.swapper.start()
