@@ -147,7 +147,8 @@ class LearningView:
     def _trial(self, fleet: Fleet) -> Evidence | None:
         if fleet.canary is None:
             return None
-        share = self._canary.share if len(fleet.engines) > 1 else 1.0
+        engine = fleet.engines.get(fleet.canary_engine)
+        share = engine.canary_share if engine is not None else self._canary.share if len(fleet.engines) > 1 else 1.0
         deadline = fleet.canary_since + self._canary.deadline_seconds
         # Once it has passed a few outcomes suffice, but those must come.
         passed = self._clock() >= deadline

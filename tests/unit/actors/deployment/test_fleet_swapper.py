@@ -122,6 +122,8 @@ async def test_with_too_few_runs_the_trial_goes_on_until_the_deadline(bench):
     bench.clock.now += 1000
     assert await bench.tick() == [], "not one run: nothing is known of it"
     bench.runs(3, 8, solved=8)
+    assert await bench.tick() == [], "nothing elsewhere to compare them with"
+    bench.runs(0, 8, solved=8)
     rolled, *_ = await bench.tick()
     assert rolled.kind == "roll_on"
     assert "8/8 solved" in rolled.reason
@@ -146,7 +148,7 @@ async def test_errors_count_like_failures_and_calls_that_never_became_a_run_too(
     await bench.tell(bench.promote(3))
     bench.runs(3, 6, solved=6)
     bench.runs(0, 60, solved=50)
-    bench.store.failed = [FailedCall(f"x{n}", "a", f"run{n}") for n in range(8)]
+    bench.store.failed = [FailedCall(f"x{n}", "a", f"run{n}", bench.clock.now) for n in range(8)]
     order, *_ = await bench.tick()
     assert (order.kind, "8 of 14 runs with errors" in order.reason) == ("rollback", True)
 
@@ -326,7 +328,7 @@ async def test_a_restart_is_no_second_look(bench):
     bench.runs(0, 48, solved=40)
     assert await bench.tick() == []
     looks = json.loads(bench.store.state["swapper/canary"])
-    assert looks["failures"] == 2, "twelve came at once, the size of the second look"
+    assert looks["failures"] == 3, "twelve came at once, more than the third look needs"
     await bench.restart()
     await bench.tick()
     assert json.loads(bench.store.state["swapper/canary"]) == looks
