@@ -62,7 +62,8 @@ class CanarySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Runs with an outcome that a version on trial must have had at least, unless the deadline passes; twice as many if
     it looks worse."""
     deadline_seconds: float = 3600.0
-    """After so long a version that does not look worse is taken for good; it needs the outcomes of `first_look`."""
+    """After so long a version that does not look worse is taken for good; it needs the outcomes of `first_look`, with
+    several engines those of the next look beyond."""
     error: float = 0.05
     """Probability that a version as good as what it is compared with is rolled back, over the whole trial."""
     first_look: int = 8
@@ -240,6 +241,10 @@ class CanaryWatch:
         down = looks_worse(arms.failures) or looks_worse(arms.lately)
         enough = age >= settings.seconds and arms.canary.judged >= settings.runs * (2 if down else 1)
         late = age >= settings.deadline_seconds and not down and arms.canary.judged >= settings.first_look
+        if arms.drawn:
+            # Asked with every outcome, a worse version would soon have a moment in which it does not look worse. At the
+            # only engine everybody has it anyway.
+            late = late and looks.failures > taken
         # What fails is reported first: a bad version may have its outcomes before there are any to compare them with.
         told = not arms.drawn or arms.rest.judged >= settings.first_look
         ends = (enough or late) and told and not hold

@@ -154,7 +154,10 @@ class LearningView:
         passed = self._clock() >= deadline
         return Evidence(
             version=fleet.canary, since=fleet.canary_since, have=fleet.canary_judged,
-            need=self._canary.first_look if passed else self._canary.runs, share=share * ALL,
+            need=max(self._canary.first_look, fleet.canary_due if len(fleet.engines) > 1 else 0)
+            if passed
+            else self._canary.runs,
+            share=share * ALL,
             until=None if passed else deadline,
         )  # fmt: skip
 

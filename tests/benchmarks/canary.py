@@ -177,9 +177,10 @@ async def trial(
     return Ended("", now / 3600.0, mine, share)
 
 
-def trials(seeds: int, rates: Sequence[float], figures: dict[str, float]) -> None:
+def trials(names: Sequence[str], seeds: int, rates: Sequence[float], figures: dict[str, float]) -> None:
     """Print how trials end, by rate and feedback."""
-    for name, (elsewhere, here) in VERSIONS.items():
+    for name in names:
+        elsewhere, here = VERSIONS[name]
         wanted = "rollback" if here < elsewhere else "roll_on"
         rows: list[tuple[object, ...]] = []
         for rate, reported in itertools.product(rates, REPORTED):
@@ -263,6 +264,7 @@ async def cost(rows: int, figures: dict[str, float]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20, help="trials a row")
+    parser.add_argument("--versions", nargs="+", choices=VERSIONS, default=tuple(VERSIONS))
     parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="runs a minute")
     parser.add_argument("--equal", type=int, default=0, metavar="TRIALS", help="only as good ones, rough weather")
     parser.add_argument("--rows", type=int, default=0, help="only what a count costs with so many runs")
@@ -274,7 +276,7 @@ def main() -> None:
     elif args.equal:
         equal(args.equal, figures)
     else:
-        trials(args.seeds, args.rates, figures)
+        trials(args.versions, args.seeds, args.rates, figures)
     report.write(args.json, "canary", figures, range(args.equal or args.seeds))
 
 

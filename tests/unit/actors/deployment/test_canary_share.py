@@ -254,10 +254,22 @@ async def test_a_version_is_not_taken_for_good_before_there_is_something_to_comp
     assert await trial.later(5) == "rollback"
 
 
+async def test_after_the_deadline_it_is_taken_at_a_look_and_not_in_a_lucky_moment():
+    trial = Trial(CanarySettings(runs=50))
+    trial.runs(0, 60, failed=12)
+    trial.runs(3, 9, failed=4)
+    assert await trial.later(4000) == "", "it looks worse"
+    trial.runs(3, 4, failed=0)
+    assert await trial.later(60) == "", "4 of 13, and the next look is at 14"
+    trial.runs(3, 1, failed=0)
+    assert await trial.later(60) == "roll_on"
+
+
 async def test_an_equal_one_is_taken_once_the_others_have_outcomes_too():
     trial = Trial()
     trial.runs(3, 8, failed=1)
     trial.runs(0, 7, failed=1)
     assert await trial.later(4000) == ""
     trial.runs(0, 1, failed=0)
+    trial.runs(3, 1, failed=0)
     assert await trial.later(5) == "roll_on"

@@ -10,6 +10,7 @@ from actors.deployment.canary import CanarySettings
 from actors.deployment.swapper import Swapper, SwapperSettings
 from actors.messages import Directive
 from actors.messages.routes import read_routes
+from actors.ports.errors import EngineUnavailable
 from actors.ports.store import FailedCall, SwapReport
 from tests.support.fakes import FakeRunner, candidate
 from tests.unit.actors.deployment.test_swapper import Bench, versions
@@ -229,6 +230,37 @@ async def test_an_engine_that_does_not_take_what_the_canary_passed_is_left_behin
     assert kinds(await bench.tick()) == [("swapped", "c", 3)]
     assert versions(bench) == [3, 0, 3]
     assert bench.swapper.fleet.engines["b"].note == "did not take what is stable"
+
+
+async def test_an_engine_that_falls_silent_when_it_is_to_be_swapped_is_swapped_with_the_next_tick(bench):
+    """Its program could not so much as ask what it serves: nothing was done, and it is no failure of the version."""
+    await bench.tell(bench.promote(3))
+    bench.runs(3, 20, solved=16)
+    bench.runs(0, 80, solved=64)
+    bench.clock.now += 60
+    bench.runner.reports[3] = EngineUnavailable("b: no answer to /weight_info within 30 s")
+    assert kinds(await bench.tick()) == [("roll_on", "3")]
+    notes = {name: view.note for name, view in bench.swapper.fleet.engines.items()}
+    assert notes["b"] == notes["c"] == "EngineUnavailable: b: no answer to /weight_info within 30 s"
+    assert (bench.routes.canary, bench.routes.closed) == ("", ()), "whoever answers is open"
+    bench.runner.reports.clear()
+    await bench.restart()
+    assert kinds(await bench.tick()) == [("swapped", "b", 3), ("swapped", "c", 3)]
+    assert [view.note for view in bench.swapper.fleet.engines.values()] == ["", "", ""]
+
+
+async def test_the_tap_is_told_the_share_that_the_trial_has_by_now(bench):
+    await bench.tell(bench.promote(3))
+    bench.clock.now += 1
+    bench.runs(0, 1)
+    bench.clock.now += 900
+    assert await bench.tick() == []
+    assert (bench.routes.canary, bench.routes.share) == ("a", 1 / 3)
+    fleet = bench.swapper.fleet
+    assert (fleet.engines["a"].canary_share, fleet.canary_due, fleet.canary_grows) == (1 / 3, 4, 0.0)
+    await bench.restart()
+    await bench.tick()
+    assert bench.routes.share == 1 / 3
 
 
 async def test_a_paused_engine_that_nobody_swaps_is_resumed(bench):
