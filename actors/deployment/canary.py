@@ -182,7 +182,13 @@ class CanaryWatch:
         self._looks: Looks | None = None
         self._count = ArmsCount(store, alone=not self._drawn, sample=settings.runs)
         self._arms = Arms(drawn=self._drawn)
-        self._counts_from = 0.0
+        self._counted = (0.0, 0.0)
+        """When, and until when not again; unix seconds."""
+        self._saved = b""
+
+    def forget(self) -> None:
+        """Read anew what was written down: another daemon may have led since."""
+        self._looks = None
 
     def arms(self, trial: ServingTrial) -> Arms:
         """What was counted so far in `trial`; nothing yet if it is not the one that was last looked at."""
@@ -226,13 +232,12 @@ class CanaryWatch:
             world: since when an agent's world is as it is, unix seconds: what was before a drift is no measure.
         """
         settings, looks = self._settings, await self._begin(trial, now)
-        if now < self._counts_from:
+        if self._counted[0] <= now < self._counted[1]:
             return "", ""
-        known = msgspec.json.encode(looks)
         self._arms = arms = await self._count.count(
             trial, stable, good, world, [period.since for period in looks.periods]
         )
-        self._counts_from = now + _SECONDS_A_ROW * self._count.rows
+        self._counted = now, now + _SECONDS_A_ROW * self._count.rows
         taken = looks.failures
         reason = worse(arms, looks, settings)
         if looks.failures > taken:
@@ -246,15 +251,13 @@ class CanaryWatch:
             # only engine everybody has it anyway.
             late = late and looks.failures > taken
         # What fails is reported first: a bad version may have its outcomes before there are any to compare them with.
-        told = not arms.drawn or arms.rest.judged >= settings.first_look
+        told = not arms.drawn or sum(len(rest) for mine, rest in arms.failures if mine) >= settings.first_look
         ends = (enough or late) and told and not hold
         if not reason and ends:
             reason = worse(arms, looks, settings, last=True)
         if not reason and not ends and not hold:
             self._grow(trial, looks, arms, now)
-        if msgspec.json.encode(looks) != known:
-            # Before anything is concluded from it: a look that was forgotten could be had again.
-            await self._store.state_put(_LOOKS, msgspec.json.encode(looks))
+        await self._save(looks)
         if reason:
             return "rollback", reason
         if not ends:
@@ -293,20 +296,27 @@ class CanaryWatch:
     async def _begin(self, trial: ServingTrial, now: float) -> Looks:
         looks = self._looks
         if looks is None:
-            data = await self._store.state_get(_LOOKS)
+            self._saved = await self._store.state_get(_LOOKS) or b""
             try:
-                looks = msgspec.json.decode(data, type=Looks) if data else Looks()
+                looks = msgspec.json.decode(self._saved, type=Looks) if self._saved else Looks()
             except msgspec.DecodeError:
                 looks = Looks()
         if (looks.version, looks.since) != (trial.goal.version, trial.since):
             looks = Looks(trial.goal.version, trial.since)
         if looks is not self._looks:
             self._count.forget()
-            self._counts_from = 0.0
+            self._counted = 0.0, 0.0
             if self._drawn:
                 self._resume(trial, looks, now)
         self._looks = looks
         return looks
+
+    async def _save(self, looks: Looks) -> None:
+        """Before anything is concluded from them: a look that was forgotten could be had again."""
+        data = msgspec.json.encode(looks)
+        if data != self._saved:
+            await self._store.state_put(_LOOKS, data)
+            self._saved = data
 
     def _resume(self, trial: ServingTrial, looks: Looks, now: float) -> None:
         """The share at the start of the trial, or of the daemon: settings and engines may be others than before."""

@@ -178,6 +178,7 @@ class Swapper:
         await self._deployment_log.open(self._store)
         self._collected.clear()
         # Another daemon may have led, and written them, since.
+        self._watch.forget()
         self._pins, self._shown = (frozenset(), frozenset()), Routes(until=0.0)
 
     async def look(self) -> None:

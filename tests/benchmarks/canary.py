@@ -42,6 +42,10 @@ SKEW = 3.0
 LATE, LATE_SECONDS = 0.5, 4 * 3600.0
 PARTS = {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}
 DAY = 86_400.0
+FEW = 50
+"""Outcomes elsewhere up to which each may be one that a look waited for."""
+RARELY = 3600.0
+"""Seconds between two looks without news."""
 GIVE_UP_DAYS, GIVE_UP_RUNS = 30.0, 40_000
 RATES = (0.1, 1.0, 10.0, 100.0)
 REPORTED = (1.0, 0.2, 0.05)
@@ -139,25 +143,26 @@ async def trial(
     told = min(1.0, reported / (elsewhere + (1.0 - elsewhere) * SKEW))
     reports: list[tuple[float, str, float]] = []
     now = looked = 0.0
-    mine, news = 0, False
+    mine, others, news, growing = 0, 0, False, 1.0
     share = CanarySettings().share
     while now < GIVE_UP_DAYS * DAY and len(store.runs) < GIVE_UP_RUNS:
         now += rng.expovariate(rate / 60.0)
         if not weather.comes(now):
             continue
-        # The watch looks when there is news of its own runs, and twice in each quarter of an hour.
         while reports and reports[0][0] <= now:
             at, key, outcome = heapq.heappop(reports)
             run = store.by_id[key] = msgspec.structs.replace(store.by_id[key], outcome=outcome)
-            news |= run.min_version == TRIAL.goal.version
-            if (news and at - looked >= 30.0) or at - looked >= 450.0:
+            others += run.min_version != TRIAL.goal.version
+            news |= run.min_version == TRIAL.goal.version or others < FEW
+            # The watch looks when there may be news for it: outcomes, time for a larger share, or the deadline.
+            if (news and at - looked >= 30.0) or at - looked >= RARELY:
                 end, _ = await watch.verdict(TRIAL, STABLE, at, hold=False)
-                looked, news, share = at, False, watch.needs(TRIAL).share
+                looked, news, share, growing = at, False, watch.needs(TRIAL).share, watch.needs(TRIAL).grows
                 if end:
                     return Ended(end, at / 3600.0, mine, share)
-        if now - looked >= 450.0:
+        if growing and now >= growing and now - looked >= 30.0:
             end, _ = await watch.verdict(TRIAL, STABLE, now, hold=False)
-            looked, news, share = now, False, watch.needs(TRIAL).share
+            looked, news, share, growing = now, False, watch.needs(TRIAL).share, watch.needs(TRIAL).grows
             if end:
                 return Ended(end, now / 3600.0, mine, share)
         agent, on_trial = rng.randrange(AGENTS), rng.random() < share

@@ -146,6 +146,29 @@ async def test_a_restart_keeps_the_share_and_its_time_unless_an_operator_says_le
     assert trial.watch.needs(TRIAL).grows == 0.0
 
 
+async def test_who_leads_again_goes_on_from_what_another_daemon_did_meanwhile():
+    trial = Trial()
+    trial.runs(0, 1)
+    await trial.later(1)
+    ours = trial.watch
+    trial.restart()
+    await trial.later(QUARTER)
+    assert trial.share == 0.2
+    trial.watch = ours
+    assert trial.share == 0.1
+    trial.watch.forget()
+    await trial.later(1)
+    assert trial.share == 0.2
+
+
+async def test_a_clock_that_is_set_back_stops_no_trial():
+    trial = Trial()
+    trial.runs(0, 500, failed=50)
+    await trial.later(1)
+    trial.runs(3, 9, failed=9)
+    assert await trial.later(-30) == "rollback"
+
+
 async def test_what_the_canary_got_more_of_later_is_not_compared_with_earlier():
     """By day all succeeds, by night all fails; the canary, no better or worse, had more of the night."""
     trial = Trial()
