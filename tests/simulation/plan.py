@@ -42,6 +42,10 @@ STUCK = 1.5
 """Bounds without an order, a verdict or a swap, from which on learning stands still."""
 _BOUNDS = {"better": 2.5, "equal": 2.5, "worse": 1.7, "one_agent": 2.5, "fall": 2.5}
 """A cell is given up after so many at the latest; where nothing is to be promoted it is seen sooner."""
+_OF_AN_AGENT = 120
+"""Reported runs of each agent that a cell with a regression of one agent has: some to fall from, and some to tell."""
+_HOURS = 3.5
+"""And so much time: what is over within an hour is no regression of an agent."""
 _LATE_RUNS = 4000
 """Runs that may come while a late report is on its way: more would only make a cell long."""
 
@@ -91,13 +95,18 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def limit(self) -> int:
         """Runs after which it is given up."""
-        return self.most or max(self.least, math.ceil(_BOUNDS[self.scenario] * self.bound))
+        own = max(_OF_AN_AGENT * self.agents / self.feedback, 60.0 * _HOURS * self.rate)
+        least = max(self.least, own) if self.scenario == "one_agent" else self.least
+        return self.most or math.ceil(max(least, _BOUNDS[self.scenario] * self.bound))
 
 
 def possible(levels: dict[str, object]) -> bool:
     """Whether such a cell means something, and ends within a minute or so; `levels` may lack factors."""
     alone = levels.get("agents") == 1
     if alone and (levels.get("scenario") == "one_agent" or levels.get("hostile")):
+        return False
+    # A report in twenty of an agent in ten is a report in two hundred runs: at a run a minute that takes weeks.
+    if levels.get("scenario") == "one_agent" and levels.get("feedback") == 0.05 and levels.get("rate") in (0.1, 1.0):
         return False
     rate, delay = levels.get("rate"), levels.get("delay")
     return rate is None or delay is None or float(str(rate)) * float(str(delay)) / 60.0 <= _LATE_RUNS

@@ -63,6 +63,8 @@ _SILENT = 16
 """Closed runs that nobody reports on are handed on together where they come closed: they are most of the work."""
 _AFTER = 1500
 """Runs after the planted fall within which it must be undone."""
+_WELL, _HEARD = 0.7, 32
+"""Success, and reported runs of each agent, before one of them falls."""
 _OUTAGE, _BETWEEN = 300.0, 6 * 3600.0
 """Seconds that an engine is down for, and on average between two such times."""
 
@@ -202,7 +204,10 @@ class World:
             return True
         if self._planted is None:
             return len(self._settled) >= PROMOTIONS and not self._plants
-        if self.runs - self._planted[1] >= _AFTER / min(1.0, 5 * self.cell.feedback):
+        after = _AFTER / min(1.0, 5 * self.cell.feedback)
+        if self.cell.scenario == "one_agent":
+            after = self.cell.limit / 2
+        if self.runs - self._planted[1] >= after:
             return True
         return self._undone is not None or (self.cell.scenario == "one_agent" and self._told is not None)
 
@@ -375,9 +380,8 @@ class World:
         version = serving.version
         if version not in self._served and version > serving.previous:
             self.counts["promotion"] += 1
-            # One version has stayed, so there is something to fall from. What the tokens say does not change, only what
-            # comes of them: no gate can see it.
-            if self._plants and self._planted is None and self._settled:
+            # What the tokens say does not change, only what comes of them: no gate can see it.
+            if self._plants and self._planted is None and self._may_fall(serving.previous):
                 everybody = frozenset(range(self.cell.agents))
                 self.policies.plant(version, everybody if self.cell.scenario == "fall" else frozenset({0}))
                 self._planted = version, self.runs
@@ -387,6 +391,13 @@ class World:
         serve = {engine.current for engine in self.serving.values()}
         if self._planted is not None and self._undone is None and not serve & self.policies.broken.keys():
             self._undone = self.runs - self._planted[1]
+
+    def _may_fall(self, version: int) -> bool:
+        """Whether there is something to fall from: a version has stayed, and where one agent is to fall it does well,
+        and has been heard of."""
+        if self.cell.scenario == "fall" or not self._settled:
+            return bool(self._settled)
+        return self.policies.mean(version) >= _WELL and len(self._reported) >= _HEARD * self.cell.agents
 
     def _directive(self, directive: Directive) -> None:
         version = directive.details.get("version", "")
