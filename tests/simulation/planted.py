@@ -109,7 +109,8 @@ class Newest(SimulatedSwaps):
         """As the real one, with another directory and nothing to check it by."""
         names = [one.name[1:] for one in path.parent.glob("v*") if one.name[1:].isdecimal()]
         newest = path.parent / f"v{max(names)}" if engine.startswith("serving") else path
-        return await super().swap(engine, newest, version, **options | {"manifest": ""})
+        options["manifest"] = ""
+        return await super().swap(engine, newest, version, **options)
 
 
 async def resume_once(engine: Engine) -> None:

@@ -130,7 +130,7 @@ def shown(found: Sequence[Ran]) -> dict[str, float]:
     wanted = [ran for ran in found if ran.scenario in ("better", "equal") and not ran.faults]
     quiet = [ran for ran in found if ran.scenario in ("better", "equal") and not ran.faults and "liar" not in ran.name]
     weeks = sum(ran.days for ran in quiet) / 7.0
-    days, wall = sum(ran.days for ran in found), sum(ran.wall for ran in found)
+    days, seconds = sum(ran.days for ran in found), sum(ran.seconds for ran in found)
     fallen = [ran for ran in found if ran.scenario == "fall" and ran.undone is not None]
     agents = [ran for ran in found if ran.scenario == "one_agent" and ran.told is not None]
     return {
@@ -145,7 +145,7 @@ def shown(found: Sequence[Ran]) -> dict[str, float]:
         "agents": sum(ran.scenario == "one_agent" and ran.planted for ran in found),
         "false_alarms_per_week": sum(_alarms(ran) for ran in quiet) / weeks if weeks else 0.0,
         "weeks_without_cause": weeks,
-        "days_per_second": days / wall if wall else 0.0,
+        "days_per_second": days / seconds if seconds else 0.0,
     }
 
 
@@ -159,8 +159,8 @@ def _speeds(found: Sequence[Ran]) -> dict[float, float]:
     sums: defaultdict[float, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for ran in found:
         sums[ran.rate][0] += ran.days
-        sums[ran.rate][1] += ran.wall
-    return {rate: days / wall for rate, (days, wall) in sums.items() if wall}
+        sums[ran.rate][1] += ran.seconds
+    return {rate: days / seconds for rate, (days, seconds) in sums.items() if seconds}
 
 
 def _alarms(ran: Ran) -> int:
@@ -181,7 +181,7 @@ def _row(ran: Ran) -> tuple[object, ...]:
 def _line(ran: Ran) -> str:
     promoted = "never promoted" if ran.first_promotion is None else f"promoted at run {ran.first_promotion[0]}"
     trouble = "".join(f", BROKEN: {one.promise}: {one.what}" for one in ran.broken[:1])
-    return f"{ran.name:60} {ran.runs:6} runs, {ran.days:5.1f} days in {ran.wall:5.1f} s, {promoted}" + (
+    return f"{ran.name:60} {ran.runs:6} runs, {ran.days:5.1f} days in {ran.seconds:5.1f} s, {promoted}" + (
         f", STUCK: {ran.stuck}" if ran.stuck else trouble
     )
 

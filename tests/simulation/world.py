@@ -75,6 +75,12 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """Versions that stayed."""
     ratio: float
     """Runs to the first promotion, in bounds; without one all runs."""
+    first_settled: tuple[int, float] | None
+    """(runs, hours) until a version had stayed first."""
+    settled_ratio: float
+    """Runs until then, in bounds; if none stayed, all runs."""
+    trained: int
+    """Runs that an update was made of."""
     counts: dict[str, int]
     """Of orders, verdicts by decision, swaps, directives by kind."""
     found: dict[str, int]
@@ -97,8 +103,8 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     broken: tuple[Broken, ...]
     digest: str
     """Of all that was published, in order."""
-    wall: float = 0.0
-    """Seconds that it took."""
+    seconds: float = 0.0
+    """Of processor time that it took."""
 
 
 class World:
@@ -153,6 +159,7 @@ class World:
         self._settling: dict[int, int] = {}
         self._settled: set[int] = set()
         self._first: tuple[int, float] | None = None
+        self._first_settled: tuple[int, float] | None = None
         self._planted: tuple[int, int] | None = None
         """The version that was planted to fail, and the runs until then."""
         self._undone: int | None = None
@@ -425,8 +432,9 @@ class World:
     def _settles(self, version: int) -> None:
         self._settling.pop(version, None)
         self._settled.add(version)
+        self._first_settled = self._first_settled or self._now()
 
-    def result(self, wall: float) -> Ran:
+    def result(self, seconds: float) -> Ran:
         """All of it."""
         learning = self._learning
         settled_share = self._figures.get("share")
@@ -435,13 +443,17 @@ class World:
             name=self.cell.name, seed=self.seed, goals=self.cell.goals, scenario=self.cell.scenario,
             rate=self.cell.rate, bound=self.cell.bound, runs=self.runs, days=round(self._now()[1] / 24.0, 3),
             reported=self._figures["reported"], effect=settled_share, first_promotion=self._first,
-            settled=len(self._settled), ratio=(self.runs if self._first is None else self._first[0]) / self.cell.bound,
+            settled=len(self._settled), ratio=self._bounds(self._first), first_settled=self._first_settled,
+            settled_ratio=self._bounds(self._first_settled), trained=len({run for run, _ in self.learner.trained}),
             counts=dict(self.counts), found=dict(self.found), planted=self._planted is not None, undone=self._undone,
             told=self._told,
             faults=dict(self.faults.met), skill=self.policies.mean(serves[0]), quiet=self._quiet / self.cell.bound,
             stuck=self._stuck(), says="" if learning is None else f"{learning.state}: {learning.sentence}",
-            broken=tuple(self.watcher.broken), digest=self.loop.digest, wall=round(wall, 2),
+            broken=tuple(self.watcher.broken), digest=self.loop.digest, seconds=round(seconds, 2),
         )  # fmt: skip
+
+    def _bounds(self, first: tuple[int, float] | None) -> float:
+        return (self.runs if first is None else first[0]) / self.cell.bound
 
     def _stuck(self) -> str:
         if self._stands:
@@ -462,13 +474,13 @@ def thaw(number: int, now: float, key: SigningKey) -> Directive:
 
 def simulate(cell: Cell, seed: int, parts: type[Parts] | None = None) -> Ran:
     """Play one cell."""
-    began = time.perf_counter()
+    began = time.process_time()
     with silence(), in_one_thread(), tempfile.TemporaryDirectory(prefix="weather-", dir=memory()) as state:
         world = World(cell, seed, state=Path(state), parts=parts)
         with full_for_files(world.faults):
             # Trio shuffles its tasks; the same seed must give the same cell.
             anyio.run(world.play, backend="asyncio")
-        return world.result(time.perf_counter() - began)
+        return world.result(time.process_time() - began)
 
 
 def _written(path: Path) -> set[str]:
