@@ -22,7 +22,8 @@ EXAMPLES = {
   evolved engine --model DIR --dev-mode      a small model, on the CPU, for trying things out""",
     "demo": """\
   evolved demo
-  evolved demo --drift --seed 3 --json figures.json""",
+  evolved demo --drift --seed 3 --json figures.json
+  evolved demo --world service --traffic-only --feedback 0.2 --delay 60    few outcomes, a minute late, no sandbox""",
     "status": """\
   evolved status
   evolved status --json | jq '.settings'     how the last SIGHUP went, and what waits for a restart""",

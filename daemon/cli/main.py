@@ -169,7 +169,7 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--feedback", type=_share, default=1.0, metavar="SHARE", help="of the outcomes are told (1)")
     demo.add_argument("--delay", type=_seconds, default=1.0, metavar="SECONDS", help="until they are, on average (1)")
     demo.add_argument("--seed", type=int, default=0, help="tasks, sampling and jitter follow from it (0)")
-    demo.add_argument("--drift", action="store_true", help="rename a tool in mid-run and watch it come back")
+    demo.add_argument("--drift", action="store_true", help="rename tools in mid-run and watch it come back")
     demo.add_argument("--no-experience", action="store_true", help="without lessons in guided rollouts")
     demo.add_argument("--traffic-only", action="store_true", help="no sandbox: learn from the agents' own traffic")
     demo.add_argument(

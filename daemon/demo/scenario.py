@@ -1,8 +1,8 @@
 """The demo's story: measure, let the agents work while evolved learns, measure again, settle the accounts.
 
-Three variants of one story. The plain one trains from sandbox groups and production; `drift` renames a tool in mid-run;
-`traffic_only` has no sandbox. In none of them does this module touch the model, the weights or the agents' prompts: it
-starts processes, measures from outside, and in the drift variant changes the desk.
+Three variants of one story, in either of two worlds. The plain one trains from sandbox groups and production; `drift`
+renames tools in mid-run; `traffic_only` has no sandbox. In none of them does this module touch the model, the weights
+or the agents' prompts: it starts processes, measures from outside, and in the drift variant changes the desk.
 """
 
 import json

@@ -1,6 +1,7 @@
 """The worlds that the demo can play in: whose customers, which tools, and the model that starts there."""
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import msgspec
 
 from actors.ports.environments import Environment
 from adapters.environments import service_desk, travel
-from adapters.environments.service_desk.grammar import made_name
+from adapters.environments.service_desk.grammar import MAILS, made_name
 
 HERE = Path(__file__).parent
 
@@ -46,6 +47,8 @@ def _rename_to_made_names(path: Path, seed: int) -> str:
     return ", ".join(f"{role} to {name}" for role, name in rename.items())
 
 
+_MADE_ADDRESSES = rf"[a-z]+@(?:{'|'.join(map(re.escape, MAILS))})"
+"""They are nobody's. Redacted, they would hold every run of the accounts agent back from training."""
 _PLAYED = {"families": "ROA", "max_steps": 12, "max_tokens": 96}
 
 WORLDS = {
@@ -69,6 +72,7 @@ WORLDS = {
             "rollout": {**_PLAYED, "system": ""},
             "gate": {"sandbox": _PLAYED, "prompts": {"max_tokens": 96}},
             "probe": _PLAYED,
+            "redaction": {"allow_patterns": [_MADE_ADDRESSES]},
         },
         drift=_rename_to_made_names,
     ),

@@ -16,6 +16,7 @@ from adapters.environments.service_desk import ServiceDesk
 from adapters.environments.service_desk.desk import Desk
 from adapters.environments.service_desk.environment import step
 from adapters.environments.service_desk.oracle import good_turns
+from adapters.redaction import Redactor
 from daemon.cli.main import parser
 from daemon.demo.agents import Agent, AgentJournal, AgentSettings
 from daemon.demo.world import World
@@ -54,6 +55,16 @@ def test_a_drift_renames_tools_that_the_world_has(name: str, tmp_path: Path) -> 
 def test_the_service_desk_drifts_to_names_of_its_seed(tmp_path: Path) -> None:
     said = {WORLDS["service"].drift(tmp_path / "desk.json", seed) for seed in (0, 1, 1, 2)}
     assert len(said) == 3
+
+
+def test_what_customers_of_the_service_desk_write_is_trained_on(tmp_path: Path) -> None:
+    """A run with a redacted address is held back from training, and every account has one."""
+    config = World(tmp_path / "run", seed=0, overrides={}, agents={}, world="service").config
+    redactor, environment = Redactor(config.redaction), ServiceDesk()
+    for seed in range(300):
+        goal = environment.sample(seed, "train", "A").goal
+        assert redactor.text(goal) == (goal, {})
+    assert "mia@example.com" not in redactor.text("my email is mia@example.com")[0]
 
 
 @pytest.mark.parametrize("wrong", ["1.5", "-0.1", "nan", "some"])
