@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from daemon.errors import ConfigError
+
 
 def add_warmstart(add: Any) -> None:
     """Declare it, by the command line's `add`."""
@@ -32,6 +34,8 @@ def _warmstart(arguments: argparse.Namespace) -> int:
     def say(text: str) -> None:
         print(text, flush=True)
 
+    if arguments.best_of and (arguments.measure is not None or arguments.world != "travel"):
+        raise ConfigError("--best-of trains the travel desk's model: give it --out DIR, and no other --world")
     if arguments.measure is not None:
         found = measured(arguments.measure, arguments.world, arguments.attempts, arguments.seed)
     elif arguments.best_of:

@@ -21,6 +21,7 @@ from daemon.cli.main import parser
 from daemon.demo.agents import Agent, AgentJournal, AgentSettings
 from daemon.demo.world import World
 from daemon.demo.worlds import WORLDS
+from daemon.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
 PROJECT = Path(__file__).parents[4] / "pyproject.toml"
@@ -149,3 +150,10 @@ async def test_an_agent_answers_every_call_and_lets_customers_come_back(tmp_path
         several += any(len(message.get("tool_calls") or ()) > 1 for message in last)
     assert seen_roles == {"assistant", "tool", "user"}
     assert several
+
+
+@pytest.mark.parametrize("words", [["--out", "there", "--world", "service"], ["--measure", "there"]])
+def test_several_candidates_are_trained_for_the_travel_desk_only(words: list[str]) -> None:
+    arguments = parser().parse_args(["warmstart", *words, "--best-of", "0", "1"])
+    with pytest.raises(ConfigError, match="--best-of"):
+        arguments.run(arguments)
