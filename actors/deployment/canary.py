@@ -37,7 +37,7 @@ from actors.ports.store import CanaryStore, OutcomeRow
 from actors.statistics.change_tests import Strata, means, planned_looks, share_rise
 from actors.statistics.intervals import wilson
 from actors.statistics.parties import binds, party_of, set_aside, thinned
-from actors.tool_results.runs import is_error, tool_names
+from actors.tool_results.runs import call_failed, tool_names
 from actors.versions.desired_state import ServingTrial
 
 GROWTH = 1.5
@@ -373,7 +373,7 @@ class CanaryWatch:
                 _side(run, engine, trial, stable, self._alone),
                 run.min_version if run.min_version == run.max_version else -1,
                 (derived_id(called(agent_of(run)), *tool_names(run.tools)), cluster_of(run.goal)),
-                any(is_error(step.observation) for step in run.steps),
+                any(map(call_failed, run.steps)),
                 party_of(run.tenant, run.caller),
                 agent_of(run),
             )
