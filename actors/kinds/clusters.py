@@ -23,7 +23,8 @@ _BLANKS = re.compile(r"(?:\*[\s,]*(?:and\s+)?)+\*|\s+")
 
 def template_of(goal: str) -> str:
     """`goal` with entities replaced by `*`: marked values, quotations, words with digits, names."""
-    text = goal[:_MAX_CHARACTERS].strip()
+    # Half a surrogate pair, which broken clients send, has no bytes to digest.
+    text = goal[:_MAX_CHARACTERS].encode("utf-8", "replace").decode().strip()
     text = _QUOTED.sub("*", text)
     text = _MARKED.sub(r"\1:*", text)
     text = _IDENTIFIER.sub("*", text)
