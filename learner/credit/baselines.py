@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from actors.messages import Estimate
 from learner.credit.kin import pooled
 
 Floats = npt.NDArray[np.float64]
@@ -109,6 +110,24 @@ def sandbox(outcome: float, attempts: Floats, fixed_std: float, *, scaled: bool 
     """
     spread = fixed_std if fixed_std > 0 else max(float(attempts.std()), RUNNING_FLOOR)
     return (outcome - float(attempts.mean())) / (spread if scaled else 1.0)
+
+
+def expected(outcome: float, estimate: Estimate, fixed_std: float, *, scaled: bool = True) -> float:
+    """One outcome minus what was to be expected of the run, over a fixed deviation or the one that goes with it.
+
+    The run's own outcome has no part in the estimate, so the baseline does not depend on the action it judges.
+
+    Source: SPO's tracker as a baseline (arXiv 2509.13232); the estimate is `actors.kinds.estimates`.
+
+    Args:
+        outcome: of the trajectory.
+        estimate: that came with it.
+        fixed_std: divisor, 0 for `sqrt(m (1 - m))` (at least `RUNNING_FLOOR`).
+        scaled: without, only centred.
+    """
+    inside = min(1.0, max(0.0, estimate.mean))
+    spread = fixed_std if fixed_std > 0 else max(float(np.sqrt(inside * (1.0 - inside))), RUNNING_FLOOR)
+    return (outcome - estimate.mean) / (spread if scaled else 1.0)
 
 
 def running(

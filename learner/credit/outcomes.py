@@ -155,6 +155,11 @@ def _singles(
         return baselines.leave_one_out(own, scaled=scaled), [_Set(singles)], []
     names = [kin(items[i].attributed) for i in singles]
     advantages, decided = baselines.running(own, names, running, settings.running_std, scaled=scaled)
+    for place, i in enumerate(singles):
+        estimate = items[i].estimate
+        if estimate is not None and np.isfinite(estimate.mean):
+            advantages[place] = baselines.expected(float(outcomes[i]), estimate, settings.running_std, scaled=scaled)
+            decided[place] = True
     sets: list[_Set] = []
     if settings.single == "neighbours":
         cluster = [items[i].attributed.cluster for i in singles]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.messages import Estimate
 from learner.credit import CreditSettings, Running, assign
 from learner.credit.settings import Estimator, Fusion, Scheme, Single, Skip
 from tests.unit.learner.maker import item
@@ -207,6 +208,27 @@ def test_what_has_no_credit_is_left_out_of_everything(bad, reason):
     assert credits.left[0] == reason
     assert credits.advantages[1] == pytest.approx([1])
     assert credits.running == {}
+
+
+def known(one, mean):
+    return msgspec.structs.replace(one, estimate=Estimate(mean=mean, variance=0.01, evidence=9.0, version=0))
+
+
+def test_what_was_to_be_expected_of_a_run_is_subtracted_from_its_outcome():
+    items = [known(item(1.0, cluster="a"), 0.9), known(item(0.0, cluster="a"), 0.2), item(1.0, cluster="a")]
+    credits = assign(items, OUTCOME_ONLY, {"a": Running(0.5, 0.5)})
+    assert [float(own[0]) for own in credits.advantages] == pytest.approx([0.25, -0.5, 1.25])
+
+
+def test_a_group_is_compared_with_its_mean_whatever_was_expected():
+    group = [known(item(outcome, group="g"), 0.9) for outcome in (1.0, 0.0)]
+    assert [float(own[0]) for own in assign(group, OUTCOME_ONLY, {}).advantages] == pytest.approx([1.0, -1.0])
+
+
+@pytest.mark.parametrize("mean", [float("nan"), float("inf")])
+def test_an_estimate_that_is_no_number_is_none(mean):
+    credits = assign([known(item(1.0), mean)], OUTCOME_ONLY, {"c": Running(0.2, 0.2)})
+    assert first(credits) == first(assign([item(1.0)], OUTCOME_ONLY, {"c": Running(0.2, 0.2)}))
 
 
 def test_a_lone_group_member_falls_back_to_the_running_baseline():
