@@ -181,8 +181,9 @@ async def test_a_launcher_that_is_killed_takes_all_of_vllm_with_it_though_the_en
     # An engine that hangs answers nobody, and the API server waits for whoever asked it.
     for pid in server[1:]:
         os.kill(pid, signal.SIGSTOP)
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.get(f"{twin.url}/weight_info", headers={"authorization": f"Bearer {KEY}"}, timeout=3.0)
+    async with httpx.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=3.0) as http:
+        with pytest.raises(httpx.ReadTimeout):
+            await http.get(f"{twin.url}/weight_info")
     os.kill(twin.launcher, signal.SIGKILL)
 
     def gone(pid: int) -> bool:
