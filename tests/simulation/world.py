@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 
 from actors.curation.progress import Learning
-from actors.deployment.canary import CanarySettings
 from actors.messages import MANIFEST, BatchOrder, Candidate, Directive, Message, Serving, Verdict, derived_id
 from actors.messages.signing import SigningKey, sign
 from actors.store import Joined
@@ -247,7 +246,7 @@ class World:
         names = [name for name, engine in self.serving.items() if not engine.down] or list(self.serving)
         fleet = self.parts.swapper.fleet
         if len(names) > 1 and fleet.canary is not None and fleet.canary_engine in names:
-            if self._routes.random() < CanarySettings().share:
+            if self._routes.random() < fleet.engines[fleet.canary_engine].canary_share:
                 return fleet.canary_engine
             names.remove(fleet.canary_engine)
         return self._routes.choice(names)
