@@ -31,6 +31,7 @@ from actors.system.actor import Actor, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from actors.trajectories.stitching import Stitcher
+from actors.versions.desired_state import Goal
 from adapters.engines import swap
 from tests.benchmarks import report
 from tests.simulation.parts import Parts
@@ -84,22 +85,17 @@ class Deaf(Curator):
 
 
 class Hasty(Swapper):
-    """Swaps the other engines while it swaps one."""
+    """Swaps all engines when it is to swap one."""
 
-    _at_once = False
-
-    async def _converge(self, name: str) -> Serving | None:
-        if self._at_once:
-            return await super()._converge(name)
-        self._at_once = True
+    async def _swap(self, name: str, want: Goal, version: int) -> Serving | None:
         try:
             async with anyio.create_task_group() as group:
                 for other in self._engines:
                     if other != name:
-                        group.start_soon(super()._converge, other)
-                return await super()._converge(name)
-        finally:
-            self._at_once = False
+                        group.start_soon(self._run, other, want, version)
+                return await super()._swap(name, want, version)
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
 
 
 class Newest(SimulatedSwaps):
@@ -216,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             figures[f"{name.replace(' ', '_')}_caught"] = len(hits) if promise else sum(map(bool, found))
             first = hits[0] + 1 if hits else "-"
             others = sorted({one for promises in found for one in promises} - {promise})
-            share = f"{len(hits)} of {len(found)}" if promise else "-"
+            share = f"{len(hits) if promise else sum(map(bool, found))} of {len(found)}"
             rows.append((name, promise or "-", share, first, ", ".join(others)))
             print(f"{name}: {rows[-1][2]}", flush=True)
     report.table("Planted bugs", ("bug", "must break", "caught", "seeds until then", "broke as well"), rows)

@@ -134,7 +134,7 @@ class SimulatedEngine(FakeEngine):
 
     async def resume(self) -> None:
         """It answers again, unless the call did not reach it."""
-        if self._faults.strikes("resume_lost", 0.2):
+        if self._faults.strikes("resume_lost", 0.35):
             raise EngineUnavailable("connection reset")
         if self.paused:
             self.paused = False
