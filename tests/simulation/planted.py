@@ -28,7 +28,6 @@ from actors.ports.engines import Engine
 from actors.ports.errors import EngineError
 from actors.ports.store import SwapReport
 from actors.system.actor import Actor, Received, Result
-from actors.system.errors import DependencyUnavailable
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from actors.trajectories.stitching import Stitcher
 from actors.versions.desired_state import Goal
@@ -115,17 +114,6 @@ async def resume_once(engine: Engine) -> None:
         await engine.resume()
 
 
-async def write_or_fail(self: Curator, selected: Selected) -> BatchOrder:
-    """As the curator does, which then takes a full disk for the fault of a record."""
-    try:
-        return await _WRITE(self, selected)
-    except DependencyUnavailable as error:
-        raise OSError(str(error)) from error
-
-
-_WRITE = Curator._write
-
-
 class Bug(NamedTuple):
     """One of them; what is empty is as it should be."""
 
@@ -181,7 +169,6 @@ BUGS: dict[str, tuple[str, Bug]] = {
     "two swaps at once": ("two_swaps", Bug(swapper=Hasty)),
     "an unverified version serves": ("unverified", Bug(swaps=Newest)),
     "an engine is not resumed": ("paused", Bug(patch=(swap, "_resume", resume_once))),
-    "a full disk is a record's fault": ("parked", Bug(patch=(Curator, "_write", write_or_fail))),
     "a standstill without a word": ("silent", Bug(curator=Deaf)),
 }
 """By name, the promise that it must break."""
