@@ -40,6 +40,8 @@ AWAY = 10.0
 _LONGEST = 160.0
 GONE = 45.0
 """Seconds from the death of the whole daemon until it has come back."""
+_DIES = 0.002
+"""Share of the batches after whose handling, and before their commit, an actor dies."""
 _ALL_DIE = 0.3
 """Of the deaths in mid-handling, those of the whole daemon; the others are of one actor, which is restarted."""
 _PARKED = RunnerSettings().max_failures
@@ -298,7 +300,7 @@ class Loop:
             self._fail(name, fresh, error)
             await self._crash(name)
             return
-        if self.faults.strikes("died_before_commit", 0.002):
+        if self.faults.strikes("died_before_commit", _DIES):
             await self._dies(name, fresh)
             return
         self._held[name] = fresh, result

@@ -15,6 +15,9 @@ from actors.system.bus import Outgoing
 FULL = 3600.0
 """Seconds that a full disk lasts at most until somebody clears it."""
 
+_FAILED, _UNHEARD = 0.003, 0.001
+"""Share of the commits that write nothing, and of those whose answer is lost."""
+
 
 class DaemonDied(Exception):
     """The daemon dies here."""
@@ -66,10 +69,10 @@ class SimulatedStore(Store):
         self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
     ) -> bool:
         """As the real one, or it raises `StoreUnavailable`."""
-        if self._faults.strikes("commit_failed", 0.003):
+        if self._faults.strikes("commit_failed", _FAILED):
             raise StoreUnavailable("disk I/O error")
         done = await super().commit(actor, inputs, records, outputs)
-        if self._faults.strikes("commit_unheard", 0.001):
+        if self._faults.strikes("commit_unheard", _UNHEARD):
             raise StoreUnavailable("server closed the connection unexpectedly")
         return done
 

@@ -83,6 +83,11 @@ class Watcher:
             self._break("two_swaps", f"{engine} is paused while {', '.join(sorted(self._out))} is")
         self._out.add(engine)
 
+    def swapped(self, engine: SimulatedEngine) -> None:
+        """A swap of `engine` is said to be over."""
+        if engine.paused:
+            self._break("paused", f"{engine.name} with v{engine.current}, when its swap was over")
+
     def parked(self, actor: str, why: str) -> None:
         """A record was given up."""
         self._break("parked", f"the {actor}'s: {why}")

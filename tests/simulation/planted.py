@@ -28,9 +28,9 @@ from actors.ports.engines import Engine
 from actors.ports.errors import EngineError
 from actors.ports.store import SwapReport
 from actors.system.actor import Actor, Received, Result
-from actors.system.errors import DependencyUnavailable
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from actors.trajectories.stitching import Stitcher
+from actors.versions.desired_state import Goal
 from adapters.engines import swap
 from tests.benchmarks import report
 from tests.simulation.parts import Parts
@@ -84,22 +84,17 @@ class Deaf(Curator):
 
 
 class Hasty(Swapper):
-    """Swaps the other engines while it swaps one."""
+    """Swaps all engines when it is to swap one."""
 
-    _at_once = False
-
-    async def _converge(self, name: str) -> Serving | None:
-        if self._at_once:
-            return await super()._converge(name)
-        self._at_once = True
+    async def _swap(self, name: str, want: Goal, version: int) -> Serving | None:
         try:
             async with anyio.create_task_group() as group:
                 for other in self._engines:
                     if other != name:
-                        group.start_soon(super()._converge, other)
-                return await super()._converge(name)
-        finally:
-            self._at_once = False
+                        group.start_soon(self._run, other, want, version)
+                return await super()._swap(name, want, version)
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
 
 
 class Newest(SimulatedSwaps):
@@ -117,17 +112,6 @@ async def resume_once(engine: Engine) -> None:
     """As `adapters.engines.swap` does, but for the second attempt."""
     with contextlib.suppress(EngineError):
         await engine.resume()
-
-
-async def write_or_fail(self: Curator, selected: Selected) -> BatchOrder:
-    """As the curator does, which then takes a full disk for the fault of a record."""
-    try:
-        return await _WRITE(self, selected)
-    except DependencyUnavailable as error:
-        raise OSError(str(error)) from error
-
-
-_WRITE = Curator._write
 
 
 class Bug(NamedTuple):
@@ -185,7 +169,6 @@ BUGS: dict[str, tuple[str, Bug]] = {
     "two swaps at once": ("two_swaps", Bug(swapper=Hasty)),
     "an unverified version serves": ("unverified", Bug(swaps=Newest)),
     "an engine is not resumed": ("paused", Bug(patch=(swap, "_resume", resume_once))),
-    "a full disk is a record's fault": ("parked", Bug(patch=(Curator, "_write", write_or_fail))),
     "a standstill without a word": ("silent", Bug(curator=Deaf)),
 }
 """By name, the promise that it must break."""
@@ -216,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             figures[f"{name.replace(' ', '_')}_caught"] = len(hits) if promise else sum(map(bool, found))
             first = hits[0] + 1 if hits else "-"
             others = sorted({one for promises in found for one in promises} - {promise})
-            share = f"{len(hits)} of {len(found)}" if promise else "-"
+            share = f"{len(hits) if promise else sum(map(bool, found))} of {len(found)}"
             rows.append((name, promise or "-", share, first, ", ".join(others)))
             print(f"{name}: {rows[-1][2]}", flush=True)
     report.table("Planted bugs", ("bug", "must break", "caught", "seeds until then", "broke as well"), rows)

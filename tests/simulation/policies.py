@@ -134,7 +134,7 @@ class SimulatedEngine(FakeEngine):
 
     async def resume(self) -> None:
         """It answers again, unless the call did not reach it."""
-        if self._faults.strikes("resume_lost", 0.2):
+        if self._faults.strikes("resume_lost", 0.35):
             raise EngineUnavailable("connection reset")
         if self.paused:
             self.paused = False
@@ -148,12 +148,15 @@ def _digest(path: Path) -> str:
 class SimulatedSwaps:
     """`SwapRunner`: the program's own steps, without a process; whoever dies meanwhile finds the report later."""
 
-    def __init__(self, *engines: SimulatedEngine, dies: Callable[[], None]) -> None:
+    def __init__(
+        self, *engines: SimulatedEngine, dies: Callable[[], None], done: Callable[[SimulatedEngine], None]
+    ) -> None:
         """
         Args:
             dies: raises where the daemon dies meanwhile.
+            done: told of an engine whose swap is over, whatever came of it but an error.
         """
-        self._engines, self._dies = {engine.name: engine for engine in engines}, dies
+        self._engines, self._dies, self._done = {engine.name: engine for engine in engines}, dies, done
         self._left: dict[str, SwapReport] = {}
 
     async def swap(
@@ -170,6 +173,7 @@ class SimulatedSwaps:
             raise EngineUnavailable(outcome.reason)
         if outcome.result == "failed":
             raise SwapFailed(outcome.reason)
+        self._done(self._engines[engine])
         # The real times are those of this machine.
         report = SwapReport(
             result=outcome.result, version=version, paused_seconds=PAUSE, total_seconds=PAUSE, reason=outcome.reason

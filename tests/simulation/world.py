@@ -138,7 +138,7 @@ class World:
         self.store = SimulatedStore(f"sqlite:///{state / 'store.db'}", clock=self.clock, faults=self.faults)
         first = sha256((state / "versions" / "v000000" / MANIFEST).read_bytes()).hexdigest()
         self.watcher = Watcher(keys, self._now, first)
-        swaps = SimulatedSwaps(*self.serving.values(), self.shadow, dies=self._dies)
+        swaps = SimulatedSwaps(*self.serving.values(), self.shadow, dies=self._dies, done=self.watcher.swapped)
         self.parts = (parts or Parts)(self, state, swaps, keys)
         self.loop = Loop(
             self.parts.build(), store=self.store, clock=self.clock, faults=self.faults, seen=self._seen,
