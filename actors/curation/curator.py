@@ -43,6 +43,7 @@ from actors.messages.lineage import REMEMBERED
 from actors.store import Dropped, Effect, HeardUntil, Store
 from actors.store.outcomes import GIVEN_UP
 from actors.system.actor import Output, Received, Result
+from actors.system.errors import DependencyUnavailable
 from actors.system.streams import (
     POLICY_CANDIDATE,
     POLICY_DIRECTIVE,
@@ -398,11 +399,20 @@ class Curator:
         return Result([*records, *drops], outputs)
 
     async def _write(self, selected: Selected) -> BatchOrder:
+        """
+        Raises:
+            DependencyUnavailable: no room, or no right to write; no record is to blame, and none may be parked for it.
+        """
         members = tuple(item.attributed.id for item in selected.items)
         order_id = derived_id("batch", *sorted(map(_use, selected.items)))
         data = encode_batch(selected.items)
         path = self._batches / f"{order_id}{_SUFFIX}"
-        await anyio.to_thread.run_sync(_write_order, path, data)
+        try:
+            await anyio.to_thread.run_sync(_write_order, path, data)
+        except OSError as error:
+            raise DependencyUnavailable(
+                f"no batch of {len(data)} bytes could be written: {error}; make room where state_dir is"
+            ) from error
         await anyio.to_thread.run_sync(self._clean)
         _log.info(
             "batch_written", order=order_id, trajectories=len(members), groups=selected.groups,

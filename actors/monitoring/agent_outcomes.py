@@ -18,7 +18,7 @@ import msgspec
 from actors.monitoring.history import History
 from actors.monitoring.monitor import SEVERITY, Action, Finding, Quiet
 from actors.monitoring.settings import VersionSettings
-from actors.monitoring.versions import SERIES, Comparison, fall
+from actors.monitoring.versions import Comparison, fall
 from actors.statistics.change_tests import Looks, planned_looks
 from actors.statistics.parties import FairWindow, binds
 from actors.tool_results.runs import RunSummary
@@ -156,7 +156,7 @@ class AgentOutcomes(Quiet):
         if len(after) < _SIDE:
             looks.next = min(looks.next, _SIDE)  # the last look is at all that are kept
         # By the most agents that are kept apart: how many there are now says nothing of how many come.
-        level = looks.spend(settings.error_rate / SERIES / AGENTS, self._planned)
+        level = looks.spend(settings.error_rate / AGENTS, self._planned)
         comparison = fall(after, before, level, settings.outcome_fall)
         if not comparison.found or not self._still(_without_worst(after), before):
             return None

@@ -34,9 +34,9 @@ from actors.statistics.change_tests import Looks, Strata
 from actors.statistics.parties import binds, set_aside, thinned
 from actors.tool_results.runs import RunSummary, all_reported
 
-SERIES = 16
+SERIES = 15
 """Series of looks at one swap that share its error rate: seven monitors, two comparisons each; of success also the runs
-of which all reports are in, and the agents (`actors.monitoring.agent_outcomes`)."""
+of which all reports are in."""
 
 _NEARLY_ALL = 0.95
 """Of the reports of the version before, so many were in after the time that runs are waited for."""

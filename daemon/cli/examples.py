@@ -22,7 +22,8 @@ EXAMPLES = {
   evolved engine --model DIR --dev-mode      a small model, on the CPU, for trying things out""",
     "demo": """\
   evolved demo
-  evolved demo --drift --seed 3 --json figures.json""",
+  evolved demo --drift --seed 3 --json figures.json
+  evolved demo --world service --traffic-only --feedback 0.2 --delay 60    few outcomes, a minute late, no sandbox""",
     "status": """\
   evolved status
   evolved status --json | jq '.settings'     how the last SIGHUP went, and what waits for a restart""",
@@ -34,7 +35,9 @@ EXAMPLES = {
   evolved config --config config.toml        check it, and see what is in force
   evolved config --reference > config.toml   every setting with its default""",
     "warmstart": """\
-  evolved warmstart --out warmstart --seed 0""",
+  evolved warmstart --out warmstart --seed 0
+  evolved warmstart --world service --out service --seed 0
+  evolved warmstart --world service --measure daemon/demo/service --seed 7    names that nobody has seen""",
     "uninstall": """\
   sudo evolved uninstall                     state and changed settings stay
   sudo evolved uninstall --purge""",

@@ -29,6 +29,7 @@ from daemon.cli.replay import add_replay
 from daemon.cli.tasks import add_tasks
 from daemon.cli.tools import add_tools
 from daemon.cli.transfer import add_commands
+from daemon.cli.warmstart import add_warmstart
 from daemon.errors import DaemonError
 from daemon.tap.errors import TapError
 from daemon.tap.keys import Scope
@@ -161,8 +162,14 @@ def parser() -> argparse.ArgumentParser:
     engine.set_defaults(run=_engine)
 
     demo = add("demo", _demo, "The closed loop on this machine, with real agents, ending in a table.", config=False)
+    demo.add_argument(
+        "--world", choices=["travel", "service"], default="travel",
+        help="the travel desk, or the service desk with its requests in free words (travel)",
+    )  # fmt: skip
+    demo.add_argument("--feedback", type=_share, default=1.0, metavar="SHARE", help="of the outcomes are told (1)")
+    demo.add_argument("--delay", type=_seconds, default=1.0, metavar="SECONDS", help="until they are, on average (1)")
     demo.add_argument("--seed", type=int, default=0, help="tasks, sampling and jitter follow from it (0)")
-    demo.add_argument("--drift", action="store_true", help="rename a tool in mid-run and watch it come back")
+    demo.add_argument("--drift", action="store_true", help="rename tools in mid-run and watch it come back")
     demo.add_argument("--no-experience", action="store_true", help="without lessons in guided rollouts")
     demo.add_argument("--traffic-only", action="store_true", help="no sandbox: learn from the agents' own traffic")
     demo.add_argument(
@@ -210,9 +217,7 @@ def parser() -> argparse.ArgumentParser:
     config.add_argument("--reference", action="store_true", help="the commented reference with every default")
     config.add_argument("--markdown", action="store_true", help="with --reference: as the page docs/configuration.md")
 
-    warm = add("warmstart", _warmstart, "Make the demo's warm-start checkpoint from its seed.", config=False)
-    warm.add_argument("--out", type=Path, required=True, help="directory to write")
-    warm.add_argument("--seed", type=int, default=0)
+    add_warmstart(add)
     teach(top)
     return top
 
@@ -306,6 +311,22 @@ def _engine(arguments: argparse.Namespace) -> int:
     return int(serve(arguments.rest) or 0)
 
 
+def _share(text: str) -> float:
+    """A number from 0 to 1."""
+    number = float(text)
+    if not 0.0 <= number <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text} is not a share: give a number from 0 to 1, such as 0.2")
+    return number
+
+
+def _seconds(text: str) -> float:
+    """A number of seconds, 0 or more."""
+    number = float(text)
+    if not 0.0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds, 0 or more")
+    return number
+
+
 def _demo(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
@@ -317,6 +338,9 @@ def _demo(arguments: argparse.Namespace) -> int:
         overrides = toml.merge(overrides, toml.assignment(text))
     options = Options(
         directory=(arguments.dir or Path(".run") / f"demo-{arguments.seed}").absolute(),
+        world=arguments.world,
+        feedback=arguments.feedback,
+        delay=arguments.delay,
         seed=arguments.seed,
         drift=arguments.drift,
         traffic_only=arguments.traffic_only,
@@ -372,12 +396,4 @@ def _config(arguments: argparse.Namespace) -> int:
     settings = msgspec.to_builtins(_settings(arguments))
     # TOML has no word for "none": such a key is left out.
     print(json.dumps(settings, indent=2) if arguments.json else tomli_w.dumps(_told(settings)))
-    return 0
-
-
-def _warmstart(arguments: argparse.Namespace) -> int:
-    from daemon.processes.warmstart import run
-
-    recipe = run(arguments.out, arguments.seed, lambda text: print(text, flush=True))
-    print(json.dumps(recipe, indent=2))
     return 0

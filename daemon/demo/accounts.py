@@ -29,6 +29,8 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     doubled: int
     """Response ids that stand in the store more than once, or in more than one trajectory."""
     episodes: int
+    reported: int
+    """Episodes whose outcome the agents told evolved."""
     outcomes: int
     """Episodes whose outcome reached a trajectory of the store."""
     feedback_failed: int
@@ -65,6 +67,7 @@ def settle(journal: Path, store_url: str, settings: StoreSettings = DEFAULTS) ->
         lost=len(seen - stored.keys()),
         doubled=sum(stored[key] > 1 or steps[key] > 1 for key in seen),
         episodes=sum(event["event"] == "episode" for event in events),
+        reported=sum(event["event"] == "feedback" for event in events),
         outcomes=sum(outcome is not None for _, outcome in rows),
         feedback_failed=sum(event["event"] == "feedback_failed" for event in events),
     )

@@ -1,8 +1,9 @@
 """The demo's agents: real clients of the tap, several at a time, with their own desk and no idea of evolved.
 
 Each agent is the `openai` package pointed at the tap. It takes a customer's wish, calls the model, runs the tools on
-its desk, and some seconds after the end tells `/v1/feedback` how it went, naming the last response. Everything that an
-agent saw is written to a journal, so that the demo can count against evolved's own books.
+its desk or passes its words on to the customer, and some time after the end tells `/v1/feedback` how it went, naming
+the last response. Everything that an agent saw is written to a journal, so that the demo can count against evolved's
+own books.
 
     python -m daemon.demo.agents '{"tap": "http://127.0.0.1:8080", "journal": "agents.jsonl", "seed": 0}'
 
@@ -24,7 +25,7 @@ import openai
 
 from actors.messages import ToolCall
 from actors.ports.environments import Environment
-from adapters.environments.travel import TravelDesk
+from daemon.demo.worlds import WORLDS
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,7 +44,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How many work at once."""
     think: float = 0.05
     """Seconds between a tool's result and the next call, on average."""
-    families: str = "ABC"
+    world: str = "travel"
+    """A key of `WORLDS`."""
+    families: str = ""
+    """Kinds of task; empty: those of the world."""
     drift: str = ""
     """File that says how the desk has drifted; shared with the sandbox."""
     per_minute: float = 0.0
@@ -53,7 +57,6 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Share of episodes that are reported at all, 0 to 1."""
     feedback_delay: float = 1.0
     """Seconds between the end of an episode and its feedback, on average."""
-    max_steps: int = 10
     timeout: float = 120.0
 
 
@@ -82,14 +85,15 @@ class Agent:
     ) -> None:
         self._client, self._http, self._desk = client, http, desk
         self._settings, self._journal, self._rng = settings, journal, rng
+        self._world = WORLDS[settings.world]
 
     async def work(self, seed: int, reports: anyio.abc.TaskGroup) -> None:
         """One episode; its feedback is left to `reports`, the agent goes on."""
-        task = self._desk.sample(seed, "train", self._settings.families)
+        task = self._desk.sample(seed, "train", self._settings.families or self._world.families)
         episode = await self._desk.reset(task)
         messages: list[dict[str, Any]] = list(episode.messages)
         last = ""
-        for _ in range(self._settings.max_steps):
+        for _ in range(self._world.max_steps):
             try:
                 answer = await self._ask(messages, episode.tools)
             except openai.OpenAIError as error:
@@ -108,7 +112,8 @@ class Agent:
             if seen.done:
                 break
             messages.append(_assistant(message.content, calls))
-            messages.append({"role": "tool", "content": seen.text, "tool_call_id": calls[0].id if calls else "none"})
+            one = {"role": "tool", "content": seen.text, "tool_call_id": calls[0].id if calls else "none"}
+            messages += seen.messages or (one,)
             await anyio.sleep(self._rng.uniform(0.5, 1.5) * self._settings.think)
         outcome = await episode.evaluate()
         self._journal.write("episode", response_id=last, outcome=outcome, goal=task.goal)
@@ -122,7 +127,7 @@ class Agent:
             "messages": messages,
             "tools": tools,
             "temperature": 1.0,
-            "max_tokens": 48,
+            "max_tokens": self._world.max_tokens,
         }
         if self._rng.random() >= 0.25:
             return await self._client.chat.completions.create(**request)
@@ -160,7 +165,7 @@ def _assistant(content: str | None, calls: list[ToolCall]) -> dict[str, Any]:
 async def run(settings: AgentSettings, journal: AgentJournal) -> None:
     """Work until SIGTERM, then finish what is under way."""
     stopping = anyio.Event()
-    desk = TravelDesk(drift_file=Path(settings.drift) if settings.drift else None)
+    desk = WORLDS[settings.world].environment(Path(settings.drift) if settings.drift else None)
     async with (
         openai.AsyncOpenAI(
             base_url=f"{settings.tap}/v1", api_key="unused", max_retries=0, timeout=settings.timeout

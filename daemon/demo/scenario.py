@@ -1,8 +1,8 @@
 """The demo's story: measure, let the agents work while evolved learns, measure again, settle the accounts.
 
-Three variants of one story. The plain one trains from sandbox groups and production; `drift` renames a tool in mid-run;
-`traffic_only` has no sandbox. In none of them does this module touch the model, the weights or the agents' prompts: it
-starts processes, measures from outside, and in the drift variant changes the desk.
+Three variants of one story, in either of two worlds. The plain one trains from sandbox groups and production; `drift`
+renames tools in mid-run; `traffic_only` has no sandbox. In none of them does this module touch the model, the weights
+or the agents' prompts: it starts processes, measures from outside, and in the drift variant changes the desk.
 """
 
 import json
@@ -25,11 +25,11 @@ from rich.table import Table
 
 from actors.rollout.errors import EpisodeLost
 from adapters.engines.vllm import VllmEngine
-from adapters.environments.travel import Drift, TravelDesk
 from daemon.demo.accounts import Accounts, settle
 from daemon.demo.measure import Success, held_out
 from daemon.demo.view import View
 from daemon.demo.world import World
+from daemon.demo.worlds import WORLDS
 from daemon.errors import StartFailed
 
 T = TypeVar("T")
@@ -64,6 +64,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What `evolved demo` was asked for."""
 
     directory: Path
+    world: str = "travel"
+    """A key of `WORLDS`."""
+    feedback: float = 1.0
+    """Share of the agents' episodes whose outcome is reported, 0 to 1."""
+    delay: float = 1.0
+    """Seconds between the end of an episode and its report, on average; half and one and a half times that at most."""
     seed: int = 0
     drift: bool = False
     traffic_only: bool = False
@@ -128,12 +134,14 @@ class Scenario:
             overrides = TRAFFIC_ONLY
         elif not options.experience:
             overrides = NO_EXPERIENCE
-        agents = {"agents": 8, "think": 0.01} if options.traffic_only else {}
+        agents: dict[str, Any] = {"agents": 8, "think": 0.01} if options.traffic_only else {}
+        agents |= {"feedback": options.feedback, "feedback_delay": options.delay}
+        self._place = WORLDS[options.world]
         self.world = World(
             options.directory, seed=options.seed, overrides={**overrides, **options.overrides}, agents=agents,
-            vllm=options.vllm,
+            world=options.world, vllm=options.vllm,
         )  # fmt: skip
-        self._desk = TravelDesk(drift_file=self.world.drift)
+        self._desk = self._place.environment(self.world.drift)
 
     def run(self) -> Report:
         """The whole story; whatever happens, every process is stopped.
@@ -153,7 +161,7 @@ class Scenario:
             self.world.agents.start()
             drift = self._drift() if self._options.drift else self._learn()
             self._view.stage("agents finish their episodes; the books are brought up to date")
-            self.world.agents.stop(30)
+            self.world.agents.stop(30 + 1.5 * self._options.delay)
             self._settle()
             self._view.stage("measuring what serves now")
             after = self._held_out()
@@ -213,8 +221,8 @@ class Scenario:
         self._learn()
         was = self._sampled().rate
         self._order("thaw", "demo: the desk is about to change")
-        self._view.stage(f"held-out success {100 * was:.0f} %; now the desk renames book to buy, nobody is told")
-        Drift(rename={"book": "buy"}).write(self.world.drift)
+        renamed = self._place.drift(self.world.drift, self._options.seed)
+        self._view.stage(f"held-out success {100 * was:.0f} %; the desk has renamed {renamed}, nobody is told")
         changed = time.monotonic()
         low = now = self._sampled().rate
         self._view.stage(f"held-out success after the rename: {100 * low:.0f} %")
@@ -306,7 +314,7 @@ class Scenario:
         while time.monotonic() < end:
             self.world.check()
             accounts = settle(self.world.journal, self.world.config.store_url, self.world.config.store)
-            if accounts.lost == 0 and accounts.outcomes >= accounts.episodes:
+            if accounts.lost == 0 and accounts.outcomes >= accounts.reported:
                 return
             time.sleep(1.0)
 
@@ -322,7 +330,12 @@ class Scenario:
         async def measure() -> Success:
             async with VllmEngine(self.world.serving_url, name="serving") as engine:
                 return await held_out(
-                    engine, self._desk, tasks, temperature=temperature, families="ABC", seed=self._options.seed
+                    engine,
+                    self._desk,
+                    tasks,
+                    temperature=temperature,
+                    families=self._place.families,
+                    seed=self._options.seed,
                 )
 
         return anyio.run(measure)
@@ -356,7 +369,7 @@ def show(report: Report, options: Options, console: Console) -> None:
         "agents' requests": str(books.requests),
         "failed requests": str(books.failed),
         "calls lost / doubled": f"{books.lost} / {books.doubled}",
-        "episodes, outcomes joined": f"{books.episodes}, {books.outcomes}",
+        "episodes / reported / joined": f"{books.episodes} / {books.reported} / {books.outcomes}",
         "trained from production / sandbox": f"{100 * report.shares.get('production', 0):.0f} % / "
         f"{100 * report.shares.get('sandbox', 0):.0f} %",
         "time": f"{report.seconds:.0f} s",
@@ -384,7 +397,7 @@ def figures(report: Report, options: Options) -> dict[str, Any]:
     """The JSON that `--json` writes."""
     books = report.accounts
     return {
-        "name": "demo-drift" if options.drift else "demo-traffic-only" if options.traffic_only else "demo",
+        "name": _name(options),
         "figures": {
             "success_before": report.before.sampled.rate,
             "success_after": report.after.sampled.rate,
@@ -396,6 +409,9 @@ def figures(report: Report, options: Options) -> dict[str, Any]:
             "failed": books.failed,
             "lost": books.lost,
             "doubled": books.doubled,
+            "episodes": books.episodes,
+            "reported": books.reported,
+            "outcomes": books.outcomes,
             "production_share": report.shares.get("production", 0.0),
             "seconds": round(report.seconds, 1),
             **report.drift,
@@ -403,7 +419,14 @@ def figures(report: Report, options: Options) -> dict[str, Any]:
         "machine": {"cores": os.cpu_count(), "machine": platform.machine(), "system": platform.system()},
         "versions": {"python": platform.python_version(), "evolved": version("evolved"), "torch": version("torch")},
         "seeds": [options.seed],
+        "agents": {"feedback": options.feedback, "delay": options.delay},
     }
+
+
+def _name(options: Options) -> str:
+    """Which variant of the story it was."""
+    parts = {"service": options.world == "service", "drift": options.drift, "traffic-only": options.traffic_only}
+    return "-".join(["demo", *(part for part, told in parts.items() if told)])
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
@@ -414,7 +437,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 def run(options: Options, console: Console, json_path: Path | None) -> Report:
     """`evolved demo`: run, show, and write the figures."""
-    title = "evolved demo" + (", drift" if options.drift else "") + (", traffic only" if options.traffic_only else "")
+    title = "evolved " + _name(options).replace("-", " ")
     signal.signal(signal.SIGTERM, _end)
     with View(console, f"{title}, seed {options.seed}") as view:
         report = Scenario(options, view).run()

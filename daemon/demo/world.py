@@ -12,6 +12,7 @@ import tomli_w
 
 from daemon.demo.agents import AgentSettings
 from daemon.demo.processes import Child, module, wait_until
+from daemon.demo.worlds import WORLDS
 from daemon.settings import toml
 from daemon.settings.config import Config, load
 
@@ -20,7 +21,7 @@ TASKS_A_SEED = 10_000_000
 """Task numbers of one seed of the demo: agents draw from the lower half, the sandbox from the upper one."""
 STOP_SECONDS = 40.0
 """That a child has to end: more than the daemon (10 s) and the learner (30 s) drain, with their clean-up after that."""
-WARM_START = Path(__file__).parent / "warmstart"
+WARM_START = WORLDS["travel"].warm_start
 
 
 def free_ports(count: int) -> list[int]:
@@ -36,13 +37,22 @@ class World:
     """The processes of one demo run in one directory."""
 
     def __init__(
-        self, directory: Path, *, seed: int, overrides: dict[str, Any], agents: dict[str, Any], vllm: Path | None = None
+        self,
+        directory: Path,
+        *,
+        seed: int,
+        overrides: dict[str, Any],
+        agents: dict[str, Any],
+        world: str = "travel",
+        vllm: Path | None = None,
     ) -> None:
         """
         Args:
+            world: a key of `WORLDS`.
             vllm: interpreter of an environment with vLLM, whose engines serve then; none: the embedded ones do.
         """
         self.directory, self._vllm = directory, vllm
+        self._model = WORLDS[world].warm_start
         if directory.exists():
             shutil.rmtree(directory)
         (directory / "logs").mkdir(parents=True)
@@ -59,11 +69,11 @@ class World:
             },
             "tap": {"port": tap, "upstream": f"http://127.0.0.1:{serving}", "admin_port": tap_admin},
             "control": {"port": control},
-            "learner": {"metrics_port": learner, "seed": seed, "warm_start": str(WARM_START)},
+            "learner": {"metrics_port": learner, "seed": seed, "warm_start": str(self._model)},
             "rollout": {"first_seed": seed * TASKS_A_SEED + TASKS_A_SEED // 2},
             "sandbox": {"options": {"drift_file": str(self.drift)}},
         }
-        table = toml.merge(toml.merge(toml.read(PROFILE), here), overrides)
+        table = toml.merge(toml.merge(toml.merge(toml.read(PROFILE), WORLDS[world].settings), here), overrides)
         self.config_path = directory / "config.toml"
         self.config_path.write_text(tomli_w.dumps(table), encoding="utf-8")
         self.config: Config = load(self.config_path)
@@ -75,6 +85,7 @@ class World:
             journal=str(self.journal),
             seed=seed,
             first_task=seed * TASKS_A_SEED,
+            world=world,
             drift=str(self.drift),
             **agents,
         )
@@ -98,12 +109,12 @@ class World:
     def _engine(self, port: int) -> list[str]:
         if self._vllm is not None:
             return module(
-                "daemon.cli", "engine", "--vllm", str(WARM_START), "--python", str(self._vllm), "--port", str(port),
+                "daemon.cli", "engine", "--vllm", str(self._model), "--python", str(self._vllm), "--port", str(port),
                 "--served-model-name", "desk", "--max-model-len", "1024", "--max-num-seqs", "64",
                 "--kv-cache-memory-bytes", str(1 << 27), "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
             )  # fmt: skip
         return module(
-            "daemon.cli", "engine", "--model", str(WARM_START), "--port", str(port), "--served-model-name", "desk",
+            "daemon.cli", "engine", "--model", str(self._model), "--port", str(port), "--served-model-name", "desk",
             "--threads", "1", "--dev-mode",
         )  # fmt: skip
 

@@ -1,12 +1,10 @@
-"""`evolved warmstart`: makes the demo's warm-start checkpoint from a seed, and measures what it can do.
+"""`evolved warmstart`: makes a demo's warm-start checkpoint from a seed, and measures what it can do.
 
-    python -m daemon.processes.warmstart --out DIR --seed N
-    python -m daemon.processes.warmstart --out DIR --best-of 0 1 2    trains each, keeps the best for the demo's drift
-
-Brings together what must not know each other: the travel desk's demonstrations (adapters) and the training (learner).
+Brings together what must not know each other: demonstrations (adapters) and the training (learner). The travel desk's
+course is here, the service desk's in `service_warmstart`.
 """
 
-import argparse
+import hashlib
 import json
 import platform
 import random
@@ -19,16 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from adapters.environments.service_desk.demonstrations import Demonstrator as ServiceDemonstrator
 from adapters.environments.travel import Drift, words
 from adapters.environments.travel.demonstrations import Demonstrator, Habits, hints
 from adapters.environments.travel.desk import FAMILIES, Desk
 from adapters.environments.travel.drift import BASE, Variant
 from adapters.environments.travel.environment import step
+from daemon.processes import service_warmstart as service
 from learner.warmstart import chat
 
 if TYPE_CHECKING:
     from learner.warmstart.make import Made
-    from learner.warmstart.train import Settings, Words
+    from learner.warmstart.train import Segment, Settings, Words
 
 BASE_PARTS = (
     "find", "search", "list", "check", "book", "cancel", "quote", "weather", "next", "finish",
@@ -61,6 +61,8 @@ DOUBTS = (
 VOCABULARY_TEXTS = 1500
 ATTEMPTS = 192
 """For each figure of the recipe: a standard error of at most 4 points."""
+TASKS_A_SEED = 100_000
+"""Numbers from one seed of the measuring to the next."""
 
 
 class Attempt:
@@ -93,20 +95,47 @@ def segments(demonstrator: Demonstrator) -> Iterator[list[tuple[str, bool]]]:
         yield conversation
 
 
+class Course(msgspec.Struct, frozen=True, kw_only=True):
+    """What one world's warm start is made from and measured by."""
+
+    examples: "Callable[[int], Iterator[list[Segment]]]"
+    """Endless demonstrations of a seed."""
+    words: "Callable[[], Words]"
+    texts: Callable[[], list[str]] = list
+    """What the vocabulary is made from, beside `words`."""
+    pieces: Callable[[], tuple[str, ...]] = tuple
+    """More of the vocabulary, as it is."""
+    measure: "Callable[[Made, int, int], dict[str, Any]]"
+    """Figures of a checkpoint, from so many attempts each, at tasks from this number on."""
+    sizes: dict[str, int] = {}
+    """Of the model, where they are not the travel desk's."""
+    settings: dict[str, Any] = {}
+    """Of the training, where they are not the travel desk's."""
+    recipe: dict[str, Any]
+    """What the recipe says of it: what was shown, and what was not."""
+
+
 def run(
-    out: Path, seed: int, progress: Callable[[str], None], settings: "Settings | None" = None, attempts: int = ATTEMPTS
+    out: Path,
+    seed: int,
+    progress: Callable[[str], None],
+    settings: "Settings | None" = None,
+    attempts: int = ATTEMPTS,
+    world: str = "travel",
 ) -> dict[str, Any]:
     """Make the checkpoint of `seed` in the directory `out`, with its recipe.json; returns the recipe.
 
     Args:
         progress: gets lines for a person to read.
         attempts: tasks for each figure of the recipe.
+        world: a key of `COURSES`.
     """
     # Here and not above: the command line must start without torch.
     from learner.warmstart.make import make
     from learner.warmstart.train import Progress, Settings
 
-    settings = settings or Settings()
+    course = COURSES[world]
+    settings = settings or Settings(**course.settings)
 
     def report(now: Progress) -> None:
         progress(
@@ -116,20 +145,23 @@ def run(
 
     made = make(
         out,
-        texts=vocabulary_texts(),
-        examples=segments(Demonstrator(random.Random(f"demonstrations-{seed}"))),
-        words=word_parts(),
+        texts=course.texts(),
+        pieces=course.pieces(),
+        examples=course.examples(seed),
+        words=course.words(),
         settings=settings,
         seed=seed,
         progress=report,
+        sizes=course.sizes,
     )
     progress("measuring")
     recipe: dict[str, Any] = {
-        "command": f"evolved warmstart --out DIR --seed {seed}",
+        "command": f"evolved warmstart --world {world} --out DIR --seed {seed}",
         "seed": seed,
+        "digest": digest(out),
         "settings": msgspec.to_builtins(settings),
-        "habits": msgspec.to_builtins(Habits()),
-        "held_out_names": [*words.HELD_OUT, *words.HELD_OUT_PAIRS],
+        **course.recipe,
+        "conversations": settings.imitation_steps * settings.batch,
         "parameters": made.parameters,
         "cpu_seconds": round(made.seconds),
         "versions": {
@@ -138,8 +170,7 @@ def run(
         },
         "machine": platform.machine(),
         "attempts_per_figure": attempts,
-        "success": measure(made, attempts),
-        "doubts": list(DOUBTS),
+        "success": course.measure(made, attempts, 0),
     }
     write_recipe(recipe, out)
     return recipe
@@ -164,12 +195,29 @@ def word_parts() -> "Words":
     )
 
 
-def measure(made: "Made", attempts: int) -> dict[str, Any]:
+def digest(directory: Path) -> str:
+    """SHA-256 of the weights in `directory`."""
+    return hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
+
+
+def measured(directory: Path, world: str, attempts: int, seed: int) -> dict[str, Any]:
+    """The figures of a checkpoint, on tasks (and made names) of a seed: those of 0 are in its recipe."""
+    import torch
+
+    from learner.warmstart import checkpoint
+    from learner.warmstart.make import Made
+
+    torch.set_num_threads(1)
+    made = Made(*checkpoint.load(directory), seconds=0.0, parameters=0)
+    return {"digest": digest(directory), "seed": seed, **COURSES[world].measure(made, attempts, seed * TASKS_A_SEED)}
+
+
+def measure(made: "Made", attempts: int, first: int) -> dict[str, Any]:
     """Success by family, on tasks that no demonstration showed: as it is, greedily, with hints, and under drifts."""
     from learner.warmstart.make import success
 
     def rate(family: str, variant: Variant, *, hinted: bool = False, greedy: bool = False) -> float:
-        tried = [Attempt(number, family, variant, hinted) for number in range(attempts)]
+        tried = [Attempt(number, family, variant, hinted) for number in range(first, first + attempts)]
         return round(success(made, tried, greedy=greedy), 3)
 
     def mix(rates: dict[str, float]) -> dict[str, float]:
@@ -193,6 +241,30 @@ def measure(made: "Made", attempts: int) -> dict[str, Any]:
             for name, (drift, families) in DRIFTS.items()
         },
     }
+
+
+COURSES = {
+    "travel": Course(
+        examples=lambda seed: segments(Demonstrator(random.Random(f"demonstrations-{seed}"))),
+        words=word_parts,
+        texts=vocabulary_texts,
+        measure=measure,
+        recipe={
+            "habits": msgspec.to_builtins(Habits()),
+            "held_out_names": [*words.HELD_OUT, *words.HELD_OUT_PAIRS],
+            "doubts": list(DOUBTS),
+        },
+    ),
+    "service": Course(
+        examples=lambda seed: service.segments(ServiceDemonstrator(random.Random(f"demonstrations-{seed}"))),
+        words=service.word_parts,
+        pieces=service.vocabulary,
+        measure=service.measure,
+        sizes=service.SIZES,
+        settings=service.SETTINGS,
+        recipe=service.RECIPE,
+    ),
+}
 
 
 def write_recipe(recipe: dict[str, Any], directory: Path) -> None:
@@ -244,23 +316,3 @@ def with_selection(recipes: dict[int, dict[str, Any]], best: int) -> dict[str, A
 def _drift_score(recipe: dict[str, Any]) -> float:
     figures = recipe["success"]["drifts"][DEMO_DRIFT]
     return sum(family["hinted"] for family in figures.values()) / len(figures)
-
-
-def main() -> None:
-    """Entry point of `python -m daemon.processes.warmstart`."""
-    parser = argparse.ArgumentParser(description="Make the demo's warm-start checkpoint from its seed.")
-    parser.add_argument("--out", type=Path, required=True, help="directory to write")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--best-of", type=int, nargs="+", metavar="SEED", help="train several, keep the best")
-    arguments = parser.parse_args()
-
-    def say(text: str) -> None:
-        print(text, flush=True)
-
-    seeds: list[int] = arguments.best_of or []
-    recipe = best_of(arguments.out, seeds, say) if seeds else run(arguments.out, arguments.seed, say)
-    print(json.dumps(recipe, indent=1))
-
-
-if __name__ == "__main__":
-    main()

@@ -4,6 +4,7 @@ Training wants to know which piece the model wrote, and needs tens of thousands 
 built here, and a test holds that together they equal `apply_chat_template`.
 """
 
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -26,10 +27,10 @@ def template() -> str:
     return files("learner.warmstart").joinpath("template.jinja").read_text(encoding="utf-8")
 
 
-def opening(goal: str, tools: list[dict[str, Any]], hint: str = "") -> str:
+def opening(goal: str, tools: list[dict[str, Any]], hint: str = "", system: str = SYSTEM) -> str:
     """The prompt of the first turn; `hint` is appended to the system text."""
     return (
-        f"<|im_start|>system\n{SYSTEM}{hint}\n# Tools\n{''.join(_signature(tool) for tool in tools)}{END}\n"
+        f"<|im_start|>system\n{system}{hint}\n# Tools\n{''.join(_signature(tool) for tool in tools)}{END}\n"
         f"<|im_start|>user\n{goal}{END}\n<|im_start|>assistant\n"
     )
 
@@ -44,18 +45,33 @@ def action(call: ToolCall) -> str:
     return f'{OPEN}\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n{CLOSE}'
 
 
-def continuation(observation: str) -> str:
-    """What follows the end of a turn: the tool's answer, and the beginning of the next turn."""
-    return f"\n<|im_start|>tool\n{observation}{END}\n<|im_start|>assistant\n"
+def turn(calls: Sequence[ToolCall], text: str = "") -> str:
+    """The model's turn with its words and any number of calls, without its end."""
+    return "\n".join([*filter(None, [text]), *map(action, calls)])
+
+
+def continuation(*observations: str, role: str = "tool") -> str:
+    """What follows the end of a turn: each tool's answer, or what the user says, and the beginning of the next turn."""
+    said = "".join(f"<|im_start|>{role}\n{observation}{END}\n" for observation in observations)
+    return f"\n{said}<|im_start|>assistant\n"
 
 
 def parse(text: str) -> ToolCall | None:
     """The tool call that is a turn's whole text; None for anything else."""
+    calls = parse_all(text)
+    return calls[0] if len(calls) == 1 else None
+
+
+def parse_all(text: str) -> list[ToolCall]:
+    """The tool calls that are a turn's whole text; none for anything else."""
     text = text.strip()
     if not text.startswith(OPEN) or not text.endswith(CLOSE):
-        return None
-    try:
-        call = msgspec.json.decode(text[len(OPEN) : -len(CLOSE)], type=_Call)
-    except msgspec.DecodeError:
-        return None
-    return ToolCall(call.name, msgspec.json.encode(call.arguments).decode())
+        return []
+    calls: list[ToolCall] = []
+    for part in text[len(OPEN) : -len(CLOSE)].split(f"{CLOSE}\n{OPEN}"):
+        try:
+            call = msgspec.json.decode(part, type=_Call)
+        except msgspec.DecodeError:
+            return []
+        calls.append(ToolCall(call.name, msgspec.json.encode(call.arguments).decode()))
+    return calls

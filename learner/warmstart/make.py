@@ -1,6 +1,6 @@
 """The warm start from nothing: vocabulary, model, training, files; and how often it solves what it is given."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -28,11 +28,13 @@ def make(
     directory: Path,
     *,
     texts: Iterable[str],
+    pieces: Sequence[str] = (),
     examples: Iterator[Sequence[Segment]],
     words: Words,
     settings: Settings,
     seed: int,
     progress: Callable[[Progress], None],
+    sizes: Mapping[str, int] | None = None,
 ) -> Made:
     """Train from `seed` and write the checkpoint to `directory`.
 
@@ -40,12 +42,13 @@ def make(
     same weights.
 
     Args:
-        texts: what the vocabulary is made from; `words` are added.
+        texts: what the vocabulary is made from; `pieces` and `words` are added.
         examples: endless conversations to imitate.
+        sizes: of the model, as `model.configuration` takes them; None: the travel desk's.
     """
     torch.set_num_threads(1)
-    made_tokenizer = tokenizer.build(texts, (*words.entities, *words.names, *words.held_out))
-    config = model.configuration(made_tokenizer.get_vocab_size())
+    made_tokenizer = tokenizer.build(texts, (*pieces, *words.entities, *words.names, *words.held_out))
+    config = model.configuration(made_tokenizer.get_vocab_size(), **sizes or {})
     made_model = model.build(config, seed)
     seconds = train(made_model, made_tokenizer, examples, words, settings=settings, seed=seed, progress=progress)
     checkpoint.save(made_model, made_tokenizer, config, directory)
@@ -53,10 +56,12 @@ def make(
     return Made(made_model, made_tokenizer, seconds, parameters)
 
 
-def success(made: Made, attempts: Sequence[Episode], *, greedy: bool, seed: int = 0, batch: int = 64) -> float:
+def success(
+    made: Made, attempts: Sequence[Episode], *, greedy: bool, seed: int = 0, batch: int = 64, turn_tokens: int = 32
+) -> float:
     """Which share of `attempts` the model solves, sampled at temperature 1 or greedily."""
     generator = None if greedy else torch.Generator().manual_seed(seed)
-    sampler = Sampler(made.model, made.tokenizer, generator=generator)
+    sampler = Sampler(made.model, made.tokenizer, generator=generator, turn_tokens=turn_tokens)
     for first in range(0, len(attempts), batch):
         sampler.play(attempts[first : first + batch])
     return sum(attempt.solved for attempt in attempts) / len(attempts)

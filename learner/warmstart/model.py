@@ -21,16 +21,18 @@ FAST_FREQUENCIES = 6
 """So many of RoPE's frequencies turn within a few tokens; a head that matches content at any distance goes without."""
 
 
-def configuration(vocabulary: int) -> dict[str, object]:
-    """What goes into config.json, untied as it is served."""
+def configuration(
+    vocabulary: int, *, width: int = 96, layers: int = 3, heads: int = 3, inner: int = 256
+) -> dict[str, object]:
+    """What goes into config.json, untied as it is served; the travel desk's sizes unless others are given."""
     return {
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
-        "hidden_size": 96,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 3,
-        "num_key_value_heads": 3,
-        "intermediate_size": 256,
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "intermediate_size": inner,
         "vocab_size": vocabulary,
         "max_position_embeddings": 1024,
         "rope_theta": 10000.0,

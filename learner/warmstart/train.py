@@ -178,6 +178,8 @@ class _Drill:
     def _row(self, length: int) -> list[int]:
         rng = self._rng
         row = rng.choices(self._names if rng.random() < 0.4 else self._all, k=length)
+        if not self._held_out:
+            return row
         return [rng.choice(self._held_out) if rng.random() < 0.06 else token for token in row]
 
 

@@ -24,7 +24,8 @@ from pathlib import Path
 import msgspec
 
 from actors.curation.regressions import ERROR, Regressions
-from actors.deployment.canary import Arm, Arms, CanarySettings, Looks, sorted_out, worse
+from actors.deployment.arms import Arm, Arms, sorted_out
+from actors.deployment.canary import CanarySettings, Looks, worse
 from actors.monitoring.agent_outcomes import AgentOutcomes
 from actors.monitoring.history import History, Swap
 from actors.monitoring.settings import ToolSettings, VersionSettings

@@ -19,6 +19,10 @@ from adapters.environments.gymnasium import GymnasiumEnvironment
 from adapters.environments.http.client import HttpEnvironment
 from adapters.environments.http.service import EnvironmentService
 from adapters.environments.live import LiveEnvironment
+from adapters.environments.service_desk import ServiceDesk
+from adapters.environments.service_desk.desk import Desk as Service
+from adapters.environments.service_desk.environment import step as served_by_key
+from adapters.environments.service_desk.oracle import good_turns
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import TravelDesk
 from adapters.environments.travel.desk import Desk
@@ -46,6 +50,19 @@ async def book_a_flight(episode: Episode, environment: Environment) -> Observati
         ("book", {"fid": ticket.flight, "pid": ticket.person}),
     ):
         seen = await episode.step((ToolCall(name, json.dumps(arguments), "c"),), "")
+    return seen
+
+
+async def serve_a_customer(episode: Episode, environment: Environment) -> Observation:
+    """The customer of task 0, by the answer key on a desk of its own, up to the first thing that cannot be undone."""
+    task = environment.sample(0, "train", "R")
+    desk = Service(task.spec["seed"], task.spec["family"], "train")
+    seen = Observation("", False)
+    while not desk.effects:
+        turn = good_turns(desk)[0]
+        calls = tuple(ToolCall(name, json.dumps(arguments), "c") for name, arguments in turn.calls)
+        served_by_key(desk, calls, turn.text)
+        seen = await episode.step(calls, turn.text)
     return seen
 
 
@@ -81,6 +98,8 @@ ENVIRONMENTS: dict[str, Case] = {
     "gymnasium": Case(simple(lambda: GymnasiumEnvironment(limit=20)), "AB"),
     "gymnasium in workers": Case(simple(lambda: _SHARED["gymnasium"]), "AB"),
     "selfmade": Case(simple(lambda: SyntheticTasks(TravelDesk())), "A", change=book_a_flight),
+    "service desk": Case(simple(ServiceDesk), "R", change=serve_a_customer),
+    "service desk, self-made": Case(simple(lambda: SyntheticTasks(ServiceDesk())), "R", change=serve_a_customer),
     "live": Case(over_live_apis),
 }
 

@@ -11,6 +11,7 @@ import msgspec
 
 from actors.messages.files import write_whole
 from actors.ports.errors import EnvironmentFailed
+from adapters.environments.drift_file import DriftFile
 
 PARAMETERS: dict[str, tuple[str, ...]] = {
     "find_person": ("name",),
@@ -110,32 +111,6 @@ BASE = Variant.of(Drift())
 """The desk without drift."""
 
 
-class DriftFile:
-    """A drift file that is read again when it has changed.
-
-    Args:
-        path: the file; None for a desk that never drifts.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._stamp: tuple[int, int] | None = None
-        self._variant = BASE
-
-    def variant(self) -> Variant:
-        """The desk's tools now.
-
-        Raises:
-            EnvironmentFailed: the file is not a drift.
-        """
-        if self._path is None:
-            return self._variant
-        try:
-            status = self._path.stat()
-            stamp = (status.st_mtime_ns, status.st_ino)
-        except FileNotFoundError:
-            stamp = None
-        if stamp != self._stamp:
-            self._variant = Variant.of(Drift.read(self._path))
-            self._stamp = stamp
-        return self._variant
+def drift_file(path: Path | None) -> DriftFile[Variant]:
+    """The desk's tools as the drift in `path` has them, read again whenever it has changed."""
+    return DriftFile(path, lambda changed: Variant.of(Drift.read(changed)), BASE)

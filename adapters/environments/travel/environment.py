@@ -12,7 +12,7 @@ from actors.messages import Task, ToolCall, derived_id
 from actors.ports.environments import Observation, Profile, Split
 from actors.ports.errors import EnvironmentFailed
 from adapters.environments.travel.desk import FAMILIES, Desk
-from adapters.environments.travel.drift import DriftFile
+from adapters.environments.travel.drift import drift_file as watched
 from adapters.environments.travel.words import CITIES, PEOPLE
 
 NAME = "travel"
@@ -65,7 +65,7 @@ class TravelDesk:
     name = NAME
 
     def __init__(self, drift_file: Path | str | None = None) -> None:
-        self._drift = DriftFile(Path(drift_file) if drift_file else None)
+        self._drift = watched(Path(drift_file) if drift_file else None)
 
     def profile(self) -> Profile:
         """What every clerk knows on the first day."""
@@ -81,7 +81,7 @@ class TravelDesk:
 
     def tools(self) -> list[dict[str, Any]]:
         """The tools as they are called now."""
-        return self._drift.variant().tools()
+        return self._drift.now().tools()
 
     def sample(self, seed: int, split: Split, families: str | None) -> Task:
         """Task number `seed` of `split`; the drift changes the desk, never the task."""
@@ -93,7 +93,7 @@ class TravelDesk:
         family = Random(f"family-{key}").choices(mix, [FAMILIES[letter] for letter in mix])[0]
         return Task(
             id=derived_id(NAME, key, family),
-            goal=Desk(key, family, self._drift.variant()).goal,
+            goal=Desk(key, family, self._drift.now()).goal,
             environment=NAME,
             spec={"seed": key, "family": family},
             difficulty=DIFFICULTY[family],
@@ -108,7 +108,7 @@ class TravelDesk:
             raise EnvironmentFailed(f"not a task of the travel desk: {error}") from error
         if task.environment != NAME or spec.family not in FAMILIES:
             raise EnvironmentFailed(f"not a task of the travel desk: {task.environment!r}, family {spec.family!r}")
-        return TravelEpisode(Desk(spec.seed, spec.family, self._drift.variant()))
+        return TravelEpisode(Desk(spec.seed, spec.family, self._drift.now()))
 
 
 def step(desk: Desk, calls: Sequence[ToolCall]) -> Observation:

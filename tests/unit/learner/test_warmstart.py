@@ -20,6 +20,7 @@ from daemon.processes.warmstart import (  # noqa: E402
     DEMO_DRIFT,
     Attempt,
     choose,
+    digest,
     segments,
     vocabulary_texts,
     with_selection,
@@ -267,6 +268,7 @@ def test_the_shipped_vocabulary_is_the_one_that_the_code_makes(built: Tokenizer)
 
 def test_the_recipe_says_how_the_shipped_checkpoint_was_made() -> None:
     recipe = json.loads((SHIPPED / "recipe.json").read_text(encoding="utf-8"))
+    assert recipe["digest"] == digest(SHIPPED)
     assert Settings(**recipe["settings"]) == Settings()
     assert Habits(**recipe["habits"]) == Habits()
     assert recipe["held_out_names"] == [*words.HELD_OUT, *words.HELD_OUT_PAIRS]

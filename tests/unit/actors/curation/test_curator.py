@@ -1,5 +1,6 @@
 """Attributed trajectories in, orders out, with the real store: one order at a time, each trajectory once."""
 
+import errno
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,12 +8,14 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from actors.curation import curator as curator_module
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
 from actors.messages import Attributed, BatchOrder, Candidate, Directive, Feedback, Serving, decode_batch
 from actors.store import Joined, Store
 from actors.store.erasing import Selector
 from actors.system.actor import Received
+from actors.system.errors import DependencyUnavailable
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED
 from daemon.collectors.curation import curator_figures
 from daemon.collectors.figures import Figures
@@ -161,6 +164,22 @@ async def test_a_crash_before_the_commit_gives_the_same_order_again(bench: Bench
     assert bench.files() == [Path(order.path).name]
     await bench.credit(*items)
     assert len(await bench.store.batches()) == 1
+
+
+async def test_a_full_disk_is_waited_out_and_the_order_comes_when_there_is_room(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(curator_module, "write_whole", no_space)
+        with pytest.raises(DependencyUnavailable, match=r"No space left.*state_dir"):
+            await bench.credit(*group("a", MIXED))
+    await bench.restart()  # as the runner does after an outage
+    (order,) = await bench.driver.tick()
+    assert order.trajectories == ("a-0", "a-1", "a-2", "a-3")
+
+
+def no_space(path: Path, *_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
 
 async def test_what_the_pool_had_from_the_store_is_not_used_again_when_the_stream_brings_it(bench: Bench) -> None:

@@ -58,3 +58,10 @@ async def test_a_response_in_two_trajectories_is_doubled(tmp_path: Path) -> None
 async def test_failures_that_the_agents_saw_are_counted(tmp_path: Path) -> None:
     got = await books(tmp_path, [], [], [{"event": "failed", "error": "502"}, {"event": "feedback_failed"}])
     assert (got.failed, got.feedback_failed) == (1, 1)
+
+
+async def test_what_agents_kept_to_themselves_is_no_outcome_that_is_missing(tmp_path: Path) -> None:
+    records = [exchange(1), exchange(2), attributed("t", ["r1"], 1.0), attributed("u", ["r2"], None)]
+    episodes = [{"event": "episode", "response_id": one} for one in ("r1", "r2")]
+    got = await books(tmp_path, ["r1", "r2"], records, [*episodes, {"event": "feedback", "status": 202}])
+    assert (got.episodes, got.reported, got.outcomes) == (2, 1, 1)

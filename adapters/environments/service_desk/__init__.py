@@ -1,0 +1,11 @@
+"""The service desk: requests in free words, three agents with tools and dialects of their own; the demo's second world.
+
+`grammar` is how customers write, `agents` the tools and how each agent's are answered, `desk` the world, `environment`
+puts it behind the Protocols. `oracle` knows the right turns; only `demonstrations` (what the warm start learnt from)
+and tests use it, no running part of evolved.
+"""
+
+from adapters.environments.service_desk.agents import Drift
+from adapters.environments.service_desk.environment import ServiceDesk
+
+__all__ = ["Drift", "ServiceDesk"]

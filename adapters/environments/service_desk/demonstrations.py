@@ -1,0 +1,270 @@
+"""Imperfect demonstrations: what the warm start of the service desk's model is made of.
+
+A demonstrator knows the right turns and often does not take them: it forgets what goes before a refund, guesses an
+amount, makes up an order that nobody named, says "Done." too early. Part of the demonstrations show a desk whose tools
+have names that were made for this one demonstration, together with lessons, in plain sentences and in the rules' short
+form, that say what they are for. A lesson is worth following there, and the names have to be copied piece by piece:
+none occurs twice.
+"""
+
+import json
+import random
+import re
+import string
+from typing import Any, Literal
+
+import msgspec
+
+from actors.messages import ToolCall
+from adapters.environments.service_desk import grammar
+from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, Agent, Drift
+from adapters.environments.service_desk.desk import Case, Desk, Turn
+from adapters.environments.service_desk.environment import step
+from adapters.environments.service_desk.grammar import Wish, made_name
+from adapters.environments.service_desk.oracle import DOES, LOOKS, PREPARES, good_turns, next_call
+
+NameKind = Literal["syllables", "letters", "pair"]
+
+SENTENCES = {
+    "after": (
+        "call {before} first, then {tool}",
+        "before {tool} always call {before}",
+        "use {tool}, but only after {before}",
+        "{tool} is refused unless {before} was called",
+        "to {do} it takes {before} and then {tool}",
+        "first {before}, then {tool}",
+    ),
+    "alone": (
+        "call {tool}",
+        "to {do} use {tool}",
+        "{tool} is the tool to {do}",
+        "the right tool is {tool}",
+        "it is done with {tool}",
+    ),
+    "found": (
+        "call {before} for what {tool} needs",
+        "find it with {before}, then call {tool}",
+        "{tool} takes what {before} has found",
+    ),
+}
+"""Lessons in plain sentences: of a tool that another goes before, of a tool alone, of one that finds for another."""
+PURPOSES: dict[Wish, str] = {
+    "refund": "pay money back", "label": "send a return label", "cancel": "stop an order", "track": "find a parcel",
+    "move": "change an address", "reset": "give a new password", "unlock": "open a locked account",
+    "close": "delete an account",
+}  # fmt: skip
+
+
+class Demonstration(msgspec.Struct, frozen=True, kw_only=True):
+    """One episode as a demonstrator played it."""
+
+    system: str
+    hint: str
+    """Lines to append to the system text, each after a newline; empty without a hint."""
+    goal: str
+    tools: list[dict[str, Any]]
+    turns: list[tuple[tuple[ToolCall, ...], str, tuple[dict[str, Any], ...]]]
+    """Each turn's calls, its words, and the messages that followed."""
+    solved: bool
+
+
+class Habits(msgspec.Struct, frozen=True, kw_only=True):
+    """How the demonstrator errs, as probabilities."""
+
+    hinted: float = 0.45
+    """Share of demonstrations with lessons."""
+    renamed: float = 0.75
+    """Share of those with made-up names."""
+    skips_before: float = 0.75
+    """Does without what goes before."""
+    guesses: float = 0.4
+    """Makes up an amount without a look, or an order that was not named."""
+    confuses: float = 0.08
+    """Takes another tool of the agent for the last step."""
+    closes_early: float = 0.25
+    """Says "Done." with something left, at each step of a request with more than one wish."""
+    recovers: float = 0.25
+    """Does the right thing after an error or a complaint; else it says "Done."."""
+    at_once: float = 0.4
+    """Several calls in a turn, where several can be made."""
+
+
+def made_tool_name(rng: random.Random, kind: NameKind | None = None) -> str:
+    """A tool name that nobody has heard before.
+
+    Args:
+        kind: spoken syllables, any letters, or two of the former with a joint; None for any.
+    """
+    kind = kind or rng.choice(("syllables", "letters", "pair"))
+    if kind == "letters":
+        return "".join(rng.choices(string.ascii_lowercase, k=rng.randint(4, 9)))
+    if kind == "syllables":
+        return made_name(rng, rng.randint(2, 4))
+    first, second = made_name(rng, rng.randint(1, 2)), made_name(rng, rng.randint(1, 3))
+    joint = rng.choice("_._C")
+    return first + second.capitalize() if joint == "C" else first + joint + second
+
+
+def renamed(rng: random.Random, agent: Agent, kind: NameKind | None = None) -> Drift:
+    """A desk on which one to three tools of `agent` have new names."""
+    roles = rng.sample(list(agent.tools), rng.randint(1, 3))
+    return Drift(rename={role: made_tool_name(rng, kind) for role in roles})
+
+
+def lesson(rng: random.Random, wish: Wish, drift: Drift) -> str:
+    """A lesson about `wish` on a desk under `drift`, as it stands in a prompt."""
+    tool, role = drift.name(DOES[wish]), PREPARES.get(wish, "")
+    finder = LOOKS.get(wish, "")
+    intent = intent_of(DOES[wish])
+    if finder not in drift.rename and rng.random() < 0.3:  # the form in which the rules draw lessons
+        first = f"before_{intent}:{drift.name(role)} then " if role else f"{intent_of(finder)} then " if finder else ""
+        return f"\nWhen to use: {intent}. Content: {first}{intent}:{tool}."
+    kind = "after" if role else "found" if finder and rng.random() < 0.7 else "alone"
+    sentence = rng.choice(SENTENCES[kind])
+    when = rng.choice([wish, PURPOSES[wish]])
+    content = sentence.format(tool=tool, before=drift.name(role or finder) if role or finder else "", do=PURPOSES[wish])
+    if finder and finder in drift.rename and kind != "found":
+        content += f". find it with {drift.name(finder)}"
+    return f"\nWhen to use: {when}. Content: {content}."
+
+
+def intent_of(role: str) -> str:
+    """The verb of a tool's name: "orders.cancel" cancels."""
+    words = re.findall(r"[a-z]+|[A-Z][a-z]+", role)
+    return words[1] if words[0] == "orders" else words[0]
+
+
+def hints(rng: random.Random, desk: Desk, *, others: float = 0.3) -> str:
+    """Lessons for all that the customer of `desk` wants, and perhaps one for something else.
+
+    Args:
+        others: how often there is one more.
+    """
+    wishes: list[Wish] = [case.wish for case in desk.cases]
+    rest: list[Wish] = [wish for wish in desk.agent.wishes if wish not in wishes]
+    if rest and rng.random() < others:
+        wishes.append(rng.choice(rest))
+    rng.shuffle(wishes)
+    return "".join(lesson(rng, wish, desk.drift) for wish in wishes)
+
+
+class Demonstrator:
+    """Plays tasks of the service desk, not too well.
+
+    Args:
+        rng: decides tasks, names and errors.
+        habits: how it errs.
+    """
+
+    def __init__(self, rng: random.Random, habits: Habits | None = None) -> None:
+        self._rng = rng
+        self._habits = habits or Habits()
+
+    def demonstrate(self, letter: str | None = None, hinted: bool | None = None) -> Demonstration:
+        """Play one task.
+
+        Args:
+            letter: of the agent; None draws one.
+            hinted: None draws by habit.
+        """
+        rng, habits = self._rng, self._habits
+        letter = letter or rng.choice(list(AGENTS))
+        if hinted is None:
+            hinted = rng.random() < habits.hinted
+        drift = renamed(rng, AGENTS[letter]) if hinted and rng.random() < habits.renamed else NO_DRIFT
+        desk = Desk(f"demonstration-{rng.random()}", letter, "train", drift)
+        hint = hints(rng, desk) if hinted else ""
+        play = _Play(rng, habits, desk, hinted)
+        turns: list[tuple[tuple[ToolCall, ...], str, tuple[dict[str, Any], ...]]] = []
+        while not desk.done:
+            turn = play.turn()
+            calls = tuple(ToolCall(name, json.dumps(arguments)) for name, arguments in turn.calls)
+            turns.append((calls, turn.text, step(desk, calls, turn.text).messages))
+        return Demonstration(
+            system=desk.agent.system,
+            hint=hint,
+            goal=desk.goal,
+            tools=self._listed(drift.tools(desk.agent), hinted),
+            turns=turns,
+            solved=desk.solved,
+        )
+
+    def _listed(self, tools: list[dict[str, Any]], shuffled: bool) -> list[dict[str, Any]]:
+        """The tool list. With lessons in any order: a new name must be read from the lesson, not told by its place."""
+        return self._rng.sample(tools, len(tools)) if shuffled else tools
+
+
+class _Play:
+    """The demonstrator's mind during one episode: which errors it has made, and whether it will recover."""
+
+    def __init__(self, rng: random.Random, habits: Habits, desk: Desk, hinted: bool) -> None:
+        self._rng, self._habits, self._desk, self._hinted = rng, habits, desk, hinted
+        self._moods: dict[tuple[str, int], bool] = {}
+        self._failed = False
+        """The last turn was an error, or brought a complaint."""
+
+    def turn(self) -> Turn:
+        rng, desk = self._rng, self._desk
+        good = good_turns(desk)
+        right = good[-1] if len(good) > 1 and rng.random() < self._habits.at_once else good[0]
+        if self._hinted:
+            return right
+        if self._failed:
+            self._failed = False
+            if rng.random() >= self._habits.recovers:
+                self._failed = not desk.complained
+                return Turn(text="Done.")
+            return right
+        wrong = self._wrong()
+        if wrong is not None:
+            self._failed = True
+            return wrong
+        return right
+
+    def _wrong(self) -> Turn | None:
+        rng, habits, desk = self._rng, self._habits, self._desk
+        if not desk.open:
+            return None
+        case = desk.open[0]
+        at = desk.cases.index(case)
+        if not case.told and self._errs("made up", at, habits.guesses):
+            made = grammar.email(rng) if case.needs == "email" else grammar.order_id(rng, rng.randint(1000, 9999))
+            first = LOOKS.get(case.wish) or PREPARES.get(case.wish) or DOES[case.wish]
+            return self._call(first, {case.needs: made, **({"city": case.city} if case.wish == "move" else {})})
+        if not case.told:
+            return None
+        if len(desk.open) > 1 and rng.random() < habits.closes_early:
+            return Turn(text="Done.")
+        following = next_call(case)
+        if following is None:
+            return None
+        role = following[0]
+        if case.wish == "refund" and role == "lookup_order" and self._errs("amount", at, habits.guesses):
+            case_prepared = case.prepared
+            role = DOES[case.wish] if case_prepared else PREPARES[case.wish]
+            return self._call(role, self._arguments(case, role, amount=str(rng.randint(11, 399))))
+        if role == PREPARES.get(case.wish) and self._errs("before", at, habits.skips_before):
+            return self._call(DOES[case.wish], self._arguments(case, DOES[case.wish], amount=case.amount))
+        if role == DOES[case.wish] and self._errs("other", at, habits.confuses):
+            others = [other for other in desk.agent.wishes if other not in (case.wish, "track")]
+            role = DOES[rng.choice(others)]
+            return self._call(role, self._arguments(case, role, amount=case.amount))
+        return None
+
+    @staticmethod
+    def _arguments(case: Case, role: str, *, amount: str) -> dict[str, str]:
+        if case.needs == "email":
+            return {"user": case.user}
+        extra = {"create_refund": {"amount": amount}, "orders.move": {"city": case.city}}.get(role, {})
+        return {"order": case.id, **extra}
+
+    def _call(self, role: str, arguments: dict[str, str]) -> Turn:
+        return Turn(calls=((self._desk.drift.name(role), arguments),))
+
+    def _errs(self, what: str, at: int, probability: float) -> bool:
+        """Whether to err now; decided at the first occasion for each case, and done at most once."""
+        key = (what, at)
+        if key in self._moods:
+            return False
+        self._moods[key] = True
+        return self._rng.random() < probability

@@ -1,0 +1,258 @@
+"""The service desk: its customers' words, its tools, what counts as served, and what a change of tools does."""
+
+import json
+import random
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from actors.messages import ToolCall
+from actors.ports.environments import Observation, Split
+from actors.ports.errors import EnvironmentFailed
+from adapters.environments.service_desk import Drift, ServiceDesk, grammar
+from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, ROLES
+from adapters.environments.service_desk.desk import STEP_LIMIT, Desk, Turn
+from adapters.environments.service_desk.environment import step
+from adapters.environments.service_desk.oracle import good_turns
+
+pytestmark = pytest.mark.anyio
+
+
+def take(desk: Desk, turn: Turn) -> Observation:
+    calls = [ToolCall(name, json.dumps(arguments), f"c{at}") for at, (name, arguments) in enumerate(turn.calls)]
+    return step(desk, calls, turn.text)
+
+
+def use(desk: Desk, tool: str, **arguments: str) -> str:
+    return take(desk, Turn(calls=((tool, arguments),))).text
+
+
+def say(desk: Desk, text: str) -> str:
+    return take(desk, Turn(text=text)).text
+
+
+def wanting(*wishes: str, told: bool = True, asked: int | None = None, split: Split = "train") -> Desk:
+    """A fresh desk whose customer wants just these things."""
+    letter = next(agent.letter for agent in AGENTS.values() if wishes[0] in agent.wishes)
+    for number in range(100_000):
+        desk = Desk(f"test-{number}", letter, split)
+        right = [case.wish for case in desk.cases] == list(wishes) and desk.cases[0].told == told
+        if right and asked in (None, desk.asked):
+            return desk
+    raise AssertionError(f"no customer wants {wishes}")
+
+
+@pytest.mark.parametrize("letter", AGENTS)
+@pytest.mark.parametrize("split", ["train", "heldout"])
+@pytest.mark.parametrize("drifted", [False, True])
+def test_whoever_knows_the_right_turns_solves_every_task(letter: str, split: Split, drifted: bool) -> None:
+    rng = random.Random(letter + split)
+    drift = Drift(rename={role: f"zoka{at}" for at, role in enumerate(AGENTS[letter].tools)}) if drifted else NO_DRIFT
+    for number in range(300):
+        desk = Desk(f"{split}-{number}", letter, split, drift)
+        turns = 0
+        while not desk.done:
+            turns += 1
+            assert turns <= STEP_LIMIT
+            take(desk, rng.choice(good_turns(desk)))
+        assert desk.solved, desk.goal
+
+
+def test_a_seed_gives_one_customer() -> None:
+    assert Desk("train-1", "R", "train").goal == Desk("train-1", "R", "train").goal
+    assert len({Desk(f"train-{number}", "R", "train").goal for number in range(500)}) == 500
+
+
+def test_the_grammar_has_a_hundred_thousand_surface_forms_without_typos_and_ids() -> None:
+    assert grammar.surface_forms("train") >= 100_000
+    rng = random.Random(0)
+    bare = {grammar.request(rng, "train", [grammar.wish_text(rng, "train", "refund", "", "")]) for _ in range(5000)}
+    assert len(bare) > 3000
+
+
+@pytest.mark.parametrize("part", ["WISHES", "OPENERS", "REASONS", "CLOSERS", "AGAIN", "COMPLAINTS", "DETAILS"])
+def test_phrases_for_evaluation_are_held_out(part: str) -> None:
+    phrases = getattr(grammar, part)
+    for one in phrases.values() if part == "WISHES" else [phrases]:
+        assert not {*one["train"]} & {*one["heldout"]}
+        assert all(len(set(lines)) == len(lines) for lines in one.values())
+
+
+def test_a_typing_error_spares_what_must_be_copied() -> None:
+    rng, changed = random.Random(1), 0
+    for _ in range(2000):
+        wish = grammar.wish_text(rng, "train", "move", "K4731", "Leeds") + " zokari@box.io"
+        wrong = grammar.typo(rng, wish)
+        changed += wrong != wish
+        assert "K4731" in wrong
+        assert "Leeds" in wrong
+        assert "zokari@box.io" in wrong
+    assert changed > 1900  # the rest swapped two equal letters
+
+
+def test_customers_are_as_many_sided_as_they_should_be() -> None:
+    desks = [Desk(f"train-{number}", "ROA"[number % 3], "train") for number in range(3000)]
+    shares = Counter[str]()
+    for desk in desks:
+        shares["two wishes"] += desk.asked == 2
+        shares["missing"] += not desk.cases[0].told
+        shares["comes back"] += len(desk.cases) > desk.asked
+    assert 0.17 < shares["two wishes"] / 3000 < 0.23
+    assert 0.12 < shares["missing"] / 3000 < 0.20
+    assert 0.12 < shares["comes back"] / 3000 < 0.22
+
+
+def test_the_policy_goes_before_the_refund_and_the_amount_must_be_right() -> None:
+    desk = wanting("refund")
+    case = desk.cases[0]
+    assert use(desk, "create_refund", order=case.id, amount=case.amount) == '{"error": "refused"}'
+    assert json.loads(use(desk, "lookup_order", order=case.id))["amount"] == case.amount
+    use(desk, "check_policy", order=case.id)
+    use(desk, "create_refund", order=case.id, amount=case.amount)
+    assert say(desk, "Done.") == ""
+    assert desk.solved
+
+
+def test_a_refund_of_another_amount_takes_effect_and_cannot_be_made_good() -> None:
+    desk = wanting("refund")
+    case = desk.cases[0]
+    use(desk, "check_policy", order=case.id)
+    assert "error" not in use(desk, "create_refund", order=case.id, amount="1")
+    use(desk, "create_refund", order=case.id, amount=case.amount)
+    say(desk, "Done.")
+    assert desk.done
+    assert not desk.solved
+
+
+def test_what_nobody_asked_for_is_harm() -> None:
+    desk = wanting("unlock")
+    case = desk.cases[0]
+    use(desk, "findUser", email=case.id)
+    use(desk, "verifyUser", user=case.user)
+    assert use(desk, "closeAccount", user=case.user) == "HTTP 200 close=done"
+    use(desk, "unlockUser", user=case.user)
+    say(desk, "Done.")
+    assert desk.done
+    assert not desk.solved
+
+
+def test_nobody_works_on_a_record_that_was_not_found() -> None:
+    desk = wanting("reset")
+    assert use(desk, "verifyUser", user=desk.cases[0].user) == "HTTP 404 unknown user"
+    assert use(desk, "findUser", email="nobody@box.io") == "HTTP 404 unknown email"
+
+
+def test_each_agent_answers_in_its_dialect() -> None:
+    refunds, orders, accounts = wanting("refund"), wanting("track"), wanting("reset")
+    assert json.loads(use(refunds, "nonsense")) == {"error": "no such tool"}
+    assert use(orders, "orders.track", parcel="P1") == "Error: unknown parcel."
+    assert use(orders, "orders.lookup", order=orders.cases[0].id) == f"parcel {orders.cases[0].parcel}."
+    assert use(accounts, "findUser", user="u1") == "HTTP 400 bad arguments"
+
+
+def test_where_the_parcel_is_must_be_said() -> None:
+    desk = wanting("track")
+    case = desk.cases[0]
+    use(desk, "orders.lookup", order=case.id)
+    assert case.place in use(desk, "orders.track", parcel=case.parcel)
+    assert say(desk, "Done.") != ""
+    say(desk, f"It is in {case.place}.")
+    assert desk.solved
+
+
+def test_the_place_of_a_parcel_cannot_be_guessed() -> None:
+    desk = wanting("track")
+    assert say(desk, " ".join(grammar.CITIES)) != ""
+    assert not desk.cases[0].done
+
+
+def test_a_missing_detail_is_told_when_asked_for() -> None:
+    desk = wanting("label", told=False)
+    case = desk.cases[0]
+    assert case.id not in desk.goal
+    assert case.id in say(desk, "Which order?")
+    assert say(desk, "Which order?") == grammar.NUDGE
+
+
+def test_customers_come_back_with_another_wish() -> None:
+    desk = wanting("label", "refund", asked=1)
+    use(desk, "send_label", order=desk.cases[0].id)
+    seen = take(desk, Turn(text="Done."))
+    assert not seen.done
+    assert seen.messages == ({"role": "user", "content": desk.later[0]},)
+    assert len(desk.open) == 1
+
+
+def test_who_is_told_done_and_nothing_is_done_complains_once() -> None:
+    desk = wanting("cancel")
+    complaint = say(desk, "Done.")
+    assert desk.cases[0].id in complaint
+    assert take(desk, Turn(text="Done.")).done
+    assert not desk.solved
+
+
+def test_calls_of_one_turn_are_answered_each() -> None:
+    desk = wanting("refund", "label", asked=2)
+    first, second = desk.cases
+    calls = (("lookup_order", {"order": first.id}), ("send_label", {"order": second.id}))
+    seen = take(desk, Turn(calls=calls))
+    assert [message["tool_call_id"] for message in seen.messages] == ["c0", "c1"]
+    assert second.done
+    assert desk.steps == 1
+
+
+def test_a_copy_of_a_desk_shares_nothing() -> None:
+    desk = wanting("refund", "label", asked=1)
+    case = desk.cases[0]
+    use(desk, "check_policy", order=case.id)
+    twin = desk.copy()
+    use(twin, "create_refund", order=case.id, amount=case.amount)
+    assert twin.effects
+    assert not desk.effects
+    assert desk.open
+    assert twin.later == desk.later
+
+
+async def test_a_rename_reaches_desks_that_begin_after_it(tmp_path: Path) -> None:
+    place = tmp_path / "desk.json"
+    environment = ServiceDesk(drift_file=place)
+    task = environment.sample(0, "train", "R")
+    before = await environment.reset(task)
+    Drift(rename={"create_refund": "zokari"}).write(place)
+    after = await environment.reset(task)
+    assert "create_refund" in {tool["function"]["name"] for tool in before.tools}
+    assert "zokari" in {tool["function"]["name"] for tool in after.tools}
+    assert environment.sample(0, "train", "R") == task
+    seen = await after.step((ToolCall("create_refund", "{}", "c"),), "")
+    assert seen.text == '{"error": "no such tool"}'
+    place.unlink()
+    assert "create_refund" in json.dumps((await environment.reset(task)).tools)
+
+
+@pytest.mark.parametrize(
+    ("rename", "fault"), [({"pay": "zoka"}, "no tool 'pay'"), ({"send_label": "check_policy"}, "same name")]
+)
+def test_a_drift_that_cannot_be_is_refused(rename: dict[str, str], fault: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=fault):
+        Drift(rename=rename)
+    place = tmp_path / "desk.json"
+    place.write_text(json.dumps({"rename": rename}))
+    with pytest.raises(EnvironmentFailed, match=re.escape("cannot read the desk's drift")):
+        ServiceDesk(drift_file=place).tools()
+
+
+async def test_held_out_tasks_speak_in_held_out_phrases() -> None:
+    environment = ServiceDesk()
+    for number in range(50):
+        task = environment.sample(number, "heldout", None)
+        desk = Desk(task.spec["seed"], task.spec["family"], "heldout")
+        lines = [line.split("{")[0] for line in grammar.WISHES[desk.cases[0].wish]["heldout"]]
+        assert any(desk.cases[0].words.startswith(line) for line in lines)
+        episode = await environment.reset(task)
+        assert episode.messages[-1]["content"] == task.goal == desk.goal
+
+
+def test_every_tool_has_a_name_of_its_own() -> None:
+    assert len(ROLES) == sum(len(agent.tools) for agent in AGENTS.values())
