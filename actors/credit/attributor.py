@@ -101,6 +101,7 @@ class Attributor:
         evidence: goes before the judge; none: there is none.
         store: keeps what must outlive the process; none: nothing is kept.
         clock: unix seconds.
+        kind: which runs are alike, for sampling; none: those whose goals differ in names and numbers alone.
         ticks: seconds that no setting of the clock moves, for how long a judge that is away is left alone; none: clock.
     """
 
@@ -111,10 +112,11 @@ class Attributor:
     def __init__(
         self, settings: AttributorSettings, *, judge: Judge, evidence: Evidence | None = None,
         store: Memory | None = None, clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] | None = None,
+        ticks: Callable[[], float] | None = None, kind: Callable[[Trajectory], str] | None = None,
     ) -> None:  # fmt: skip
         self._settings, self._judge, self._evidence, self._store = settings, judge, evidence, store
         self._clock = clock
+        self._kind = kind or _cluster
         self._budget = Budget(settings.budget, clock)
         self._breaker = Breaker(settings.breaker, ticks or clock)
         self._sampler = Sampler(settings.sampling)
@@ -183,7 +185,7 @@ class Attributor:
             )
             for trajectory, attribution in zip(trajectories, labelled, strict=True)
         ]
-        self._sampler.note([(one.trajectory, one.cluster) for one in attributed])
+        self._sampler.note([(trajectory, self._kind(trajectory)) for trajectory in trajectories])
         now = self._clock()
         for trajectory in trajectories:
             self._asking.settled(trajectory.id)
@@ -269,7 +271,7 @@ class Attributor:
         return found
 
     def _worth(self, trajectory: Trajectory) -> bool:
-        return self._sampler.everything or bool(self._sampler.worth(trajectory, cluster_of(trajectory.goal)))
+        return self._sampler.everything or bool(self._sampler.worth(trajectory, self._kind(trajectory)))
 
     async def _asked(self, trajectory: Trajectory, key: str, until: float) -> Attribution | Refusal:
         # The same content is asked about once, and the others find it in the journal.
@@ -349,3 +351,7 @@ def label_of(feedback: Feedback) -> StepLabel:
     label = "GOOD" if outcome > 0.5 else "BAD" if outcome < 0.5 else "ABSTAIN"
     reason = f"feedback: {feedback.text}" if feedback.text.strip() else "feedback"
     return StepLabel(label, abs(2.0 * outcome - 1.0), reason[:200])
+
+
+def _cluster(run: Trajectory) -> str:
+    return cluster_of(run.goal)

@@ -332,6 +332,7 @@ class Curator:
 
     async def _save_kinds(self) -> None:
         self._kinds_saved = self._clock()
+        self.kinds.erase(await self._store.tombstoned(self.kinds.runs))
         data = self.kinds.to_save()
         if data is not None:
             await self._store.state_put(_KINDS, data)

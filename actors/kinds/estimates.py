@@ -16,7 +16,7 @@ No run is in its own estimate, and tenants share nothing. At every level the par
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import isfinite, log
 
 import msgspec
@@ -80,7 +80,8 @@ class Estimates:
         self._moved: dict[int, float] = {}
         """By version: divergence along the updates that led there, nats a token."""
         self.counts: Counter[str] = Counter()
-        """told, corrected, refused (no number, or beyond all bounds), drifted (forgotten after a drift)."""
+        """told, corrected, refused (no number, or beyond all bounds), drifted and erased (forgotten after a
+        drift, or because somebody had the run erased)."""
 
     @property
     def forgotten(self) -> int:
@@ -138,11 +139,18 @@ class Estimates:
             known = _shrunk(found, known, self.strength(level))
         return Estimate(mean=known.mean, variance=known.variance, evidence=evidence, version=version)
 
-    def forget(self, drifted: Collection[str]) -> None:
-        """Forget the outcomes of agents whose world has changed, by their names then."""
+    def forget(self, why: str, gone: Callable[[Piece], bool]) -> None:
+        """Forget outcomes.
+
+        Args:
+            why: name that they are counted under.
+            gone: whether an outcome is one of them.
+        """
         pieces = self.pieces()
-        kept = [piece for piece in pieces if piece.agent not in drifted]
-        self.counts["drifted"] += len(pieces) - len(kept)
+        kept = [piece for piece in pieces if not gone(piece)]
+        if len(kept) == len(pieces):
+            return
+        self.counts[why] += len(pieces) - len(kept)
         self._log = Remembered(OUTCOMES)
         self._nodes = [Remembered(_NODES) for _ in range(LEVELS)]
         for piece in kept:

@@ -5,7 +5,7 @@
 One object a process, told by the curator, which also saves it. Bounded; deterministic in what it was told.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 import structlog
@@ -76,9 +76,19 @@ class Kinds:
 
     def drifted(self, details: Mapping[str, str]) -> None:
         """The world of an agent, of a tenant or of all has changed: what they scored says nothing any more."""
-        names = {piece.agent for piece in self.estimates.pieces()}
-        self.estimates.forget({name for name in names if concerns(details, name)})
+        self.estimates.forget("drifted", lambda piece: concerns(details, piece.agent))
         self._changed = True
+
+    @property
+    def runs(self) -> list[str]:
+        """Ids of the runs whose outcomes are remembered."""
+        return [piece.id for piece in self.estimates.pieces()]
+
+    def erase(self, runs: Collection[str]) -> None:
+        """Forget what these runs came to, for somebody had them erased."""
+        if runs:
+            self.estimates.forget("erased", lambda piece: piece.id in runs)
+            self._changed = True
 
     def _path(self, run: Trajectory) -> tuple[str, ...]:
         agent = self.agents.find(run)

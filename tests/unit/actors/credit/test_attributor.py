@@ -12,6 +12,7 @@ from actors.credit.calibration import CalibrationSettings
 from actors.credit.content import chance
 from actors.credit.sampling import SamplingSettings
 from actors.kinds.clusters import cluster_of
+from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
 from actors.ports.errors import JudgeUnavailable
 from actors.system.actor import Received
@@ -229,6 +230,24 @@ async def test_what_is_not_worth_it_abstains_and_is_counted():
     await actor.handle([Received(run.id, TRAJECTORY_CLOSED, run) for run in good[3:]])
     assert judge.asked == before
     assert actor.counts["abstained_not_sampled"] == len(good) - 3
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["kinds were told", "kinds know nothing"])
+async def test_the_second_goal_of_a_meaning_is_not_new_to_the_judge(told: bool):
+    judge, kinds = Priced(0), Kinds()
+    actor = Attributor(plain(sampling=SamplingSettings(share=0.0, novel=1)), judge=judge, kind=kinds.kind)
+    goals = ("Please refund the invoice that I paid twice", "I want a refund: this invoice was paid twice")
+    first = received(1)[0].message
+    assert isinstance(first, Trajectory)
+    runs = [
+        msgspec.structs.replace(first, id=f"r{number}", goal=goal, outcome=1.0, group="")
+        for number, goal in enumerate(goals)
+    ]  # fmt: skip
+    for run in runs[:1] if told else ():
+        kinds.tell(run)
+    for run in runs:
+        await actor.handle([Received(run.id, TRAJECTORY_CLOSED, run)])
+    assert actor.counts["abstained_not_sampled"] == int(told)
 
 
 async def test_abstentions_are_counted_by_reason():

@@ -13,6 +13,7 @@ from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
 from actors.messages import Attributed, BatchOrder, Candidate, Directive, Feedback, Serving, decode_batch
 from actors.store import Joined, Store
+from actors.store.erasing import Selector
 from actors.system.actor import Received
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED
@@ -401,3 +402,17 @@ async def test_the_gates_runs_tell_the_estimates_nothing(bench: Bench) -> None:
     await bench.restart(groups_per_batch=0)
     await bench.credit(*[free(f"p{number}", number, 1.0) for number in range(12)])
     assert bench.driver.actor.kinds.estimate(free("new", 1, 0.0).trajectory) is None
+
+
+async def test_what_was_erased_leaves_the_estimates(bench: Bench) -> None:
+    await bench.restart(groups_per_batch=0, production_per_batch=99)
+    await bench.credit(*[free(f"p{number}", number, float(number)) for number in range(2)])
+    kinds = bench.driver.actor.kinds
+    meant = Selector(trajectories=("p1",))
+    scope = await bench.store.find(meant)
+    await bench.store.tombstone(meant, scope)
+    await bench.store.erase(scope)
+    bench.now += 100.0
+    await bench.driver.tick()
+    assert kinds.runs == ["p0"]
+    assert kinds.figures["kinds_erased"] == 1
