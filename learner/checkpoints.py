@@ -19,7 +19,6 @@ import structlog
 
 from actors.messages import Answer, Candidate, derived_id
 from actors.messages.signing import PublicKeys, SigningKey
-from learner.credit import Running
 from learner.cursor import CHAIN, Cursor, Reply, cut
 from learner.errors import CheckpointInvalid, StateEmpty
 from learner.memory import Memory
@@ -167,7 +166,6 @@ class Checkpoints:
         *,
         save: Callable[[Path], None],
         save_state: Callable[[Path], None],
-        running: dict[str, Running],
         metrics: dict[str, float],
         now: float,
         no_gradient: dict[str, str] | None = None,
@@ -188,7 +186,6 @@ class Checkpoints:
             before.with_done(record, version, None, self._remembered),
             version=version,
             chain=(*before.chain, version)[-CHAIN:],
-            running=running,
             updates=before.updates + 1,
         )
         cursor = self._memory.write(cursor, save_state)
@@ -204,7 +201,7 @@ class Checkpoints:
         self._clear_memory()
         return self.versions.candidate(version)
 
-    def done(self, record: str, running: dict[str, Running], reply: Reply | None = None) -> None:
+    def done(self, record: str, reply: Reply | None = None) -> None:
         """Note that `record` is done without a new version, and what was answered.
 
         Raises:
@@ -212,7 +209,7 @@ class Checkpoints:
         """
         before = self.cursor
         noted = before.with_done(record, before.head, reply, self._remembered)
-        self._rewrite(msgspec.structs.replace(noted, running=running))
+        self._rewrite(noted)
 
     def go_back(self, record: str, target: int, reply: Reply, *, moments: Path | None) -> None:
         """Let the next update start from `target`, with `record` done; what is above it stays on disk, unused.

@@ -7,7 +7,6 @@ chain              0 <- 1                cut by going back from 3 to 1; 1 is the
 import msgspec
 
 from actors.messages import Answer
-from learner.credit import Running
 
 CHAIN = 64
 """Versions of the present line that are remembered; what is older is stale under any setting."""
@@ -39,8 +38,6 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     """Orders and directives that are done, the oldest first, and the head then."""
     replies: dict[str, Reply] = {}
     """What was answered to the last of them that made no version, the oldest first."""
-    running: dict[str, Running] = {}
-    """Running outcome baselines by cluster."""
     updates: int = 0
     """Updates that changed the weights, ever."""
     optimizer: str = ""

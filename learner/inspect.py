@@ -4,7 +4,7 @@
     a packed `TrajectoryBatch`               --------------------------------/
 
 An order has no advantages yet: they are computed here as the learner would now, with the settings and, where a state
-directory is at hand, with its running baselines and versions. A packed batch shows what the trainer really got.
+directory is at hand, with its versions. A packed batch shows what the trainer really got.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from tokenizers.decoders import DecodeStream
 from actors.messages import BatchItem, MessageError, TokenRow, decode_batch, floats_array, ids_array, steps_array
 from learner.batch import TrajectoryBatch
 from learner.build import BuildSettings, build
-from learner.credit import Credits, Running, assign
+from learner.credit import Credits, assign
 from learner.errors import BatchFileInvalid
 from learner.settings import LearnerSettings
 
@@ -114,7 +114,6 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     chain: tuple[int, ...] = ()
     newest: int = -1
-    running: Mapping[str, Running] = {}
     updates: int = 0
     """Made so far, for the schedule of alpha."""
     vocabulary: int = ANY
@@ -203,14 +202,14 @@ def _order(
     decode: Decode,
     chosen: _Chosen,
 ) -> Inspection:
-    credits = assign(items, settings.credit, known.running, known.updates)
+    credits = assign(items, settings.credit, known.updates)
     rows = [row for item in items for row in item.attributed.trajectory.rows]
     notes = ["advantages are computed now, with the present settings; the learner's own may have differed"]
     chain, newest = known.chain, known.newest
     if not chain:
         newest = max((_newest(row) for row in rows), default=0)
         chain = tuple(range(max(0, newest - 63), max(0, newest) + 1))
-        notes.append(f"no learner's state at hand: running baselines are empty, version {newest} counts as the newest")
+        notes.append(f"no learner's state at hand: version {newest} counts as the newest")
     limits = BuildSettings(
         vocabulary=known.vocabulary,
         max_tokens=known.max_tokens,

@@ -10,7 +10,7 @@ from learner.settings import LearnerSettings
 
 
 def known(settings: LearnerSettings, state: Checkpoints) -> Known:
-    """Versions and running baselines of `state`, limits of the model that trains there."""
+    """Versions of `state`, limits of the model that trains there."""
     try:
         found = state.look(verify=False)
     except OSError:  # somebody else's directory, most likely
@@ -24,7 +24,6 @@ def known(settings: LearnerSettings, state: Checkpoints) -> Known:
     return Known(
         chain=cursor.chain,
         newest=max(found.versions),
-        running=cursor.running,
         updates=cursor.updates,
         vocabulary=vocabulary,
         max_tokens=max_tokens,

@@ -44,7 +44,6 @@ class Resumption(msgspec.Struct, frozen=True, kw_only=True):
             "chain": [] if cursor is None else list(cursor.chain),
             "updates": 0 if cursor is None else cursor.updates,
             "optimizer": standing.moments,
-            "baselines": 0 if cursor is None else len(cursor.running),
             "orders": orders,
             "versions": list(standing.versions),
             "damaged_versions": {str(version): reason for version, reason in standing.damaged.items()},
@@ -113,7 +112,6 @@ def _about(cursor: Cursor, moments: bool) -> list[str]:
     return [
         f"stands at version {cursor.head}{back}, after {cursor.updates} updates; the line that led there: "
         f"{' '.join(map(str, cursor.chain[-SHOWN:]))}",
-        f"goes on with {'its optimizer' if moments else 'an optimizer that starts afresh'} and "
-        f"{len(cursor.running)} running baselines",
+        f"goes on with {'its optimizer' if moments else 'an optimizer that starts afresh'}",
         f"orders done: {', '.join(newest) or 'none'}{more}",
     ]

@@ -201,8 +201,6 @@ class LearnerService:
                 if outcome is not None:
                     return self._told(outcome, directive=message.id)
                 self._metrics.orders.labels("ignored").inc()
-            case Directive(kind="drift"):
-                await self._in_thread(lambda: self._updater.forget_baselines(message))
             case Directive():
                 pass
             case _:

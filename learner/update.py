@@ -23,8 +23,7 @@ from actors.messages import Answer, BatchItem, BatchOrder, Candidate, Directive,
 from learner.batch import TrajectoryBatch
 from learner.build import BuildSettings, Built, build
 from learner.checkpoints import Checkpoints
-from learner.credit import Credits, Running, assign
-from learner.credit.kin import forgotten
+from learner.credit import Credits, assign
 from learner.cursor import Reply
 from learner.errors import BatchRefused, CheckpointInvalid, OrderFileMissing, OrderUnusable
 from learner.settings import LearnerSettings
@@ -122,7 +121,7 @@ class Updater:
             return repeated
         items = read_order(order)
         cursor = self._checkpoints.cursor
-        credits = assign(items, self._settings.credit, cursor.running, cursor.updates)
+        credits = assign(items, self._settings.credit, cursor.updates)
         built = build(items, credits, self._limits(trainer), order=order.id)
         about = _About(
             dropped=_merged(credits.skipped, built.dropped),
@@ -131,7 +130,7 @@ class Updater:
         )
         missed = partial(no_gradient, items, credits, built)
         if built.batch is None:
-            return self._skipped(order.id, "nothing_left", credits.running, missed("nothing_left"), about)
+            return self._skipped(order.id, "nothing_left", missed("nothing_left"), about)
         about.advantages = built.batch.advantages[built.batch.mask > 0]
         seed = int(np.random.SeedSequence([self._settings.seed, cursor.version]).generate_state(1)[0])
         # A name for "memory may differ from disk": whatever raises from here on, the next call starts from disk again.
@@ -142,18 +141,17 @@ class Updater:
         except BatchRefused as refusal:
             _log.warning("batch_refused", order=order.id, reason=refusal.reason, text=str(refusal))
             self._restore(trainer)
-            return self._skipped(order.id, refusal.reason, credits.running, missed(refusal.reason), about)
+            return self._skipped(order.id, refusal.reason, missed(refusal.reason), about)
         seconds = max(self._timer() - began, 1e-9)
         about.metrics |= {"seconds_update": seconds, "tokens_per_second": float(built.batch.lengths.sum()) / seconds}
         about.metrics |= report.metrics | self._utilisation(built.batch, report.metrics, seconds)
         if report.steps == 0:
             self._restore(trainer)
-            return self._skipped(order.id, "no_step", credits.running, missed("no_step"), about)
+            return self._skipped(order.id, "no_step", missed("no_step"), about)
         candidate = self._checkpoints.commit(
             order.id,
             save=trainer.save,
             save_state=trainer.save_state,
-            running=credits.running,
             metrics=about.metrics,
             now=self._clock(),
             no_gradient=missed("", report.untrained),
@@ -218,27 +216,8 @@ class Updater:
         self._ready()
         if self._checkpoints.cursor.finished(order.id) is None:
             reply = Reply(answer="failed", no_gradient=dict.fromkeys(order.trajectories, "failed"))
-            self._checkpoints.done(order.id, self._checkpoints.cursor.running, reply)
+            self._checkpoints.done(order.id, reply)
         return self._checkpoints.answer(order.id, otherwise="failed")
-
-    def forget_baselines(self, directive: Directive) -> None:
-        """The world of an agent has changed: what it used to score says nothing about what it should score now.
-
-        Forgotten is what the agent has a part in, its tenant's mean included; what others score stays. With the old
-        running means every failure after a drift would count as far below average, and the policy would unlearn, step
-        by step, even what was right in it.
-
-        Raises:
-            OSError: the disk fails.
-            LearnerError: see `open`.
-        """
-        self._ready()
-        if self._checkpoints.cursor.finished(directive.id) is None:
-            running = self._checkpoints.cursor.running
-            kept = {
-                name: known for name, known in running.items() if not forgotten(name, known.agent, directive.details)
-            }
-            self._checkpoints.done(directive.id, kept)
 
     def _ready(self) -> Trainer:
         if self._trainer is None:
@@ -260,10 +239,8 @@ class Updater:
         trainer.restore(checkpoints.head, checkpoints.memory, rewarm=checkpoints.moments_lost)
         self._trainer = trainer
 
-    def _skipped(
-        self, order: str, reason: str, running: dict[str, Running], missed: dict[str, str], about: "_About"
-    ) -> Outcome:
-        self._checkpoints.done(order, running, Reply(answer="skipped", no_gradient=missed))
+    def _skipped(self, order: str, reason: str, missed: dict[str, str], about: "_About") -> Outcome:
+        self._checkpoints.done(order, Reply(answer="skipped", no_gradient=missed))
         candidate = self._checkpoints.answer(order)
         return Outcome(result="skipped", candidate=candidate, reason=reason, **about.fields())
 

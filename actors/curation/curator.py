@@ -26,6 +26,7 @@ from actors.curation.curriculum import Curriculum
 from actors.curation.pool import UNREPORTED, CuratorSettings, Selected, TrainingPool
 from actors.curation.watch import Watch
 from actors.kinds.holdout import held_out
+from actors.kinds.kinds import Kinds
 from actors.messages import (
     Attributed,
     BatchItem,
@@ -42,6 +43,7 @@ from actors.messages.lineage import REMEMBERED
 from actors.store import Dropped, Effect, HeardUntil, Store
 from actors.store.outcomes import GIVEN_UP
 from actors.system.actor import Output, Received, Result
+from actors.system.errors import DependencyUnavailable
 from actors.system.streams import (
     POLICY_CANDIDATE,
     POLICY_DIRECTIVE,
@@ -62,6 +64,10 @@ _TOLD = 256
 """Late outcomes, or runs that wait for theirs, read at a time."""
 _WATCH = "curator/watch"
 """What `Watch` has saved."""
+_KINDS = "curator/kinds"
+"""What `Kinds` has saved."""
+_KINDS_SECONDS = 60.0
+"""How often it is saved, if it has changed: a kill costs the estimates that many seconds of outcomes, and no run."""
 _SERVINGS = 200
 """Swaps looked through at a start for what each engine serves."""
 
@@ -80,6 +86,7 @@ class Curator:
         batches: Path,
         clock: Callable[[], float],
         curriculum: Curriculum | None = None,
+        kinds: Kinds | None = None,
         exam: Callable[[str], bool] = held_out,
     ) -> None:
         """
@@ -89,10 +96,14 @@ class Curator:
             batches: directory of the batch files; the learner must be able to read it.
             clock: unix seconds.
             curriculum: told of outcomes and asked for the order of clusters; share it with the rollout.
+            kinds: told of production's outcomes and asked what was to be expected of a run.
         """
         self._settings, self._store, self._batches, self._clock = settings, store, batches, clock
         self._curriculum = curriculum or settings.curriculum()
-        self._pool, self._exam = TrainingPool(settings, self._curriculum, exam=exam), exam
+        self.kinds = kinds or Kinds()
+        self._exam = exam
+        self._pool = TrainingPool(settings, self._curriculum, kinds=self.kinds, exam=exam)
+        self._kinds_saved = float("-inf")
         self._looked = float("-inf")
         self._rebuilt: dict[str, int] = {}
         """Production whose outcome the curriculum has from the books, with the revision that it has."""
@@ -156,6 +167,7 @@ class Curator:
             **self.counts,
             **reasons,
             **planned,
+            **self.kinds.figures,
             "replay_missing": short,
             "waiting": pool.waiting,
             "corrections": pool.corrections,
@@ -174,10 +186,11 @@ class Curator:
         """Rebuild pool and outstanding order from the store; remove files that nobody will ask for."""
         now = self._clock()
         await self._learn_clusters()
-        old, self._pool = self._pool, TrainingPool(self._settings, self._curriculum, exam=self._exam)
+        old, self._pool = self._pool, TrainingPool(self._settings, self._curriculum, kinds=self.kinds, exam=self._exam)
         self._pool.counts = old.counts
         self._frozen = await self._store.frozen()
         self.watch.load(await self._store.state_get(_WATCH))
+        self.kinds.load(await self._store.state_get(_KINDS))
         await self._learn_versions()
         outstanding = await self._store.outstanding()
         given_up = await self._store.state_get(_GIVEN_UP)
@@ -227,6 +240,7 @@ class Curator:
         freshness, head = self._pool.freshness, await self._store.head()
         for candidate in sorted(await self._store.candidates(REMEMBERED), key=lambda one: one.created):
             freshness.trained(candidate)
+            self.kinds.estimates.trained(candidate)
             self.watch.answer(candidate, None, self._clock())
         for directive in reversed(await self._store.directives(REMEMBERED)):
             self.watch.ordered(directive)
@@ -265,6 +279,7 @@ class Curator:
             return []
         if self._rebuilt.get(item.id, -1) < run.outcome_revision:
             self._curriculum.observe(run.source, item.cluster, run.outcome, run.max_version)
+        self.kinds.tell(run)
         return [Effect(id=item.id, revision=run.outcome_revision, channel="kinds", effect="weighs")]
 
     def _kept(self, item: Attributed) -> bool:
@@ -295,6 +310,9 @@ class Curator:
                 case Directive() as directive:
                     records.append(directive)
                     self.watch.ordered(directive)
+                    if directive.kind == "drift":
+                        self.kinds.drifted(directive.details)
+                        await self._save_kinds()
                     if directive.kind in ("freeze", "thaw"):
                         self._frozen = directive.kind == "freeze"
                 case _:
@@ -306,9 +324,17 @@ class Curator:
         data = self.watch.to_save(self._clock())
         if data is not None:
             await self._store.state_put(_WATCH, data)
+        if self._clock() - self._kinds_saved >= _KINDS_SECONDS:
+            await self._save_kinds()
         if self._outstanding is not None and self._clock() - self._sent_at >= self._settings.order_seconds:
             return await self._overdue(self._outstanding)
         return await self._order(await self._hear())
+
+    async def _save_kinds(self) -> None:
+        self._kinds_saved = self._clock()
+        data = self.kinds.to_save()
+        if data is not None:
+            await self._store.state_put(_KINDS, data)
 
     async def _hear(self) -> list[Message]:
         """Take in what was said of runs since they closed: first words and corrections."""
@@ -337,6 +363,7 @@ class Curator:
     def _answered(self, candidate: Candidate) -> None:
         before = self._pool.freshness.head
         self._pool.freshness.trained(candidate)
+        self.kinds.estimates.trained(candidate)
         if candidate.answer == "went_back":
             self.counts["went_back"] += 1
             _log.info("learner_went_back", version=candidate.version, before=before)
@@ -371,11 +398,20 @@ class Curator:
         return Result([*records, *drops], outputs)
 
     async def _write(self, selected: Selected) -> BatchOrder:
+        """
+        Raises:
+            DependencyUnavailable: no room, or no right to write; no record is to blame, and none may be parked for it.
+        """
         members = tuple(item.attributed.id for item in selected.items)
         order_id = derived_id("batch", *sorted(map(_use, selected.items)))
         data = encode_batch(selected.items)
         path = self._batches / f"{order_id}{_SUFFIX}"
-        await anyio.to_thread.run_sync(_write_order, path, data)
+        try:
+            await anyio.to_thread.run_sync(_write_order, path, data)
+        except OSError as error:
+            raise DependencyUnavailable(
+                f"no batch of {len(data)} bytes could be written: {error}; make room where state_dir is"
+            ) from error
         await anyio.to_thread.run_sync(self._clean)
         _log.info(
             "batch_written", order=order_id, trajectories=len(members), groups=selected.groups,

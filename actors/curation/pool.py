@@ -19,6 +19,7 @@ from actors.curation.curriculum import Curriculum
 from actors.curation.freshness import Fate, Freshness
 from actors.curation.reporting import Unreported
 from actors.kinds.holdout import held_out
+from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, BatchItem, Trajectory
 from actors.messages.policy import Role
 from actors.statistics.parties import party_of
@@ -165,15 +166,18 @@ class TrainingPool:
         settings: CuratorSettings,
         curriculum: Curriculum | None = None,
         *,
+        kinds: Kinds | None = None,
         exam: Callable[[str], bool] = held_out,
     ) -> None:
         """
         Args:
             curriculum: says which clusters go first; none: one that knows nothing, so the newest do.
+            kinds: says what was to be expected of a production run; none: nothing is known.
             exam: whether a production trajectory, by id, is the gate's and never trained on.
         """
         self._settings, self.held_out = settings, exam
         self._curriculum = curriculum or settings.curriculum()
+        self._kinds = kinds or Kinds()
         self._groups: OrderedDict[str, _Group] = OrderedDict()
         self._closed: OrderedDict[str, None] = OrderedDict()
         self._production: OrderedDict[str, Attributed] = OrderedDict()
@@ -411,8 +415,7 @@ class TrainingPool:
         for unit in units:
             self._curriculum.touch(unit.cluster)
         drawn = [
-            BatchItem(attributed=self._production.pop(unit.name), reason=f"production: {self._about(unit)}")
-            for unit in units
+            self._alone(self._production.pop(unit.name), reason=f"production: {self._about(unit)}") for unit in units
         ]
         return [*drawn, *self._corrected(len(drawn) // CORRECTED_SHARE)]
 
@@ -429,11 +432,14 @@ class TrainingPool:
             del self._corrections[one.item.id]
         self.counts["corrected"] += len(fresh)
         return [
-            BatchItem(
-                attributed=one.item, corrects=one.before, reason=f"correction {one.item.trajectory.outcome_revision}"
-            )
+            self._alone(one.item, corrects=one.before, reason=f"correction {one.item.trajectory.outcome_revision}")
             for one in fresh
         ]
+
+    def _alone(self, item: Attributed, *, reason: str, corrects: float | None = None) -> BatchItem:
+        """A run without a group, with what was to be expected of it."""
+        estimate = self._kinds.estimate(item.trajectory)
+        return BatchItem(attributed=item, corrects=corrects, reason=reason, estimate=estimate)
 
     def _shares(self, replay: float) -> Shares:
         return Shares(cluster=self._settings.max_per_cluster, task=self._settings.max_per_task, replay=replay)

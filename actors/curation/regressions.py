@@ -6,6 +6,8 @@ A swap, or an update of the shadow engine, begins a new era of a cluster. Its su
 before, of which the newest outcomes count, by the exact test (`actors.statistics.change_tests.count_rise`); they are
 compared when the era has `LEAST` outcomes, and again at each `_GROWTH` times as many. All looks at an era of a cluster
 in one source err with `ERROR` together (a union bound): of a hundred kinds of goal one falls an era by chance, at most.
+The test takes runs for independent, and a tool that is away fails several in a row: so a fall must show at two looks in
+a row, and the second has half as many outcomes again.
 A cluster that fell is regressed until an era comes back to where it fell from. Pure and bounded.
 """
 
@@ -37,6 +39,8 @@ class _Eras(msgspec.Struct):
     before: list[bool] = []
     """Outcomes of eras before, the newest last."""
     looks: Looks = msgspec.field(default_factory=Looks)
+    suspect: bool = False
+    """The last look showed a fall."""
     fallen_from: float = -1.0
     """Success that it fell from; below 0: it has not."""
 
@@ -63,7 +67,7 @@ class Regressions:
             self._eras.popitem(last=False)
         if version > eras.version:
             eras.before = _past(eras.before, eras.solved, eras.tried)
-            eras.version, eras.tried, eras.solved, eras.looks = version, 0, 0, Looks()
+            eras.version, eras.tried, eras.solved, eras.looks, eras.suspect = version, 0, 0, Looks(), False
         if version < eras.version:
             eras.before = _past(eras.before, int(success), 1)
         else:
@@ -104,5 +108,7 @@ def _compare(eras: _Eras) -> None:
     elif eras.looks.taken < _PLANNED and eras.looks.due(eras.tried, LEAST):
         eras.looks.take(eras.tried, _GROWTH)
         failed, failed_before = eras.tried - eras.solved, len(eras.before) - sum(eras.before)
-        if count_rise((failed, eras.tried), (failed_before, len(eras.before))) <= eras.looks.spend(ERROR, _PLANNED):
+        p = count_rise((failed, eras.tried), (failed_before, len(eras.before)))
+        before, eras.suspect = eras.suspect, p <= eras.looks.spend(ERROR, _PLANNED)
+        if before and eras.suspect:
             eras.fallen_from = sum(eras.before) / len(eras.before)

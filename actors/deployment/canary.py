@@ -1,68 +1,51 @@
 """Does what is on trial fare worse than what was? Live runs of both, compared again and again without fooling oneself.
 
-    production trajectories, failed calls  ->  `Arms`  ->  worse, good enough, or not yet
-
-Several engines: the tap gives each new trajectory to the canary by chance, and its runs are compared with those of
-the rest since the trial began. One engine: all runs since are compared with the newest runs of the stable version
-from before, as many as the sentinel keeps of a version. Nobody drew by chance then, so like is compared with like:
-runs of one agent, tool list and kind of goal with each other (as `actors.monitoring.versions` does), since its last
-drift. A kind that only one side has runs of says nothing. Two rates are compared, a run each: runs whose outcome was a
-failure, and runs in which a tool or the engine answered with an error. The first is asked of the newest runs *that
-have an outcome*, however many have none yet, and an outcome that comes late counts; the second of the newest runs.
-
-With one engine failures are also compared with those of all that was stable lately, the version before included: steps
-that each are a little worse, and pass, add up to one that does not.
+    both sides (`arms.py`)  ->  worse, good enough, or not yet; and what share of the traffic the trial needs
 
 Asked with every new run, a test at 5 % would speak up against most innocent versions sooner or later. So it is asked at
 fixed sizes of the trial's arm only, each `GROWTH` times the last, and each look may err with its part of `error`: most
-of it for the looks that every trial has, the rest for those of a trial that goes on until `_SAMPLE` runs (`level`).
+of it for the looks that every trial has, the rest for those of a trial that goes on until `SAMPLE` runs (`level`).
 Over all looks and comparisons that sums up to `error` (a union bound, hence valid whatever the looks have to do with
 each other). Each look is the exact stratified test (`actors.statistics.change_tests.share_rise`).
 
-No trial ends on one party's word (`actors.statistics.parties`): where the rule binds, each party is cut to its cap and
-the two that pull hardest count on neither side; what a trial came to says who they were.
-
 Few runs cannot tell much. So a version that looks worse without being shown to be is watched for twice as long, and no
 deadline ends that.
+
+**The share of a canary grows** where evidence comes too slowly: it doubles each time `_PATIENCE` passed without the
+outcomes that the next look needs, up to the part that its engine has without a trial, and to `most_share`. What a bad
+version costs is counted in outcomes: it goes once n of them came, and until then has n / f runs, where a part f of the
+runs is reported, whatever its share. A larger share brings them sooner, and adds the runs that begin while reports are
+on their way. So it does not grow while so many runs are out already that reports of one in `_PER_OUTCOME` would do:
+what is late does not come sooner for more of it. Nor does it grow while nobody calls.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from actors.kinds.clusters import cluster_of
-from actors.messages import Trajectory, agent_of, called, derived_id
-from actors.ports.store import CanaryStore, OutcomeRow
+from actors.deployment.arms import SAMPLE, Arms, ArmsCount
+from actors.ports.store import CanaryStore
 from actors.statistics.change_tests import Strata, means, planned_looks, share_rise
 from actors.statistics.intervals import wilson
-from actors.statistics.parties import binds, party_of, set_aside, thinned
-from actors.tool_results.runs import is_error, tool_names
 from actors.versions.desired_state import ServingTrial
 
 GROWTH = 1.5
 """From one look to the next."""
-COMMON = 8
-"""Runs of a kind of goal on one side, from which on it is compared for itself; rarer ones of a tenant and tool list are
-one."""
-_SAMPLE = 384
-"""Newest runs of a side with an outcome: as many as the sentinel keeps of a version (`VersionSettings.sample`). Before
-the trial at the only engine, newest runs as well."""
-_SERIES = 3
-"""Series of looks that share the error: failures against the version before, and against all lately; errors."""
-_LATELY = 6
-"""Stable versions that are lately, as many as the sentinel remembers."""
 _DOWN = 0.1
 """Observed fall of success from which on a version looks worse: the least that the sentinel acts on."""
 _EARLY = 0.8
 """Of the error, for the looks until a trial has the runs that it needs, and the one that ends it."""
-_UNNAMED = 4096
-"""The same of runs whose version nobody can tell, where several engines sort them: most are not the canary's."""
-_ROWS = 20_000
-"""Newest runs since the trial began that are looked at for errors."""
-_DETAILS = 512
-"""Trajectories whose bodies are read at a time."""
-_FAILED = 1000
+_FIRST_DRAWN = 4
+"""Runs on trial at the first look where chance drew them. Four that failed where nine in ten succeed are as much as
+they seem, for the other side's reports come as late; against runs from before, failures that are told sooner than
+successes look like that too."""
+_PATIENCE = 900.0
+"""Seconds that a share lasts at least: a report within them is prompt, and a run without one closes."""
+_PER_OUTCOME = 20
+"""Runs for one outcome, at the least feedback that trials are made for."""
+_SECONDS_A_ROW = 0.002
+"""From one count of the runs to the next, times the runs: one takes 20 microseconds, so that a long trial never takes
+more than a hundredth of a core, and one of a few hundred runs is counted with every tick."""
 _LOOKS = "swapper/canary"
 
 
@@ -70,81 +53,57 @@ class CanarySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The trial of a promoted version: at one of several engines, or at the only one."""
 
     share: float = 0.1
-    """With several engines: of new trajectories, what the one with the trial gets, 0 to 1."""
+    """With several engines: of new trajectories, what the one with the trial gets to begin with, 0 to 1."""
+    most_share: float = 0.5
+    """The same at most: while outcomes come too slowly the share doubles, up to what the engine gets by its weight."""
     seconds: float = 60.0
     """A trial lasts so long at least."""
     runs: int = 32
     """Runs with an outcome that a version on trial must have had at least, unless the deadline passes; twice as many if
     it looks worse."""
     deadline_seconds: float = 3600.0
-    """After so long a version that does not look worse is taken for good; it needs the outcomes of `first_look`."""
+    """After so long a version that does not look worse is taken for good; it needs the outcomes of `first_look`, with
+    several engines those of the next look beyond."""
     error: float = 0.05
     """Probability that a version as good as what it is compared with is rolled back, over the whole trial."""
     first_look: int = 8
-    """Runs on trial when they are first compared; each further look at 1.5 times as many."""
+    """Runs on trial when they are first compared, with several engines at most 4; each further look at 1.5 times as
+    many."""
 
 
-class Arm(msgspec.Struct, frozen=True):
-    """The runs of one side."""
+class Period(msgspec.Struct, frozen=True, array_like=True):
+    """A time with one share."""
 
-    runs: int = 0
-    errors: int = 0
-    """Runs in which a tool or the engine answered with an error."""
-    judged: int = 0
-    """Runs with an outcome."""
-    solved: int = 0
-
-    @property
-    def failed(self) -> int:
-        """Runs with an outcome that is a failure."""
-        return self.judged - self.solved
-
-
-class Arms(msgspec.Struct, frozen=True):
-    """Both sides."""
-
-    canary: Arm = Arm()
-    """On trial."""
-    rest: Arm = Arm()
-    """What it is compared with."""
-    failures: Strata = ()
-    """(on trial, rest) of each stratum: 1 for a run whose outcome is a failure, 0 for one that was solved."""
-    errors: Strata = ()
-    """The same of runs with an error."""
-    lately: Strata = ()
-    """As `failures`, the rest being all that was stable lately; with one engine."""
-    aside: tuple[str, ...] = ()
-    """Parties whose word on outcomes counts on neither side."""
-    against: str = "elsewhere"
-    """What the rest is, in words."""
+    since: float
+    """Unix seconds."""
+    share: float
 
 
 class Looks(msgspec.Struct):
-    """How often each rate was compared in one trial; survives restarts, or a restart would be a look for free."""
+    """How often each rate was compared in one trial, and its shares; survives restarts, or a restart would be a look
+    for free."""
 
     version: int = -1
     since: float = 0.0
     failures: int = 0
     errors: int = 0
     lately: int = 0
+    looked: float = 0.0
+    """When failures were last compared, unix seconds."""
+    periods: list[Period] = []
+    """Of the canary's share, the latest last; with several engines."""
 
 
-class _Seen(msgspec.Struct, frozen=True):
-    """What is remembered of a run; its outcome is asked for anew each time."""
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a trial has of the traffic, and what it waits for; for people."""
 
-    canary: bool | None
-    """None: it counts on neither side."""
-    version: int
-    """That sampled all of it, -1 if that is not known."""
-    stratum: tuple[str, str]
-    """Agent with its tools, and kind of goal: with other tools it is another task."""
-    error: bool
-    party: str
-    agent: str
-
-
-_Said = list[tuple[_Seen, bool]]
-"""Runs, newest first on either side, and whether it went badly."""
+    share: float
+    """Of new trajectories."""
+    outcomes: int = 0
+    """Runs with an outcome at the next look."""
+    grows: float = 0.0
+    """Unix seconds from which on the share may grow if they have not come by then; 0: it is as large as it gets."""
+    grows_to: float = 0.0
 
 
 def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = False) -> str:
@@ -153,29 +112,22 @@ def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = Fa
     Args:
         last: the trial is about to end well: look once more, whatever the size.
     """
-    canary, rest = arms.canary, arms.rest
+    canary, rest, first = arms.canary, arms.rest, _first(settings, arms.drawn)
+    failed = canary.failed, canary.judged
     for series, name, mine, theirs, strata, against in (
-        (
-            "failures",
-            "failures",
-            (canary.failed, canary.judged),
-            (rest.failed, rest.judged),
-            arms.failures,
-            arms.against,
-        ),
-        ("lately", "failures", (canary.failed, canary.judged), _sums(arms.lately), arms.lately, "lately"),
+        ("failures", "failures", failed, (rest.failed, rest.judged), arms.failures, arms.against),
+        ("lately", "failures", failed, _sums(arms.lately), arms.lately, "lately"),
         ("errors", "errors", (canary.errors, canary.runs), (rest.errors, rest.runs), arms.errors, arms.against),
     ):
         look: int = getattr(looks, series)
-        due = settings.first_look * GROWTH**look
-        if min(mine[1], theirs[1]) < settings.first_look or not (last or mine[1] >= due):
+        if min(mine[1], theirs[1]) < first or not (last or mine[1] >= first * GROWTH**look):
             continue
         look += 1
         # Looks that were skipped, because many runs came at once, are not made up for.
-        while settings.first_look * GROWTH**look <= mine[1]:
+        while first * GROWTH**look <= mine[1]:
             look += 1
         setattr(looks, series, look)
-        allowed = level(look, settings)
+        allowed = level(look, settings, drawn=arms.drawn)
         chance = share_rise(strata)
         if chance <= allowed:
             return (
@@ -185,13 +137,23 @@ def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = Fa
     return ""
 
 
-def level(look: int, settings: CanarySettings) -> float:
-    """Probability with which look number `look` (from 1) at one rate may err; 0 for looks that no trial needs."""
-    early = planned_looks(settings.first_look, GROWTH, settings.runs) + 1
-    late = max(0, planned_looks(settings.first_look, GROWTH, _SAMPLE) - early)
+def level(look: int, settings: CanarySettings, *, drawn: bool) -> float:
+    """Probability with which look number `look` (from 1) at one rate may err; 0 for looks that no trial needs.
+
+    Args:
+        drawn: there are several engines, and two series of looks that share the error: failures, and errors. With one
+            there is a third: failures against all lately.
+    """
+    first, series = _first(settings, drawn), 2 if drawn else 3
+    early = planned_looks(first, GROWTH, settings.runs) + 1
+    late = max(0, planned_looks(first, GROWTH, SAMPLE) - early)
     if look <= early:
-        return settings.error / _SERIES * (_EARLY if late else 1.0) / early
-    return settings.error / _SERIES * (1.0 - _EARLY) / late if look <= early + late else 0.0
+        return settings.error / series * (_EARLY if late else 1.0) / early
+    return settings.error / series * (1.0 - _EARLY) / late if look <= early + late else 0.0
+
+
+def _first(settings: CanarySettings, drawn: bool) -> int:
+    return min(settings.first_look, _FIRST_DRAWN) if drawn else settings.first_look
 
 
 def looks_worse(strata: Strata) -> bool:
@@ -206,40 +168,49 @@ def _sums(strata: Strata) -> tuple[int, int]:
     return round(sum(values)), len(values)
 
 
-def sorted_out(runs: Iterable[tuple[tuple[str, str], bool, float]]) -> Strata:
-    """Strata of runs, each (tenant with its tools and kind of goal, whether it was on trial, value)."""
-    known = list(runs)
-    counts = Counter((kind, mine) for kind, mine, _ in known)
-    common = {kind for (kind, _), count in counts.items() if count >= COMMON}
-    found: defaultdict[tuple[str, str | None], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
-    for kind, mine, value in known:
-        found[kind if kind in common else (kind[0], None)][0 if mine else 1].append(value)
-    return list(found.values())
-
-
 class CanaryWatch:
-    """Keeps the two arms of the trial that is on, and concludes from them."""
+    """Keeps the two arms of the trial that is on, concludes from them, and says what share it needs."""
 
-    def __init__(self, settings: CanarySettings, store: CanaryStore, *, alone: bool) -> None:
+    def __init__(self, settings: CanarySettings, store: CanaryStore, *, parts: Mapping[str, float]) -> None:
         """
         Args:
-            alone: there is one engine: before is compared with after, not one engine with the others.
+            parts: of new trajectories, by engine, while nothing is on trial. If there is one engine, before is compared
+                with after, not one engine with the others.
         """
-        self._settings, self._store, self._alone = settings, store, alone
+        self._settings, self._store, self._parts = settings, store, parts
+        self._drawn = len(parts) > 1
         self._looks: Looks | None = None
-        self._seen: dict[str, _Seen] = {}
-        self._arms = Arms()
-        self._records: dict[int, tuple[int, int]] = {}
+        self._count = ArmsCount(store, alone=not self._drawn, sample=settings.runs)
+        self._arms = Arms(drawn=self._drawn)
+        self._counted = (0.0, 0.0)
+        """When, and until when not again; unix seconds."""
+        self._saved = b""
+
+    def forget(self) -> None:
+        """Read anew what was written down: another daemon may have led since."""
+        self._looks = None
 
     def arms(self, trial: ServingTrial) -> Arms:
         """What was counted so far in `trial`; nothing yet if it is not the one that was last looked at."""
-        looks = self._looks
-        known = looks is not None and (looks.version, looks.since) == (trial.goal.version, trial.since)
-        return self._arms if known else Arms()
+        return self._arms if self._of(trial) is not None else Arms(drawn=self._drawn)
+
+    def needs(self, trial: ServingTrial) -> Needs:
+        """What `trial` has of the traffic now, and what it waits for."""
+        looks = self._of(trial) or Looks()
+        outcomes = self._due(looks)
+        if not self._drawn:
+            return Needs(share=1.0, outcomes=outcomes)
+        if not looks.periods:
+            return Needs(share=self._settings.share, outcomes=outcomes)
+        now = looks.periods[-1]
+        more = min(2 * now.share, self._most(trial))
+        if more <= now.share:
+            return Needs(share=now.share, outcomes=outcomes)
+        return Needs(share=now.share, outcomes=outcomes, grows=max(now.since, looks.looked) + _PATIENCE, grows_to=more)
 
     def best(self, stable: int) -> int:
         """Where to go back to: the version lately that is surest to have done well, `stable` where nothing is known."""
-        lows = {version: wilson(solved, runs)[0] for version, (solved, runs) in self._records.items()}
+        lows = {version: wilson(solved, runs)[0] for version, (solved, runs) in self._count.records.items()}
         return max(lows, key=lambda version: (lows[version], version == stable), default=stable)
 
     async def verdict(
@@ -260,185 +231,98 @@ class CanaryWatch:
             good: versions that were stable, the latest last.
             world: since when an agent's world is as it is, unix seconds: what was before a drift is no measure.
         """
-        settings, looks = self._settings, await self._begin(trial)
-        lately = [version for version in good if version not in (stable, trial.goal.version)][1 - _LATELY :]
-        arms = await self._count(trial, stable, lately, world)
-        before = (looks.failures, looks.errors, looks.lately)
+        settings, looks = self._settings, await self._begin(trial, now)
+        if self._counted[0] <= now < self._counted[1]:
+            return "", ""
+        self._arms = arms = await self._count.count(
+            trial, stable, good, world, [period.since for period in looks.periods]
+        )
+        self._counted = now, now + _SECONDS_A_ROW * self._count.rows
+        taken = looks.failures
         reason = worse(arms, looks, settings)
+        if looks.failures > taken:
+            looks.looked = now
         age = now - trial.since
         down = looks_worse(arms.failures) or looks_worse(arms.lately)
         enough = age >= settings.seconds and arms.canary.judged >= settings.runs * (2 if down else 1)
         late = age >= settings.deadline_seconds and not down and arms.canary.judged >= settings.first_look
-        ends = (enough or late) and not hold
+        if arms.drawn:
+            # Asked with every outcome, a worse version would soon have a moment in which it does not look worse. At the
+            # only engine everybody has it anyway.
+            late = late and looks.failures > taken
+        # What fails is reported first: a bad version may have its outcomes before there are any to compare them with.
+        told = not arms.drawn or sum(len(rest) for mine, rest in arms.failures if mine) >= settings.first_look
+        ends = (enough or late) and told and not hold
         if not reason and ends:
             reason = worse(arms, looks, settings, last=True)
-        if (looks.failures, looks.errors, looks.lately) != before:
-            # Before anything is concluded from it: a look that was forgotten could be had again.
-            await self._store.state_put(_LOOKS, msgspec.json.encode(looks))
+        if not reason and not ends and not hold:
+            self._grow(trial, looks, arms, now)
+        await self._save(looks)
         if reason:
             return "rollback", reason
         if not ends:
             return "", ""
         canary, rest = arms.canary, arms.rest
-        told = (
+        says = (
             f"on trial: {canary.solved}/{canary.judged} solved, {canary.errors}/{canary.runs} with errors; "
             f"{arms.against} {rest.solved}/{rest.judged}, {rest.errors}/{rest.runs}"
         ) + (f"; set aside, whoever they speak for: {', '.join(arms.aside)}" if arms.aside else "")
-        return "roll_on", told if enough else f"{told}; the deadline passed"
+        return "roll_on", says if enough else f"{says}; the deadline passed"
 
-    async def _begin(self, trial: ServingTrial) -> Looks:
+    def _grow(self, trial: ServingTrial, looks: Looks, arms: Arms, now: float) -> None:
+        """Double the canary's share, if outcomes come too slowly for want of runs."""
+        needs = self.needs(trial)
+        missing = needs.outcomes - arms.canary.judged
+        if not needs.grows or now < needs.grows or missing <= 0:
+            return
+        if arms.waiting < _PER_OUTCOME * missing and arms.newest > looks.periods[-1].since:
+            looks.periods.append(Period(now, needs.grows_to))
+
+    def _due(self, looks: Looks) -> int:
+        """Runs with an outcome that the next look at them needs."""
+        return int(-(-_first(self._settings, self._drawn) * GROWTH**looks.failures // 1))
+
+    def _most(self, trial: ServingTrial) -> float:
+        """The largest share that `trial` may have."""
+        settings = self._settings
+        return max(settings.share, min(settings.most_share, self._parts.get(trial.engine, 0.0)))
+
+    def _of(self, trial: ServingTrial) -> Looks | None:
+        """The looks of `trial`, None if another one was last looked at."""
+        looks = self._looks
+        known = looks is not None and (looks.version, looks.since) == (trial.goal.version, trial.since)
+        return looks if known else None
+
+    async def _begin(self, trial: ServingTrial, now: float) -> Looks:
         looks = self._looks
         if looks is None:
-            data = await self._store.state_get(_LOOKS)
+            self._saved = await self._store.state_get(_LOOKS) or b""
             try:
-                looks = msgspec.json.decode(data, type=Looks) if data else Looks()
+                looks = msgspec.json.decode(self._saved, type=Looks) if self._saved else Looks()
             except msgspec.DecodeError:
                 looks = Looks()
         if (looks.version, looks.since) != (trial.goal.version, trial.since):
             looks = Looks(trial.goal.version, trial.since)
         if looks is not self._looks:
-            self._seen.clear()
+            self._count.forget()
+            self._counted = 0.0, 0.0
+            if self._drawn:
+                self._resume(trial, looks, now)
         self._looks = looks
         return looks
 
-    async def _count(
-        self, trial: ServingTrial, stable: int, lately: Sequence[int], world: Callable[[str], float]
-    ) -> Arms:
-        store, since, most = self._store, trial.since, max(_SAMPLE, self._settings.runs)
-        judged = await store.judged_outcomes(trial.goal.version, since=since, limit=most)
-        runs = await store.recent_outcomes(source="production", since=since, limit=_ROWS)
-        if self._alone:
-            judged += await store.judged_outcomes(stable, until=since, limit=_SAMPLE)
-            runs += await store.recent_outcomes(source="production", until=since, limit=_SAMPLE)
-            earlier = [
-                row for version in lately
-                for row in await store.judged_outcomes(version, until=since, limit=_SAMPLE)
-            ]  # fmt: skip
-            judged += sorted(earlier, key=lambda row: row.ended, reverse=True)[:_SAMPLE]
-        else:
-            judged += await store.judged_outcomes(stable, since=since, limit=most)
-            judged += await store.judged_outcomes(-1, since=since, limit=_UNNAMED)
-        await self._read([row.id for row in (*judged, *runs)], trial, stable)
-        if self._alone:
-            since_when = {agent: world(agent) for agent in {one.agent for one in self._seen.values()}}
-            judged, runs = ([row for row in rows if self._counts(row, since_when)] for rows in (judged, runs))
-        told = [(one, row.outcome < 0.5) for one, row in self._sided(judged) if row.outcome is not None]
-        of_these = {stable, *lately} - {trial.goal.version}
-        others = [
-            (one, row.outcome < 0.5)
-            for one, row in self._known(judged)
-            if row.outcome is not None and one.version in of_these
-        ]
-        told, aside = _fair(told)
-        others = [(one, failed) for one, failed in others if one.party not in aside]
-        self._records = {
-            version: (sum(not failed for failed in outcomes), len(outcomes))
-            for version in (stable, *lately)
-            if (outcomes := [failed for one, failed in others if one.version == version])
-        }
-        seen, _ = _fair([(one, one.error) for one, _ in self._sided(runs)])
-        lost, lost_before = await self._lost(trial, [row for one, row in self._sided(runs) if not one.canary])
-        # What an engine did not answer at all is no run and has no kind: whether that came to pass more often is asked
-        # of all runs, whether a tool answered with an error of those that were answered.
-        finished = [bool(one.canary) for one, _ in seen]
-        answered = (
-            [1.0] * lost + [0.0] * finished.count(True),
-            [1.0] * lost_before + [0.0] * finished.count(False),
-        )
-        self._arms = Arms(
-            _arm(True, seen, told, lost),
-            _arm(False, seen, told, lost_before),
-            sorted_out((one.stratum, bool(one.canary), float(failed)) for one, failed in told),
-            [*sorted_out((one.stratum, bool(one.canary), float(one.error)) for one, _ in seen), answered],
-            sorted_out(
-                [
-                    *((one.stratum, True, float(failed)) for one, failed in told if one.canary),
-                    *((one.stratum, False, float(failed)) for one, failed in others),
-                ]
-            )
-            if lately
-            else (),
-            tuple(sorted(aside)),
-            "before" if self._alone else "elsewhere",
-        )
-        return self._arms
+    async def _save(self, looks: Looks) -> None:
+        """Before anything is concluded from them: a look that was forgotten could be had again."""
+        data = msgspec.json.encode(looks)
+        if data != self._saved:
+            await self._store.state_put(_LOOKS, data)
+            self._saved = data
 
-    async def _read(self, ids: Sequence[str], trial: ServingTrial, stable: int) -> None:
-        """Look at the bodies of those that are new, the first `_DETAILS` of them, and forget those that went by."""
-        wanted = dict.fromkeys(ids)
-        self._seen = {key: one for key, one in self._seen.items() if key in wanted}
-        fresh = [key for key in wanted if key not in self._seen][:_DETAILS]
-        for run, engine in await self._store.closed_runs(fresh) if fresh else ():
-            self._seen[run.id] = _Seen(
-                _side(run, engine, trial, stable, self._alone),
-                run.min_version if run.min_version == run.max_version else -1,
-                (derived_id(called(agent_of(run)), *tool_names(run.tools)), cluster_of(run.goal)),
-                any(is_error(step.observation) for step in run.steps),
-                party_of(run.tenant, run.caller),
-                agent_of(run),
-            )
-
-    def _counts(self, row: OutcomeRow, world: Mapping[str, float]) -> bool:
-        """Whether `row` is of its agent's world as it is; what is on trial is."""
-        one = self._seen.get(row.id)
-        return one is not None and (one.canary is True or row.ended >= world[one.agent])
-
-    def _sided(self, rows: Iterable[OutcomeRow]) -> list[tuple[_Seen, OutcomeRow]]:
-        """Those of `rows` that were read and count on a side."""
-        return [(one, row) for one, row in self._known(rows) if one.canary is not None]
-
-    def _known(self, rows: Iterable[OutcomeRow]) -> list[tuple[_Seen, OutcomeRow]]:
-        known = ((self._seen.get(row.id), row) for row in rows)
-        return [(one, row) for one, row in known if one is not None]
-
-    async def _lost(self, trial: ServingTrial, before: Sequence[OutcomeRow]) -> tuple[int, int]:
-        """Runs of either side that ended with an error of the engine, and so are no trajectories."""
-        calls = await self._store.failed_calls(trial.since, _FAILED)
-        if not self._alone:
-            mine = {call.run for call in calls if call.engine == trial.engine}
-            return len(mine), len({call.run for call in calls if call.engine != trial.engine})
-        began = min((row.ended for row in before), default=trial.since)
-        earlier = await self._store.failed_calls(began, _FAILED, until=trial.since)
-        return len({call.run for call in calls}), len({call.run for call in earlier})
-
-
-def _side(run: Trajectory, engine: str, trial: ServingTrial, stable: int, alone: bool) -> bool | None:
-    """True: it was on trial. By the weights that sampled it; of several engines by the engine where it does not say."""
-    if run.side_of:
-        return None
-    version = run.min_version if run.min_version == run.max_version else None
-    if run.started < trial.since:
-        return False if alone and version == stable and run.ended < trial.since else None
-    if run.min_version < 0:
-        return None if alone or not engine else engine == trial.engine
-    if version == trial.goal.version:
-        return True
-    return False if version == stable and not alone else None
-
-
-def _fair(said: _Said) -> tuple[_Said, frozenset[str]]:
-    """What counts where nobody's word is to weigh too much, and whose does not."""
-    kept, bound = list[tuple[_Seen, bool]](), binds(one.party for one, _ in said)
-    for mine in (True, False):
-        side = [one for one in said if one[0].canary is mine]
-        kept += [side[place] for place in thinned([one.party for one, _ in side], bound=bound)]
-
-    def pull(left_out: Collection[str]) -> float:
-        now, was = means(
-            sorted_out((one.stratum, bool(one.canary), float(bad)) for one, bad in kept if one.party not in left_out)
-        )
-        return now - was
-
-    aside = set_aside([one.party for one, _ in kept], pull)
-    return [one for one in kept if one[0].party not in aside], aside
-
-
-def _arm(mine: bool, seen: Sequence[tuple[_Seen, bool]], told: Sequence[tuple[_Seen, bool]], lost: int) -> Arm:
-    """
-    Args:
-        told: runs with an outcome, and whether it is a failure.
-        lost: runs that ended with an error of the engine; they count as errors.
-    """
-    errors = [one.error for one, _ in seen if one.canary is mine]
-    failures = [failed for one, failed in told if one.canary is mine]
-    return Arm(len(errors) + lost, sum(errors) + lost, len(failures), len(failures) - sum(failures))
+    def _resume(self, trial: ServingTrial, looks: Looks, now: float) -> None:
+        """The share at the start of the trial, or of the daemon: settings and engines may be others than before."""
+        if not looks.periods:
+            looks.periods.append(Period(trial.since, self._settings.share))
+        last = looks.periods[-1]
+        share = min(max(last.share, self._settings.share), self._most(trial))
+        if share != last.share:
+            looks.periods.append(Period(now, share))

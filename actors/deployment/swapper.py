@@ -27,7 +27,8 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from actors.deployment.canary import Arms, CanarySettings, CanaryWatch
+from actors.deployment.arms import Arms
+from actors.deployment.canary import CanarySettings, CanaryWatch
 from actors.deployment.deployment_log import DeploymentLog
 from actors.deployment.fleet import EngineView, Fleet, Look, look_at
 from actors.deployment.pinned_versions import write_pins
@@ -87,6 +88,7 @@ class Swapper:
         clock: Callable[[], float],
         times: VersionTimeline | None = None,
         routes: Path | None = None,
+        weights: Mapping[str, float] | None = None,
         halted: Callable[[], str] = lambda: "",
     ) -> None:
         """
@@ -98,13 +100,17 @@ class Swapper:
             keys: that verdicts and orders must be signed with.
             times: told what every engine was seen to serve.
             routes: file for the tap; none: the tap has one engine.
+            weights: by engine, of new trajectories at the tap; none: all have the same.
             halted: why nothing may be brought in, whatever was ordered; empty if nothing says so.
         """
         self._settings, self._store, self._engines, self._runner = settings, store, engines, runner
         self._versions, self._key, self._clock, self._halted = versions, key, clock, halted
         self._routes = routes if len(engines) > 1 else None
         self._times = times or VersionTimeline(clock)
-        self._watch = CanaryWatch(settings.canary, store, alone=len(engines) == 1)
+        weighed = {name: (weights or {}).get(name, 1.0) for name in engines}
+        total = sum(weighed.values()) or 1.0
+        parts = {name: weight / total for name, weight in weighed.items()}
+        self._watch = CanaryWatch(settings.canary, store, parts=parts)
         self._deployment_log = DeploymentLog(engines, versions=versions, keys=keys, clock=clock)
         self.pauses: Mapping[str, Histogram] = self._deployment_log.pauses
         """Seconds that each engine took no new request for, by swap."""
@@ -137,7 +143,7 @@ class Swapper:
         wanted = self._plan()
         trial = wanted.trial
         arms = Arms() if trial is None else self._watch.arms(trial)
-        share = self._settings.canary.share if len(self._engines) > 1 else 1.0
+        needs = None if trial is None else self._watch.needs(trial)
         views: dict[str, EngineView] = {}
         for name in self._engines:
             look = self._looks.get(name, Look())
@@ -147,7 +153,7 @@ class Swapper:
                 since=next((item.since for item in self._deployment_log.good(name)), 0.0),
                 reachable=look.version is not None,
                 paused=look.paused,
-                canary_share=share if canary else 0.0,
+                canary_share=needs.share if canary and needs is not None else 0.0,
                 note=self._waits.get(name, ""),
             )
         return Fleet(
@@ -158,6 +164,10 @@ class Swapper:
             canary_since=0.0 if trial is None else trial.since,
             canary_runs=arms.canary.runs,
             canary_judged=arms.canary.judged,
+            canary_against=arms.rest.judged,
+            canary_due=0 if needs is None else needs.outcomes,
+            canary_grows=0.0 if needs is None else needs.grows,
+            canary_grows_to=0.0 if needs is None else needs.grows_to,
             waiting=None if wanted.waiting is None else wanted.waiting.version,
             good=wanted.good,
             banned=tuple(sorted(wanted.banned)),
@@ -168,6 +178,7 @@ class Swapper:
         await self._deployment_log.open(self._store)
         self._collected.clear()
         # Another daemon may have led, and written them, since.
+        self._watch.forget()
         self._pins, self._shown = (frozenset(), frozenset()), Routes(until=0.0)
 
     async def look(self) -> None:
@@ -382,7 +393,7 @@ class Swapper:
         routes = Routes(
             until=now + lasts + _STALE_TICKS * settings.reconcile_seconds,
             canary="" if trial is None else trial.engine,
-            share=0.0 if trial is None else settings.canary.share,
+            share=0.0 if trial is None else self._watch.needs(trial).share,
             closed=tuple(name for name, look in self._looks.items() if name == swapping or look.paused),
             versions={name: look.version for name, look in self._looks.items() if look.version is not None},
         )

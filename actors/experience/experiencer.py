@@ -31,6 +31,7 @@ from actors.experience.reviewing import Reviewing
 from actors.experience.skill_trials import SkillTester
 from actors.experience.window import Window
 from actors.kinds.holdout import held_out
+from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, Directive, Experience, Message, Serving, Trajectory
 from actors.ports.embedders import Embedder
 from actors.ports.errors import AdapterError
@@ -158,9 +159,14 @@ class Experiencer:
         tester: SkillTester | None = None,
         extractor: Extractor | None = None,
         embedder: Embedder | None = None,
+        kinds: Kinds | None = None,
         exam: Callable[[str], bool] = held_out,
     ) -> None:
-        self._exam = exam
+        """
+        Args:
+            kinds: says which goals are alike, for lessons; none: those alone that differ in names and numbers.
+        """
+        self._exam, self.kinds = exam, kinds or Kinds()
         self._settings, self._store, self._prober, self._clock = settings, store, prober, clock
         self._tester, self._extractor, self._embedder = tester, extractor, embedder
         self._begin(Origins())
@@ -184,6 +190,7 @@ class Experiencer:
             self._opinions = Opinions(
                 settings.opinions, extractor=self._extractor, embedder=self._embedder, pool=self._pool,
                 drawing=self._drawing, window=self._window, origins=origins, clock=clock,
+                kind=self.kinds.kind,
             )  # fmt: skip
         self._seen: deque[str] = deque(maxlen=settings.window + settings.trial_window)
         self._untestable: set[str] = set()

@@ -21,7 +21,6 @@ from actors.experience.lesson_ab_test import about
 from actors.experience.origins import INDEPENDENT, Origins
 from actors.experience.pool import LessonPool
 from actors.experience.window import Window
-from actors.kinds.clusters import cluster_of
 from actors.messages import Experience, Trajectory, derived_id
 from actors.ports.embedders import Embedder
 from actors.ports.errors import EmbedderUnavailable, ExtractorUnavailable
@@ -64,13 +63,18 @@ class Opinions:
         window: Window,
         origins: Origins,
         clock: Callable[[], float],
+        kind: Callable[[Trajectory], str],
     ) -> None:
+        """
+        Args:
+            kind: which runs are alike: lessons are asked for of those.
+        """
         self._settings, self._extractor, self._embedder = settings, extractor, embedder
         self._pool, self._drawing, self._window, self._origins = pool, drawing, window, origins
-        self._clock = clock
+        self._clock, self._kind = clock, kind
         self._due = 0.0
         self._asked: OrderedDict[tuple[str, str, str], frozenset[str]] = OrderedDict()
-        """By tenant, party and cluster: the trajectories that were there when it was asked about."""
+        """By tenant, party and kind: the trajectories that were there when it was asked about."""
         self._voted: OrderedDict[str, frozenset[str]] = OrderedDict()
         """By lesson: trajectories that it was voted on with."""
         self._away = False
@@ -106,7 +110,7 @@ class Opinions:
         kinds: dict[tuple[str, str, str], list[Trajectory]] = defaultdict(list)
         for run in self._window:
             if run.outcome is not None and run.steps:
-                kinds[run.tenant, self._origins.party(run), cluster_of(run.goal)].append(run)
+                kinds[run.tenant, self._origins.party(run), self._kind(run)].append(run)
         news = {
             kind: sum(run.id not in self._asked.get(kind, frozenset()) for run in runs) for kind, runs in kinds.items()
         }

@@ -15,7 +15,7 @@ import msgspec
 
 from actors.kinds.clusters import template_of
 from actors.messages import Experience, ToolCall, Trajectory, derived_id
-from actors.tool_results.runs import is_error
+from actors.tool_results.runs import call_failed
 from actors.tool_results.tool_calls import arguments_of, read_json, values
 
 _SUCCESS = 0.5
@@ -140,7 +140,7 @@ def trace(run: Trajectory) -> tuple[SkillCall, ...] | None:
     calls: list[SkillCall] = []
     for step in run.steps:
         arguments = arguments_of(step.tool_calls[0]) if len(step.tool_calls) == 1 else None
-        if arguments is None or is_error(step.observation):
+        if arguments is None or call_failed(step):
             return None
         places: dict[str, Place] = {}
         for name, value in sorted(arguments.items()):

@@ -16,11 +16,13 @@ import msgspec
 from actors.experience.origins import INDEPENDENT
 from actors.kinds.clusters import template_of
 from actors.messages import Trajectory, derived_id
-from actors.tool_results.runs import is_error
+from actors.ports.tool_answers.reader import failed
 from actors.tool_results.tool_calls import calls_of, read_json
 
 _SUCCESS = 0.5
 _CHARACTERS_A_TOKEN = 4
+_TOLD = ("error", "errors", "message", "detail", "msg", "reason")
+"""Members of an error object that tell of what kind it is."""
 _MAX_TEXT = 80
 _MASKED = re.compile(r"\"[^\"]*\"|'[^']*'|\b\w*\d\w*\b")
 
@@ -128,7 +130,9 @@ def draw_tools(
 def error_class(observation: str) -> str:
     """What kind of error `observation` tells of."""
     found = read_json(observation)
-    told: Any = cast(dict[str, Any], found).get("error", found) if isinstance(found, dict) else found
+    told: Any = observation if found is None else found
+    if isinstance(told, dict):
+        told = next((told[name] for name in _TOLD if told.get(name)), told)
     text = told if isinstance(told, str) else json.dumps(told)
     return " ".join(_MASKED.sub("*", text).split())[:_MAX_TEXT]
 
@@ -137,7 +141,7 @@ def _count(seen: _Seen, run: Trajectory, origin: str, observation: str) -> None:
     seen.calls += 1
     seen.characters += len(observation)
     seen.runs[run.id] = run
-    if is_error(observation):
+    if failed(observation):
         words = [error_class(observation)]
         seen.errors.update(words)
     else:

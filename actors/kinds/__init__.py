@@ -1,4 +1,4 @@
-"""Kinds: what a run is like, and what is held out of training by what it is like.
+"""Kinds: what a run is like, how runs like it have fared, and what is held out of training by what it is like.
 
-In: goals and ids. Out: names of kinds, and who is in the gate's exam. Pure; asked from everywhere.
+In: runs, their goals and outcomes. Out: names of kinds, estimates of success, and who is in the gate's exam. No I/O.
 """

@@ -1,8 +1,7 @@
 """Which kind of goal a trajectory has: goals that differ in names and numbers alone share a cluster.
 
-Production brings one trajectory a request, so the learner keeps a running baseline per cluster instead of a group's
-mean. A cluster is the goal with its entities masked, hashed into a bounded number of buckets: no state, no model, the
-same answer in every process. Two kinds of goals in one bucket share a baseline, which costs variance and no bias.
+A cluster is the goal with its entities masked, hashed into a bounded number of buckets: no state, no model, the same
+answer in every process. Goals in free words are a cluster each; `actors.kinds.neighbourhoods` says which are alike.
 """
 
 import re
@@ -23,7 +22,8 @@ _BLANKS = re.compile(r"(?:\*[\s,]*(?:and\s+)?)+\*|\s+")
 
 def template_of(goal: str) -> str:
     """`goal` with entities replaced by `*`: marked values, quotations, words with digits, names."""
-    text = goal[:_MAX_CHARACTERS].strip()
+    # Half a surrogate pair, which broken clients send, has no bytes to digest.
+    text = goal[:_MAX_CHARACTERS].encode("utf-8", "replace").decode().strip()
     text = _QUOTED.sub("*", text)
     text = _MARKED.sub(r"\1:*", text)
     text = _IDENTIFIER.sub("*", text)

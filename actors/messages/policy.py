@@ -12,6 +12,18 @@ ServingResult = Literal["started", "swapped", "refused", "rolled_back"]
 Answer = Literal["trained", "skipped", "failed", "went_back"]
 
 
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """Success that was to be expected of a run before it ran; its own outcome has no part in it."""
+
+    mean: float
+    variance: float
+    """Of the estimate: how far it may be off, squared."""
+    evidence: float
+    """Outcomes behind it at the closest level that has any, discounted."""
+    version: int
+    """Weights whose success it is."""
+
+
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
     """One attributed trajectory in a batch and why it is there."""
 
@@ -21,6 +33,8 @@ class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     corrects: float | None = None
     """Outcome that an earlier update learned from, where it was corrected since: only the difference is trained."""
+    estimate: Estimate | None = None
+    """What a run without a group is compared with; None: nothing is known of its like, or it has a group."""
 
 
 class BatchOrder(Message, frozen=True, kw_only=True, tag="batch_order"):

@@ -134,4 +134,4 @@ class Attributed(Message, frozen=True, kw_only=True, tag="attributed"):
     trajectory: Trajectory
     attribution: Attribution
     cluster: str = ""
-    """Which kind of goal this is: goals of one cluster share a running baseline."""
+    """Which goals this is one of: those of a cluster differ in names and numbers alone."""

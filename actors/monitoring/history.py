@@ -2,9 +2,8 @@
 
 Runs and runs with an outcome are kept apart: where one run in fifty is reported, the newest 384 runs have eight
 outcomes, but the newest 384 outcomes are there all the same. Bounded: `window` newest runs and `sample` newest with an
-outcome; `sample` of both for each of `versions` versions, of which no party washes out the others'. Of the version that
-serves and the one before it each agent's newest outcomes are kept, too. A run is one object in all of them, so an
-outcome or a judgement that comes late is seen by all.
+outcome; `sample` of both for each of `versions` versions, of which no party washes out the others'. A run is one object
+in all of them, so an outcome or a judgement that comes late is seen by all.
 """
 
 from collections import deque
@@ -16,11 +15,6 @@ import msgspec
 from actors.messages import Attribution, derived_id
 from actors.statistics.parties import FairWindow
 from actors.tool_results.runs import RunSummary, lateness, take_judgement
-
-AGENTS = 16
-"""Agents of a version whose outcomes are kept apart; the first that had one."""
-OWN = 64
-"""Outcomes of an agent that are kept: a fall of its success by half is sure from fifty of them."""
 
 
 class Swap(msgspec.Struct, frozen=True):
@@ -46,8 +40,6 @@ class Remembered(msgspec.Struct):
     """By version, the one that began to serve longest ago first."""
     outcomes: dict[int, list[int]] = {}
     """By version, those with an outcome."""
-    agents: dict[int, dict[str, list[int]]] = {}
-    """The same by agent, of the newest two versions."""
     drawn: dict[int, list[int]] = {}
     """Runs with an outcome that were drawn by lot, of the newest two versions."""
     spans: list[tuple[float, int]] = []
@@ -65,8 +57,6 @@ class _Kept(NamedTuple):
     runs: FairWindow[RunSummary]
     reported: FairWindow[RunSummary]
     """Those with an outcome."""
-    agents: dict[str, FairWindow[RunSummary]]
-    """The same by agent."""
     drawn: dict[str, RunSummary]
     """Of all with an outcome those with the least digests: whether a run is here says nothing of how soon or how well
     it was reported. By digest."""
@@ -77,8 +67,6 @@ class _Kept(NamedTuple):
         self.drawn[derived_id("drawn", run.id)] = run
         if len(self.drawn) > size:
             del self.drawn[max(self.drawn)]
-        if run.agent in self.agents or len(self.agents) < AGENTS:
-            self.agents.setdefault(run.agent, _fair((), min(size, OWN))).append(run)
 
 
 def _fair(runs: Iterable[RunSummary], size: int) -> FairWindow[RunSummary]:
@@ -111,7 +99,7 @@ class History:
         """
         state = state or Remembered()
         self._sample, self._versions = sample, versions
-        self._most = 2 * window + sample * (1 + 2 * versions) + 2 * (sample + AGENTS * min(sample, OWN))
+        self._most = 2 * window + sample * (1 + 2 * versions) + 2 * sample
         """Runs that are ever held: all that can be in a list, and a window of those that no list has any more."""
         self.swap, self.condemned = state.swap, list(state.condemned)
         self._spans, self._found = list(state.spans), set(state.found)
@@ -127,10 +115,6 @@ class History:
             version: _Kept(
                 _fair((state.runs[place] for place in places), sample),
                 _fair((state.runs[place] for place in state.outcomes.get(version, ())), sample),
-                {
-                    agent: _fair((state.runs[place] for place in own), min(sample, OWN))
-                    for agent, own in state.agents.get(version, {}).items()
-                },
                 {derived_id("drawn", run.id): run for run in listed(state.drawn.get(version, ()), sample)},
             )
             for version, places in state.samples.items()
@@ -160,11 +144,6 @@ class History:
             reported=listed(self._reported),
             samples={version: listed(kept.runs) for version, kept in self._kept.items()},
             outcomes={version: listed(kept.reported) for version, kept in self._kept.items()},
-            agents={
-                version: {agent: listed(own) for agent, own in kept.agents.items()}
-                for version, kept in self._kept.items()
-                if kept.agents
-            },
             drawn={version: listed(kept.drawn.values()) for version, kept in self._kept.items() if kept.drawn},
             spans=self._spans,
             found=sorted(self._found),
@@ -258,15 +237,11 @@ class History:
         relisted.drawn.update({key: run for key, run in previous.drawn.items() if self.version(run) == swap.previous})
         for key in sorted(relisted.drawn)[self._sample :]:
             del relisted.drawn[key]
-        for agent, own in previous.agents.items():
-            its = (run for run in own if self.version(run) == swap.previous)
-            relisted.agents[agent] = _fair(its, min(self._sample, OWN))
         self._kept[swap.version] = self._kept.pop(swap.version)
         while len(self._kept) > self._versions:
             del self._kept[next(iter(self._kept))]
         for version, kept in self._kept.items():
             if version not in (swap.version, swap.previous):
-                kept.agents.clear()
                 kept.drawn.clear()
         self._forget()
 
@@ -295,14 +270,6 @@ class History:
         return Watched(
             swap, list(listed.get(swap.version, ())), list(listed.get(swap.previous, ())), reference, oldest
         )  # fmt: skip
-
-    def agents(self) -> dict[str, tuple[list[RunSummary], list[RunSummary]]]:
-        """Of each agent the runs with an outcome of the version that serves, and of the one before."""
-        swap = self.swap
-        if swap is None or swap.version not in self._kept or swap.previous not in self._kept:
-            return {}
-        after, before = self._kept[swap.version].agents, self._kept[swap.previous].agents
-        return {agent: (list(own), list(before[agent])) for agent, own in after.items() if agent in before}
 
     def drawn(self) -> tuple[list[RunSummary], list[RunSummary]]:
         """Runs with an outcome of the version that serves, and of the one before, drawn by lot; oldest first."""
@@ -343,7 +310,7 @@ class History:
         of_all, with_outcome = (
             _fair((run for run in listed if self.version(run) == version), self._sample) for listed in (runs, reported)
         )
-        kept = _Kept(of_all, _fair((), self._sample), {}, {})
+        kept = _Kept(of_all, _fair((), self._sample), {})
         for run in with_outcome:
             kept.has_outcome(run, self._sample)
         return kept
@@ -355,9 +322,7 @@ class History:
     def _forget(self) -> None:
         """Drop what is in no list any more."""
         kept: list[Iterable[RunSummary]] = [
-            runs
-            for version in self._kept.values()
-            for runs in (version.runs, version.reported, version.drawn.values(), *version.agents.values())
+            runs for version in self._kept.values() for runs in (version.runs, version.reported, version.drawn.values())
         ]
         self._runs = {run.id: run for runs in (self._window, self._reported, *kept) for run in runs}
         self._found &= self._runs.keys()

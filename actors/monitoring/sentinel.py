@@ -26,6 +26,7 @@ import msgspec
 import structlog
 
 from actors.messages import Attributed, Directive, Exchange, Feedback, Message, Serving, Trajectory, derived_id
+from actors.monitoring.agent_outcomes import AgentOutcomes
 from actors.monitoring.blocks import JudgeDrift, TrafficDrift
 from actors.monitoring.engine import EngineWatch
 from actors.monitoring.history import History, Remembered, Swap
@@ -140,8 +141,10 @@ class Sentinel:
         monitors = self._settings.monitors
         self._history = History(monitors.window, monitors.versions.sample, monitors.versions.versions, history)
         self._tools, self._engine = ToolDrift(monitors.tools), EngineWatch(monitors.engine)
+        self._agents = AgentOutcomes(monitors.versions)
         self._monitors: list[Monitor] = [
             *version_monitors(monitors.versions),
+            self._agents,
             self._engine,
             JudgeDrift(monitors.judge),
             TrafficDrift(monitors.traffic),
@@ -313,7 +316,11 @@ class Sentinel:
         if isinstance(message, Attributed):
             # Without its kind: should the judgement be heard of yet, the monitors are told.
             take_judgement(run, message.attribution, "")
-        return "found" if self._history.found(run) else "forgotten"
+        if not self._history.found(run):
+            return "forgotten"
+        for monitor in self._monitors:
+            monitor.concluded(run)
+        return "found"
 
     def _look(self) -> Result:
         """What every monitor finds, as directives."""
@@ -333,6 +340,9 @@ class Sentinel:
                 self._history.condemn(version)
             case "tell":
                 kinds = ["notice"]
+            case "drift":
+                self._agents.forget(str(finding.key[0]))
+                kinds = ["drift"]
             case kind:
                 kinds = [kind]
         serious = SEVERITY[finding.action] >= SEVERITY["freeze"]

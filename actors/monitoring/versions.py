@@ -6,7 +6,7 @@ version would not undo it.
 
 No finding acts on one party's word (`actors.statistics.parties`): where the rule binds it must also hold among
 what is left when each party is cut to its cap and the two that pull hardest are set aside. One that holds only with
-them is told. `Outcomes` also looks at each agent for itself: one of ten that fails is a tenth of all runs.
+them is told. Each agent for itself: `actors.monitoring.agent_outcomes`.
 
 | monitor | compares | test |
 |---|---|---|
@@ -26,7 +26,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from actors.monitoring.history import AGENTS, OWN, History, Watched
+from actors.monitoring.history import History, Watched
 from actors.monitoring.monitor import SEVERITY, Action, Finding, Quiet
 from actors.monitoring.settings import VersionSettings
 from actors.statistics import change_tests as seq
@@ -34,20 +34,14 @@ from actors.statistics.change_tests import Looks, Strata
 from actors.statistics.parties import binds, set_aside, thinned
 from actors.tool_results.runs import RunSummary, all_reported
 
-SERIES = 16
-"""Series of looks at one swap that share its error rate: seven monitors, two comparisons each; of success also each
-agent, and the runs of which all reports are in."""
+SERIES = 15
+"""Series of looks at one swap that share its error rate: seven monitors, two comparisons each; of success also the runs
+of which all reports are in."""
 
-_AGENT_GROWTH = 1.7
-"""Between two looks at one agent: few looks, for its share of the error is small."""
 _NEARLY_ALL = 0.95
 """Of the reports of the version before, so many were in after the time that runs are waited for."""
 _SLACK = 60.0
 """Seconds that a report may be on its way to the sentinel."""
-_LASTING = 2700.0
-"""Seconds after which the fall of one agent must still be there: a tool of it may have been away for half an hour."""
-_TRIES = 5
-"""Looks whether it is still there, each at as many new runs as a first look has."""
 
 COMMON = 8
 """Runs of a kind of goal on one side, from which on it is compared for itself."""
@@ -81,10 +75,6 @@ class State(msgspec.Struct):
     told: list[Action | Literal["drift"]] = []
     """What was done about it, each more than the one before."""
     readings: dict[str, float] = {}
-    agents: dict[str, list[Action | Literal["drift"]]] = {}
-    """What was done about agents."""
-    suspects: dict[str, tuple[float, int]] = {}
-    """Agents whose success fell: after what time runs must end to show that it lasts, and how often that was tried."""
 
 
 class VersionMonitor(Quiet, ABC):
@@ -273,14 +263,13 @@ def success(run: RunSummary) -> float | None:
     return None if run.succeeded is None else float(run.succeeded)
 
 
-def _lasts(total: float) -> float:
-    """The level at which a fall of one agent must show again."""
-    return total * SERIES / _TRIES
-
-
-def _acted(told: Sequence[Action | Literal["drift"]]) -> list[Action | Literal["drift"]]:
-    """What was done, words to people left out: of one agent there may be more to say than of all."""
-    return [said for said in told if said != "tell"]
+def fall(after: Sequence[RunSummary], before: Sequence[RunSummary], level: float, least: float) -> Comparison:
+    """Whether success fell by `least` at this level; all runs have an outcome."""
+    sorted_runs = strata(after, before, success, reported=True)
+    now, was = seq.means(sorted_runs)
+    p = seq.share_fall(sorted_runs)
+    found = p <= level and was - now >= least
+    return Comparison(found, f"success {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
 
 
 class _Share(VersionMonitor):
@@ -328,14 +317,11 @@ class Outcomes(VersionMonitor):
         return success(run)
 
     def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
-        sorted_runs = strata(after, before, success, reported=True)
-        now, was = seq.means(sorted_runs)
-        p = seq.share_fall(sorted_runs)
-        found = p <= spend(self._settings.error_rate / SERIES) and was - now >= self._settings.outcome_fall
-        return Comparison(found, f"success {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
+        settings = self._settings
+        return fall(after, before, spend(settings.error_rate / SERIES), settings.outcome_fall)
 
     def look(self, history: History, now: float) -> list[Finding]:
-        return super().look(history, now) or self._complete(history, now) or self._agents(history, now)
+        return super().look(history, now) or self._complete(history, now)
 
     def _complete(self, history: History, now: float) -> list[Finding]:
         """Runs that are so old that nearly all reports of them are in, however late these were.
@@ -366,66 +352,6 @@ class Outcomes(VersionMonitor):
             return []
         state.told.append(finding.action)
         return [finding]
-
-    def _agents(self, history: History, now: float) -> list[Finding]:
-        """One agent fares worse, though all together may not."""
-        settings, state = self._settings, self._state
-        watched, agents = history.watched(settings.min_runs, reported=True), history.agents()
-        if watched is None or len(agents) < 2 or state.version != watched.swap.version:
-            return []
-        most = min(OWN, settings.sample)
-        planned = seq.planned_looks(settings.first_look, _AGENT_GROWTH, most) + 1
-        bound = binds(run.party for runs in (watched.after, watched.previous) for run in runs)
-        found: list[Finding] = []
-        for agent, (after, before) in agents.items():
-            looks = state.looks.setdefault(f"agent {agent}", Looks())
-            if agent not in state.suspects:
-                if len(before) < settings.min_runs or not looks.due(len(after), settings.first_look):
-                    continue
-                looks.take(len(after), _AGENT_GROWTH)
-                if len(after) < most:
-                    looks.next = min(looks.next, most)  # the last look is at all that are kept
-
-                def spend(total: float, at: Looks = looks) -> float:
-                    # By the most agents that are kept apart: how many there are now says nothing of how many come.
-                    return at.spend(total / AGENTS, planned)
-
-                if self.compare(after, before, spend).found:
-                    state.suspects[agent] = now + _LASTING, 0
-                continue
-            since, tries = state.suspects[agent]
-            fresh = [run for run in after if run.ended > since][-settings.first_look :]
-            if len(fresh) < settings.first_look or tries >= _TRIES:
-                continue
-            state.suspects[agent] = fresh[-1].ended, tries + 1
-            # Shown already at its share of the error: that it lasts, and that others show it too, needs no share.
-            if not self.compare(fresh, before, _lasts).found:
-                continue
-            comparison = self.compare(after, before, _lasts)
-            parties = self._single(after, before, _lasts) if bound else ()
-            finding = self._finding(
-                history, watched, "previous", Weighed(comparison, parties), (len(after), len(before))
-            )
-            finding = msgspec.structs.replace(
-                finding,
-                key=(*finding.key, agent),
-                reason=f"agent {agent}: {finding.reason}",
-                details={**finding.details, "agent": agent},
-            )
-            told = state.agents.setdefault(agent, [])
-            if all(SEVERITY[finding.action] > SEVERITY[said] for said in (*told, *_acted(state.told))):
-                told.append(finding.action)
-                found.append(finding)
-                if finding.action == "rollback":
-                    break
-        return found
-
-    def _single(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> tuple[str, ...]:
-        """The party without which it is not found; empty if two show it."""
-        for party in sorted({run.party for run in after}):
-            if not self.compare(_without(after, (party,)), _without(before, (party,)), spend).found:
-                return (party,)
-        return ()
 
 
 class Hacking(VersionMonitor):

@@ -11,7 +11,7 @@ import msgspec
 from actors.messages import Task, ToolCall, derived_id
 from actors.ports.environments import Environment, Episode, Stateful
 from actors.ports.errors import EnvironmentFailed
-from actors.ports.tool_answers import parsed, refused
+from actors.ports.tool_answers.reader import failed, parsed
 
 Verifier = Literal["state", "answer", "graded"]
 ORIGINS = frozenset({"questioner", "production"})
@@ -102,7 +102,7 @@ async def replay(environment: Environment, spec: SyntheticTaskSpec) -> Reached:
                 return Reached({}, True, problem=f"the episode was over before call {number + 1} ({wanted.name})")
             seen = await episode.step([wanted.call(number)], "")
             text, done = seen.text, seen.done
-            if refused(text):
+            if failed(text):
                 return Reached({}, done, problem=f"call {number + 1} ({wanted.name}) was answered {text[:200]!r}")
         after = await state_of(episode)
     if spec.verifier == "state" and after == before:

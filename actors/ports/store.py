@@ -44,6 +44,8 @@ class FailedCall(msgspec.Struct, frozen=True):
     engine: str
     run: str
     """The trajectory that it named, else its own id: a client that tries again fails once."""
+    started: float
+    """Unix seconds."""
 
 
 class StateStore(Protocol):

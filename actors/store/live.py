@@ -24,7 +24,7 @@ def failed_calls(connection: Connection, since: float, limit: int, until: float 
     if until is not None:
         wanted = wanted.where(row.started < until)
     return [
-        FailedCall(call.id, call.engine, call.hints.trajectory_id or call.hints.conversation or call.id)
+        FailedCall(call.id, call.engine, call.hints.trajectory_id or call.hints.conversation or call.id, call.started)
         for call in _exchanges(connection, wanted)
     ]
 

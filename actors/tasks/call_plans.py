@@ -19,7 +19,7 @@ from actors.messages import Task, Trajectory
 from actors.ports.environments import Environment
 from actors.ports.errors import EnvironmentFailed
 from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec, replay
-from actors.ports.tool_answers import refused
+from actors.ports.tool_answers.reader import failed
 from actors.tool_results.tool_calls import read_json, values
 
 _MAX_CALLS, _MOST = 24, 4
@@ -102,7 +102,7 @@ async def _execute(environment: Environment, plan: CallPlan, base: Task, goal: s
             if call is None:
                 return "not_bound"
             seen = await episode.step([call], "")
-            if refused(seen.text):
+            if failed(seen.text):
                 return "refused"
             if seen.done and number + 1 < len(plan.calls):
                 return "ends_early"

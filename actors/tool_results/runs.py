@@ -4,7 +4,6 @@ Everything is read from the trajectory alone. Lengths are in tokens where the en
 two never meet, because a run's stratum says which it is.
 """
 
-import json
 import math
 
 import msgspec
@@ -12,6 +11,7 @@ import numpy as np
 
 from actors.kinds.clusters import cluster_of
 from actors.messages import Attribution, Step, Trajectory, agent_of, derived_id
+from actors.ports.tool_answers.reader import failed
 from actors.statistics.parties import party_of
 from actors.tool_results.validity import invalid, offered
 
@@ -45,7 +45,7 @@ class RunSummary(msgspec.Struct, array_like=True):
     """Digest of its tool names."""
     steps: int
     errors: int
-    """Steps answered with an error."""
+    """Steps with a call that failed."""
     outcome: float | None = None
     invalid: int = 0
     """Steps with a call that does not fit the tools."""
@@ -100,15 +100,10 @@ def tool_names(tools: bytes) -> tuple[str, ...]:
     return tuple(sorted(offered(tools)))
 
 
-def is_error(observation: str) -> bool:
-    """Whether a tool answered with an error object."""
-    if '"error"' not in observation:
-        return False
-    try:
-        value = json.loads(observation)
-    except ValueError:
-        return False
-    return isinstance(value, dict) and "error" in value
+def call_failed(step: Step) -> bool:
+    """Whether a tool that `step` called answered that the call failed; what follows a step without calls is the user's
+    word, who may quote an error."""
+    return bool(step.tool_calls) and failed(step.observation)
 
 
 def summarize(trajectory: Trajectory) -> tuple[RunSummary, tuple[str, ...]]:
@@ -132,7 +127,7 @@ def summarize(trajectory: Trajectory) -> tuple[RunSummary, tuple[str, ...]]:
         high=trajectory.max_version,
         tools=derived_id("tools", *names),
         steps=len(trajectory.steps),
-        errors=sum(is_error(step.observation) for step in trajectory.steps),
+        errors=sum(call_failed(step) for step in trajectory.steps),
         outcome=trajectory.outcome,
         invalid=sum(invalid(step, tools) for step in trajectory.steps),
         asks=sum(asks(step) for step in trajectory.steps),

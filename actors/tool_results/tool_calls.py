@@ -12,7 +12,7 @@ import msgspec
 
 from actors.messages import ToolCall, Trajectory
 from actors.ports.answers import read_call
-from actors.tool_results.runs import is_error
+from actors.ports.tool_answers.reader import failed
 
 GOAL = ""
 """Origin of a value that the goal already names."""
@@ -62,7 +62,7 @@ class Reader:
 
     def add(self, tool: str, arguments: dict[str, Any], observation: str) -> ToolCallResult:
         """The call `tool(arguments)` was answered with `observation`."""
-        call = ToolCallResult(tool, arguments, is_error(observation), self.origins(arguments))
+        call = ToolCallResult(tool, arguments, failed(observation), self.origins(arguments))
         if not call.error:
             result = read_json(observation)
             for value in values(result if result is not None else observation.split()):

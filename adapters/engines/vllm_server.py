@@ -97,7 +97,8 @@ def main(argv: Sequence[str]) -> int:
             server = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
                 preexec_fn=_ending_with(os.getpid()),
-                env=environment(os.environ, local=Path(ours.vllm).is_dir()),
+                # By this the plug-in knows whose end is the server's, should it be too stuck to obey.
+                env=environment(os.environ, local=Path(ours.vllm).is_dir()) | {"EVOLVED_LAUNCHER": str(os.getpid())},
             )  # fmt: skip
             with _stopping(server) as stop:
                 _await_health(server, stop, f"http://{ours.host}:{ours.port}", ours.start_seconds)

@@ -3,28 +3,14 @@
 The rules judge builds on this; nothing here knows any environment. Tools are assumed to speak JSON or lines of text.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from actors.messages import Step
 from actors.ports.answers import ParsedCall
+from actors.ports.tool_answers.reader import documents, failed
 
-_FAILED_WORDS = frozenset({"error", "failed", "failure", "fail", "denied", "refused", "unauthorized", "forbidden"})
-_ERROR_KEYS = ("error", "errors", "exception", "error_message", "errorMessage", "traceback")
-_STATUS_KEYS = ("status", "status_code", "statusCode", "http_status", "code")
-_ERROR_TEXT = re.compile(
-    r"""
-      ^\s*Traceback\ \(most\ recent\ call\ last\)      # Python
-    | ^\s*(?:[\w.]+\.)?\w*(?:Error|Exception)\b\s*:     # ValueError: ..., java.lang.Exception: ...
-    | ^\s*(?:error|fatal|failed)\b\s*[:!]               # error: ...
-    | \bHTTP(?:/\d(?:\.\d)?)?\s+[45]\d\d\b              # HTTP/1.1 404
-    | ^\s*[45]\d\d\s+[A-Z][a-z]+                        # 404 Not Found
-    | \bstatus(?:\s+code)?\s*[:=]?\s*[45]\d\d\b         # status code 503
-    """,
-    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
-)
 _WORD = re.compile(r"[\w@+-]+(?:[.:/][\w@+-]+)*")
 _JOINT = re.compile(r"[.:/]")
 _EMPTY_WORDS = frozenset(
@@ -36,43 +22,6 @@ _EMPTY_WORDS = frozenset(
 def values_of(call: ParsedCall) -> set[str]:
     """The informative values among the arguments."""
     return set(_informative(call.arguments))
-
-
-def documents(observation: str) -> list[Any]:
-    """The results in an observation: one JSON value, one JSON value a line (parallel calls), or the text itself."""
-    text = observation.strip()
-    if not text or text == "{}":
-        return []
-    for parts in ([text], text.splitlines()):
-        try:
-            return [json.loads(part) for part in parts if part.strip()]
-        except (ValueError, RecursionError):
-            continue
-    return [text]
-
-
-def failed(document: Any) -> bool:
-    """Whether a result says that the call failed.
-
-    Counted as failures: an error member that is not empty, `isError`, `success: false`, a status that is a 4xx or 5xx
-    or a word for failure, and text that looks like a traceback, an exception or an HTTP failure.
-    """
-    if isinstance(document, str):
-        return _ERROR_TEXT.search(document) is not None
-    if not isinstance(document, dict):
-        return False
-    if any(document.get(key) for key in _ERROR_KEYS) or document.get("isError") is True:
-        return True
-    if document.get("success") is False or document.get("ok") is False:
-        return True
-    for key in _STATUS_KEYS:
-        value = document.get(key)
-        if isinstance(value, str) and value.lower() in _FAILED_WORDS:
-            return True
-        number = int(value) if isinstance(value, str) and value.isdigit() else value
-        if isinstance(number, int) and not isinstance(number, bool) and 400 <= number < 600:
-            return True
-    return False
 
 
 def failures(step: Step) -> tuple[int, int]:

@@ -3,18 +3,16 @@
 Evidence, the first that applies decides:
 
 1. Schema: arguments that are no JSON object or do not fit the tool's schema, or a tool that was not offered: BAD.
-2. Tool errors: every result of the step is an error: BAD.
-3. Exit codes: every command of the step ended with 2 or more, or by a signal: BAD. 0 shows only that it ran; 1 is how
-   `grep`, `diff` and `test` say no, and a failed test run may be just what the step was to find out.
-4. User edits: the user's next turn is the agent's text with changes: BAD.
-5. Environment's verdict: the last step's answer is GOOD in a success, BAD in a failure, if the run was not cut off.
+2. Tool errors: every result of the step says that the call failed (`actors.ports.tool_answers`): BAD. That an answer
+   is fine shows only that the tool ran; a command that ended with 1 may just have said no, as `grep` does.
+3. User edits: the user's next turn is the agent's text with changes: BAD.
+4. Environment's verdict: the last step's answer is GOOD in a success, BAD in a failure, if the run was not cut off.
 
 Evidence is mostly against: that a call worked does not show that it was needed. What nothing shows stays opinion.
 """
 
 import difflib
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -26,17 +24,11 @@ from actors.ports.answers import listed_tools, offered, read_call
 from actors.ports.errors import JudgeNotSetUp
 from actors.ports.json_schema import fits
 from actors.ports.judges import Judge
+from actors.ports.tool_answers.reader import documents, failed
 from adapters.chat.settings import settings_of
-from adapters.judges.evidence import documents, failed
 from adapters.judges.named import judge_named
 from adapters.judges.rules import SUCCESS
 
-_EXIT_KEYS = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
-_EXIT_TEXT = re.compile(
-    r"^\W{0,3}(?:process |command )?(?:exited |finished |failed )?(?:with )?(?:exit |return )?"
-    r"(?:code|status)[ :=]{1,3}(-?\d{1,4})\W{0,3}$",
-    re.IGNORECASE | re.MULTILINE,
-)
 _EDIT = (40, 4000)
 """Characters of a text that a user can be said to have edited; below, likeness is chance, above it costs too much."""
 _ALIKE = 0.75
@@ -108,7 +100,7 @@ def evidence(trajectory: Trajectory) -> Mapping[int, StepLabel]:
     schemas = offered(listed_tools(trajectory.tools))
     found: dict[int, StepLabel] = {}
     for number, step in enumerate(trajectory.steps):
-        label = _schema_error(step, schemas) or _error(step) or _exit(step) or _edited(step)
+        label = _schema_error(step, schemas) or _error(step) or _edited(step)
         if label is not None:
             found[number] = label
     last = len(trajectory.steps) - 1
@@ -138,22 +130,6 @@ def _error(step: Step) -> StepLabel | None:
         return None  # what came back is the user's word, who may quote an error
     results = documents(step.observation)
     return StepLabel("BAD", 0.95, "every result is an error") if results and all(map(failed, results)) else None
-
-
-def _exit(step: Step) -> StepLabel | None:
-    if not step.tool_calls:
-        return None
-    codes = [code for document in documents(step.observation) for code in _codes(document)]
-    if not codes or any(code in (0, 1) for code in codes):
-        return None
-    return StepLabel("BAD", 0.8, f"exit code {codes[0]}")
-
-
-def _codes(document: Any) -> list[int]:
-    if isinstance(document, dict):
-        found = [document.get(key) for key in _EXIT_KEYS]
-        return [code for code in found if isinstance(code, int) and not isinstance(code, bool)]
-    return [int(code) for code in _EXIT_TEXT.findall(document)] if isinstance(document, str) else []
 
 
 def _edited(step: Step) -> StepLabel | None:

@@ -22,8 +22,8 @@ likely), what is masked, which step and weight version sampled them, the clip ra
 cut out before the gradient.
 
 BATCH is an order's file, as the curator writes them into STATE_DIR/batches, or a packed TrajectoryBatch
-(*.safetensors). An order holds no advantages: they are computed now, with your settings and the state directory's
-running baselines, and may differ from those that the learner had then. Nothing is changed, and torch is not needed.
+(*.safetensors). An order holds no advantages: they are computed now, with your settings, and differ from those that the
+learner had then if the settings do. Nothing is changed, and torch is not needed.
 
 examples:
   evolved learner inspect state/batches/0f3a.batch --config config.toml

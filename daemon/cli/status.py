@@ -146,16 +146,27 @@ def _version(number: int | None) -> str:
     return f"v{number}" if number >= 0 else "as it started"
 
 
+def _trial(fleet: dict[str, Any]) -> str:
+    """How far it is, and until when its share stays as it is."""
+    due, against, grows = fleet["canary_due"], fleet["canary_against"], fleet["canary_grows"]
+    told = f"on trial: {fleet['canary_runs']} runs, {fleet['canary_judged']} with an outcome"
+    told += f"; compared with {against}, next at {due}"
+    if not grows:
+        return told
+    when = datetime.fromtimestamp(grows, UTC).strftime("%H:%MZ")
+    return f"{told}; {100 * fleet['canary_grows_to']:.3g} % from {when} on, if they take longer"
+
+
 def _engines(fleet: dict[str, Any]) -> Table:
     engines = Table("engine", "version", "since", "new trajectories", "note")
     for name, view in fleet["engines"].items():
         version = _version(view["version"])
         since = datetime.fromtimestamp(view["since"], UTC).strftime("%Y-%m-%d %H:%M:%SZ") if view["since"] else "–"
-        share = f"{100 * view['canary_share']:g} % (canary)" if view["canary_share"] else "by weight"
+        share = f"{100 * view['canary_share']:.3g} % (canary)" if view["canary_share"] else "by weight"
         share = "all" if len(fleet["engines"]) == 1 else share
         notes = ["[red]paused[/red]"] if view["paused"] else []
         if name == fleet["canary_engine"]:
-            notes.append(f"on trial: {fleet['canary_runs']} runs, {fleet['canary_judged']} with an outcome")
+            notes.append(_trial(fleet))
         engines.add_row(name, version, since, share, "; ".join([*notes, *filter(None, [escape(view["note"])])]))
     stable = "nothing yet" if fleet["stable"] is None else f"v{fleet['stable']}"
     trial = f"; v{fleet['canary']} is on trial" if fleet["canary"] is not None else ""

@@ -15,6 +15,8 @@ _GAUGES = {
     "clusters": "Clusters of goals whose outcomes are remembered.",
     "clusters_sandbox": "Those of them that the sandbox has tasks of.",
     "clusters_fallen": "Those of them that the policy has got worse at since it changed.",
+    "kinds_agents": "Agents whose neighbourhoods of goals are remembered.",
+    "kinds_neighbourhoods": "Those neighbourhoods: goals in free words that mean about the same.",
 }
 
 

@@ -147,13 +147,17 @@ class LearningView:
     def _trial(self, fleet: Fleet) -> Evidence | None:
         if fleet.canary is None:
             return None
-        share = self._canary.share if len(fleet.engines) > 1 else 1.0
+        engine = fleet.engines.get(fleet.canary_engine)
+        share = engine.canary_share if engine is not None else self._canary.share if len(fleet.engines) > 1 else 1.0
         deadline = fleet.canary_since + self._canary.deadline_seconds
         # Once it has passed a few outcomes suffice, but those must come.
         passed = self._clock() >= deadline
         return Evidence(
             version=fleet.canary, since=fleet.canary_since, have=fleet.canary_judged,
-            need=self._canary.first_look if passed else self._canary.runs, share=share * ALL,
+            need=max(self._canary.first_look, fleet.canary_due if len(fleet.engines) > 1 else 0)
+            if passed
+            else self._canary.runs,
+            share=share * ALL,
             until=None if passed else deadline,
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from actors.curation.curator import Curator
 from actors.curation.curriculum import Curriculum
+from actors.kinds.kinds import Kinds
 from daemon.collectors.curation import curator_figures, outcome_figures
 from daemon.composition.wiring import Wiring
 from daemon.settings.config import curator_settings
@@ -12,12 +13,12 @@ _CURRICULUM = (
 """Settings of the curator that others were made with."""
 
 
-def curation(wiring: Wiring, curriculum: Curriculum) -> Curator:
+def curation(wiring: Wiring, curriculum: Curriculum, kinds: Kinds) -> Curator:
     """Labelled trajectories to orders for the learner."""
     config = wiring.config
     curator = Curator(
         curator_settings(config), store=wiring.parts.store, batches=config.state / "batches", clock=wiring.clock,
-        curriculum=curriculum,
+        curriculum=curriculum, kinds=kinds,
     )  # fmt: skip
     wiring.figures(curator_figures, curator)
     wiring.figures(outcome_figures, wiring.parts.store)

@@ -44,12 +44,13 @@ def deployment(wiring: Wiring, swaps: Swaps) -> Deployment:
         ConfigError: a key cannot be used.
     """
     config, parts = wiring.config, wiring.parts
+    tap = tap_settings(config)
     key, keys = parts.provenance.key("gate"), parts.provenance.trusted("gate")
     kill = KillSwitch(config.state)
     swapper = Swapper(
         config.swapper, store=parts.store, engines={name: parts.engines[name] for name in serving_engines(config)},
         runner=swaps, versions=parts.versions, key=key, keys=keys, clock=wiring.clock, times=wiring.times,
-        routes=Path(tap_settings(config).routes_file), halted=kill.reason,
+        routes=Path(tap.routes_file), weights={one.name: one.weight for one in tap.upstreams}, halted=kill.reason,
     )  # fmt: skip
     wiring.figures(fleet_figures, swapper)
     wiring.reloading.part("swapper", swapper.reconfigure, but=("canary",))

@@ -4,6 +4,7 @@ from actors.experience.experiencer import Experiencer
 from actors.experience.navigator import Navigator
 from actors.experience.probing import Prober, engine_player
 from actors.experience.skill_trials import SkillReplayer
+from actors.kinds.kinds import Kinds
 from actors.ports.embedders import Embedder
 from actors.ports.environments import Environment
 from daemon.collectors.experience import experience_figures
@@ -12,11 +13,12 @@ from daemon.composition.cluster import reading_along
 from daemon.composition.wiring import LONG, Wiring
 
 
-def experience(wiring: Wiring, environment: Environment | None, embedder: Embedder) -> Navigator:
+def experience(wiring: Wiring, environment: Environment | None, embedder: Embedder, kinds: Kinds) -> Navigator:
     """What is learned without the weights.
 
     Args:
         environment: where tools are probed and skills tried; neither is done without one.
+        kinds: what the curator knows of them.
 
     Raises:
         ConfigError: there is no such adapter, or it does not take its options.
@@ -36,7 +38,7 @@ def experience(wiring: Wiring, environment: Environment | None, embedder: Embedd
         tester = SkillReplayer(config.skill_trials, environment=environment)
     experiencer = Experiencer(
         config.experiencer, store=parts.store, prober=prober, clock=wiring.clock, embedder=embedder, tester=tester,
-        extractor=parts.adapter("extractor", config.extractor),
+        extractor=parts.adapter("extractor", config.extractor), kinds=kinds,
     )  # fmt: skip
     wiring.figures(experience_figures, experiencer)
     wiring.act(experiencer, LONG, renews=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
+from actors.kinds.kinds import Kinds
 from actors.system import runtime
 from actors.system.errors import Escalated
 from actors.system.notify import Notify
@@ -77,18 +78,19 @@ def build(config: Config, parts: Resources, read: Callable[[], Config]) -> Super
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ), reload=reloading.reload)
     wiring = Wiring(config, parts, supervisor, reloading)
 
-    # Shared by several subsystems: where episodes are played, what finds texts, what is played next.
+    # Shared by several subsystems: where episodes are played, what finds texts, what is played next, what is alike.
     live, grader = live_apis(wiring), parts.adapter("grader", config.grader)
     sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry, live.sandbox_tools, grader))
     embedder, curriculum = parts.adapter("embedder", config.embedder), config.curator.curriculum()
+    kinds = Kinds()
     environment = searching(sandbox, config.sandbox, embedder)
 
     # Calls are linked into trajectories, whose steps get credit; lessons are drawn from them, and batches picked.
     capture(wiring)
     trajectories(wiring)
     attributor = credit(wiring)
-    navigator = experience(wiring, environment, embedder)
-    curator = curation(wiring, curriculum)
+    navigator = experience(wiring, environment, embedder, kinds)
+    curator = curation(wiring, curriculum, kinds)
 
     # The learner, a process of its own, gets the batches over the bus, and announces candidates there.
 

@@ -7,17 +7,16 @@ difference alone (`corrections`).
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from actors.messages import BatchItem
-from learner.credit import adca, anchors, baselines, roles
-from learner.credit.baselines import EPSILON, Floats, Running
+from learner.credit import adca, anchors, roles
+from learner.credit.baselines import EPSILON, Floats
 from learner.credit.corrections import difference
-from learner.credit.kin import kin
 from learner.credit.outcomes import OutcomeChannel, Peers, outcome_channel
 from learner.credit.schedule import alpha_at
 from learner.credit.settings import CreditSettings
@@ -41,8 +40,6 @@ class Credits(msgspec.Struct, frozen=True):
     left: tuple[str, ...]
     """Why not: `baseline_only`, `no_outcome`, `outcome_range`, `no_steps`, `labels_mismatch`, `not_trainable`,
     `equal_outcomes`, `all_negative`, `small_advantage`, `nothing_to_compare`, `zero_advantage`; empty where it is."""
-    running: dict[str, Running]
-    """Running baselines after this batch, by the names of `kin`."""
     statistics: dict[str, float]
     reasons: dict[str, str] = {}
     """`left` by trajectory id, without those that are trained on."""
@@ -53,15 +50,12 @@ class Credits(msgspec.Struct, frozen=True):
         return dict(Counter(reason for reason in self.left if reason not in ("", BASELINE)))
 
 
-def assign(
-    items: Sequence[BatchItem], settings: CreditSettings, running: Mapping[str, Running], update: int = 0
-) -> Credits:
+def assign(items: Sequence[BatchItem], settings: CreditSettings, update: int = 0) -> Credits:
     """Credit for one batch. Pure: the same arguments give the same result, and nothing is changed in place.
 
     Args:
-        items: the batch; `trajectory.group` names groups, `kin` the running baselines.
+        items: the batch; `trajectory.group` names groups; the others come with what was to be expected of them.
         settings: which credit.
-        running: running baselines before this batch.
         update: updates made before this one, for the schedule of alpha.
     """
     reasons = [_unusable(item) for item in items]
@@ -71,11 +65,11 @@ def assign(
     outcomes = np.zeros(len(items), dtype=np.float64)
     for i in usable:
         outcomes[i] = items[i].attributed.trajectory.outcome
-    channel = outcome_channel(items, counted, outcomes, settings, running)
+    channel = outcome_channel(items, counted, outcomes, settings)
     for i, reason in channel.skipped.items():
         reasons[i] = reasons[i] or reason
     for i in corrected:
-        channel.advantages[i] = difference(items, counted, i, outcomes, settings, running)
+        channel.advantages[i] = difference(items, counted, i, outcomes, settings)
     live = [peers for peers in channel.peers if any(i not in channel.skipped for i in peers.members)]
     weights = [_weight(item) for item in items]
     values = [_values(item, weight) for item, weight in zip(items, weights, strict=True)]
@@ -115,7 +109,6 @@ def assign(
     return Credits(
         tuple(advantages),
         tuple(reasons),
-        _moved(items, outcomes, channel.singles, settings, running),
         statistics | {"alpha": alpha},
         {item.attributed.trajectory.id: reason for item, reason in zip(items, reasons, strict=True) if reason},
     )
@@ -224,21 +217,6 @@ def _anchors(
         for i, score in zip(members, scores, strict=True):
             found[i] = score
     return found
-
-
-def _moved(
-    items: Sequence[BatchItem],
-    outcomes: Floats,
-    singles: Sequence[int],
-    settings: CreditSettings,
-    running: Mapping[str, Running],
-) -> dict[str, Running]:
-    # A neighbour comes again with later batches; only what is there to be trained on moves the baseline.
-    new = [i for i in singles if items[i].role == "train"]
-    if not new:
-        return dict(running)
-    names = [kin(items[i].attributed) for i in new]
-    return baselines.moved(outcomes[new], names, running, settings.running_decay, settings.running_clusters)
 
 
 def _statistics(

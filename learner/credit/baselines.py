@@ -4,36 +4,18 @@ All are pure. `EPSILON` separates "no spread" from spread: below it there is not
 dividing would blow rounding errors up to full-size advantages.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from learner.credit.kin import pooled
+from actors.messages import Estimate
 
 Floats = npt.NDArray[np.float64]
 EPSILON = 1e-6
-RUNNING_FLOOR = 0.1
-"""Least deviation under a running one: a cluster that nearly always succeeds must not turn one failure into a shock."""
-POOLED_SHARE = 0.25
-"""Of the names remembered, at most, for agents and tenants: many goals share one of them, so few are needed, and
-whoever invents agents without end pushes out no cluster."""
-
-
-class Running(msgspec.Struct, frozen=True):
-    """What is remembered of the outcomes of one cluster, agent or tenant."""
-
-    mean: float
-    square: float
-    """Running mean of the squared outcomes."""
-    agent: str = ""
-    """Whose outcomes they all are, a name of `kin`; empty: several agents', or nobody knows."""
-
-    @property
-    def std(self) -> float:
-        """Deviation that `mean` and `square` imply."""
-        return float(np.sqrt(max(0.0, self.square - self.mean**2)))
+LEAST_STD = 0.1
+"""Least deviation that one outcome is divided by: a kind that nearly always succeeds must not turn one failure into a
+shock."""
 
 
 def group(outcomes: Floats, *, scaled: bool = True) -> Floats:
@@ -104,92 +86,46 @@ def sandbox(outcome: float, attempts: Floats, fixed_std: float, *, scaled: bool 
     Args:
         outcome: of the trajectory.
         attempts: `(n,)` outcomes of the attempts, n >= 1.
-        fixed_std: divisor, 0 for the attempts' own deviation (at least `RUNNING_FLOOR`).
+        fixed_std: divisor, 0 for the attempts' own deviation (at least `LEAST_STD`).
         scaled: without, only centred.
     """
-    spread = fixed_std if fixed_std > 0 else max(float(attempts.std()), RUNNING_FLOOR)
+    spread = fixed_std if fixed_std > 0 else max(float(attempts.std()), LEAST_STD)
     return (outcome - float(attempts.mean())) / (spread if scaled else 1.0)
 
 
-def running(
-    outcomes: Floats,
-    names: Sequence[Sequence[str]],
-    state: Mapping[str, Running],
-    fixed_std: float,
-    *,
-    scaled: bool = True,
+def expected(
+    outcomes: Floats, estimates: Sequence[Estimate | None], fixed_std: float, *, scaled: bool = True
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Outcome minus a running mean, over a fixed or a running deviation.
+    """Outcomes minus what was to be expected of each run, over a fixed deviation or the one that goes with it.
 
-    The mean is that of the first of a trajectory's names that has a past; where none has, that of the other outcomes
-    here; where there are none, the advantage is 0. Never is an outcome in its own baseline: the past excludes this
-    batch, and the others exclude the one that is compared, so the baseline does not depend on the action it judges.
+    Of a run of which nothing was known the mean of the other outcomes here is expected; where there are none, its
+    advantage is 0. No outcome is in its own baseline, so none depends on the action it judges.
 
-    Source: REINFORCE with a moving-average baseline (Williams 1992); decay and fixed deviation were measured on
-    the travel desk to reach 84-94 % with one trajectory a request.
+    Source: SPO's tracker as a baseline (arXiv 2509.13232); the estimate is `actors.kinds.estimates`.
 
     Args:
         outcomes: `(n,)`.
-        names: `(n,)` of `kin`, the closest first.
-        state: what is known under each name.
-        fixed_std: divisor, 0 for the running deviation (at least `RUNNING_FLOOR`).
+        estimates: `(n,)` that came with them.
+        fixed_std: divisor, 0 for `sqrt(m (1 - m))` or the others' deviation (at least `LEAST_STD`).
         scaled: without, only centred.
 
     Returns:
-        `(n,)` advantages, and `(n,)` whether each was compared with a past.
+        `(n,)` advantages, and `(n,)` whether each had an estimate.
     """
     advantages = np.zeros(len(outcomes), dtype=np.float64)
-    remembered = np.zeros(len(outcomes), dtype=np.bool_)
-    for i, own in enumerate(names):
-        known = next((state[name] for name in own if name in state), None)
-        remembered[i] = known is not None
-        if known is None:
-            if len(outcomes) < 2:
-                continue
-            known = _moments(np.delete(outcomes, i))
-        spread = fixed_std if fixed_std > 0 else max(known.std, RUNNING_FLOOR)
-        advantages[i] = (outcomes[i] - known.mean) / (spread if scaled else 1.0)
-    return advantages, remembered
-
-
-def moved(
-    outcomes: Floats, names: Sequence[Sequence[str]], state: Mapping[str, Running], decay: float, limit: int
-) -> dict[str, Running]:
-    """`state` after this batch; names heard of last come last, and only the last are kept.
-
-    Agents and tenants may fill a `POOLED_SHARE` of the limit, clusters the rest: thousands of goals that came once push
-    out no agent, and no number of agents pushes out the clusters.
-
-    Args:
-        outcomes: `(n,)` of trajectories that count for the first time.
-        names: `(n,)` of `kin`; an outcome moves the mean of each.
-        state: before; unchanged.
-        decay: share of the old value.
-        limit: names to keep.
-    """
-    members: dict[str, list[int]] = {}
-    agents: dict[str, set[str]] = {}
-    for i, own in enumerate(names):
-        for name in own:
-            members.setdefault(name, []).append(i)
-            agents.setdefault(name, set()).update(own[1:2])
-    after = dict(state)
-    for name, its in members.items():
-        new = _moments(outcomes[its])
-        old = after.pop(name, None)
-        whose = agents[name] if old is None else agents[name] | {old.agent}
-        old = old or new
-        after[name] = Running(
-            decay * old.mean + (1 - decay) * new.mean,
-            decay * old.square + (1 - decay) * new.square,
-            next(iter(whose)) if len(whose) == 1 else "",
-        )
-    if len(after) <= limit:
-        return after
-    newest = list(reversed(after))
-    pools = [name for name in newest if pooled(name)][: int(limit * POOLED_SHARE)]
-    kept = {*pools, *[name for name in newest if not pooled(name)][: limit - len(pools)]}
-    return {name: known for name, known in after.items() if name in kept}
+    known = np.array([one is not None and bool(np.isfinite(one.mean)) for one in estimates], dtype=np.bool_)
+    for i, estimate in enumerate(estimates):
+        others = np.delete(outcomes, i)
+        if estimate is not None and known[i]:
+            inside = min(1.0, max(0.0, estimate.mean))
+            mean, std = estimate.mean, float(np.sqrt(inside * (1.0 - inside)))
+        elif len(others):
+            mean, std = float(others.mean()), float(others.std())
+        else:
+            continue
+        spread = fixed_std if fixed_std > 0 else max(std, LEAST_STD)
+        advantages[i] = (outcomes[i] - mean) / (spread if scaled else 1.0)
+    return advantages, known
 
 
 def _scaled(outcomes: Floats, centred: Floats, scaled: bool) -> Floats:
@@ -197,7 +133,3 @@ def _scaled(outcomes: Floats, centred: Floats, scaled: bool) -> Floats:
     if spread <= EPSILON:
         return np.zeros_like(outcomes)
     return centred / spread if scaled else centred
-
-
-def _moments(outcomes: Floats) -> Running:
-    return Running(float(outcomes.mean()), float((outcomes**2).mean()))

@@ -6,20 +6,19 @@ not part of it: no judge has changed his mind.
 
 How exact that is depends on the baseline, for A(old) is computed again and not remembered:
 
-* running mean: exact with a fixed deviation, since the mean cancels; with a running one up to how far it has moved;
+* estimate: exact with a fixed deviation, since what was expected cancels; else up to how far the estimate has moved;
 * leave-one-out, neighbours, sandbox attempts, `reinforce++`: the difference that the outcome makes in today's company,
   not in that of the batch which it was in first. It has the right sign, and the size of an advantage in that batch.
 
-A correction is company to nobody: its outcome was, once. Running means are not moved again either; what the old outcome
-did to them decays with every later one.
+A correction is company to nobody: its outcome was, once. In the estimates of other runs it counts as what it is now.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from actors.messages import BatchItem
-from learner.credit.baselines import Floats, Running
+from learner.credit.baselines import Floats
 from learner.credit.outcomes import outcome_channel
 from learner.credit.settings import CreditSettings
 
@@ -30,7 +29,6 @@ def difference(
     place: int,
     outcomes: Floats,
     settings: CreditSettings,
-    running: Mapping[str, Running],
 ) -> float:
     """The outcome's advantage of the correction `items[place]`, less what it was with the outcome that it corrects.
 
@@ -38,7 +36,6 @@ def difference(
         items: the batch, n.
         counted: indices of those whose outcome can be used, without corrections.
         outcomes: `(n,)`, the newest.
-        running: running baselines before this batch.
     """
     before = items[place].corrects
     assert before is not None
@@ -47,7 +44,7 @@ def difference(
     for outcome in (float(outcomes[place]), before):
         told = np.array(outcomes)
         told[place] = outcome
-        channel = outcome_channel(items, company, told, settings, running)
+        channel = outcome_channel(items, company, told, settings)
         # What is left out teaches nothing.
         worth.append(0.0 if place in channel.skipped else float(channel.advantages[place]))
     return worth[0] - worth[1]

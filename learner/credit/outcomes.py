@@ -4,7 +4,7 @@ Every trajectory is compared within a set: its group if another member came with
 trajectories finds. `reinforce++` has one set, the batch. What has neither a past nor company is left out.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from actors.messages import BatchItem
 from learner.credit import baselines
-from learner.credit.baselines import EPSILON, Floats, Running
-from learner.credit.kin import kin
+from learner.credit.baselines import EPSILON, Floats
 from learner.credit.settings import CreditSettings
 
 Ints = npt.NDArray[np.int64]
@@ -57,7 +56,6 @@ def outcome_channel(
     counted: Sequence[int],
     outcomes: Floats,
     settings: CreditSettings,
-    running: Mapping[str, Running],
 ) -> OutcomeChannel:
     """Advantages of the outcomes of the `counted` items.
 
@@ -66,7 +64,6 @@ def outcome_channel(
         counted: indices of those whose outcome can be used.
         outcomes: `(n,)`, finite on `counted`.
         settings: estimator, baselines, skip rule.
-        running: running baselines before this batch.
     """
     advantages = np.zeros(len(items), dtype=np.float64)
     groups, singles = _by_group(items, counted)
@@ -84,7 +81,7 @@ def outcome_channel(
             advantages[members] = compare(outcomes[members])
         sets, peers = [_Set(members) for members in groups], [Peers(members, others, compare) for members in groups]
         if singles:
-            advantages[singles], found, alone = _singles(items, singles, groups, outcomes, settings, running, scaled)
+            advantages[singles], found, alone = _singles(items, singles, groups, outcomes, settings, scaled)
             sets += found
             if settings.single == "neighbours":
                 peers += [Peers(members, True) for members in _clusters(items, singles)]
@@ -145,7 +142,6 @@ def _singles(
     groups: Sequence[Sequence[int]],
     outcomes: Floats,
     settings: CreditSettings,
-    running: Mapping[str, Running],
     scaled: bool,
 ) -> tuple[Floats, list[_Set], list[int]]:
     """Advantages of ungrouped trajectories, the sets of those that were compared within the batch, and who had nothing
@@ -153,8 +149,8 @@ def _singles(
     own = outcomes[list(singles)]
     if settings.single == "leave_one_out" and len(singles) > 1:
         return baselines.leave_one_out(own, scaled=scaled), [_Set(singles)], []
-    names = [kin(items[i].attributed) for i in singles]
-    advantages, decided = baselines.running(own, names, running, settings.running_std, scaled=scaled)
+    estimates = [items[i].estimate for i in singles]
+    advantages, decided = baselines.expected(own, estimates, settings.single_std, scaled=scaled)
     sets: list[_Set] = []
     if settings.single == "neighbours":
         cluster = [items[i].attributed.cluster for i in singles]
@@ -167,7 +163,7 @@ def _singles(
             same = _attempts(items, i, attempts)
             if len(same) >= settings.min_neighbours:
                 advantages[place] = baselines.sandbox(
-                    float(outcomes[i]), outcomes[same], settings.running_std, scaled=scaled
+                    float(outcomes[i]), outcomes[same], settings.single_std, scaled=scaled
                 )
                 decided[place] = True
                 sets.append(_Set([i], same))

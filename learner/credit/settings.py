@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 Estimator = Literal["grpo", "rloo", "reinforce++", "reinforce++_baseline"]
-Single = Literal["running", "leave_one_out", "neighbours", "sandbox"]
+Single = Literal["estimate", "leave_one_out", "neighbours", "sandbox"]
 Scheme = Literal["decouple", "allocation"]
 Horizon = Literal["none", "horizon"]
 Schedule = Literal["constant", "cosine", "stop"]
@@ -63,19 +63,15 @@ class CreditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """From outcomes to one advantage a trajectory. `grpo`: less the mean of the group, over its deviation. `rloo`: less
     the mean of the others, not divided. `reinforce++`: less the mean of the batch, over its deviation, without groups.
     `reinforce++_baseline`: less the mean of the group, then whitened over the batch."""
-    single: Single = "running"
+    single: Single = "estimate"
     """Baseline of trajectories without a group, production's usual case; not used by `reinforce++`."""
     skip: Skip = "equal"
     """What is left out in both channels. `equal`: sets whose outcomes are all equal. `negative`: sets without a
     success. `small`: trajectories whose outcome's advantage is below skip_below, either side of 0."""
     skip_below: NotNegative = 1e-8
     """See `skip`."""
-    running_decay: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.9
-    """Share of the old value when a batch moves a cluster's running mean."""
-    running_std: NotNegative = 0.4
-    """What outcomes are divided by under the running and the sandbox baseline; 0 takes the deviation of the cluster's
-    past, or of the sandbox attempts."""
-    running_clusters: AtLeastOne = 4096
-    """Clusters remembered; the one that was longest without news goes first."""
+    single_std: NotNegative = 0.4
+    """What outcomes are divided by under the `estimate` and the `sandbox` baseline; 0 takes the deviation that goes
+    with the estimate, or that of the sandbox attempts."""
     min_neighbours: AtLeastOne = 3
-    """Trajectories to compare with that `neighbours` and `sandbox` need; with fewer they take the running mean."""
+    """Trajectories to compare with that `neighbours` and `sandbox` need; with fewer they take the estimate."""

@@ -8,6 +8,7 @@ thirds of its steps are answered with errors meanwhile; besides, success is six 
 Counted are
 
 * swaps between equal versions of which a version monitor says or does anything,
+* swaps, one every 300 runs, of which something is said about one agent, and how soon one that fares worse is found,
 * weeks of one agent in which errors or success are told as a drift, and how soon a real change is,
 * eras of a kind of goal that is said to have fallen,
 * trials of a version that is as good, and ends as worse.
@@ -23,8 +24,10 @@ from pathlib import Path
 import msgspec
 
 from actors.curation.regressions import ERROR, Regressions
-from actors.deployment.canary import Arm, Arms, CanarySettings, Looks, sorted_out, worse
-from actors.monitoring.history import History
+from actors.deployment.arms import Arm, Arms, sorted_out
+from actors.deployment.canary import CanarySettings, Looks, worse
+from actors.monitoring.agent_outcomes import AgentOutcomes
+from actors.monitoring.history import History, Swap
 from actors.monitoring.settings import ToolSettings, VersionSettings
 from actors.monitoring.tools import ToolDrift
 from actors.tool_results.runs import RunSummary
@@ -35,6 +38,8 @@ AGENTS, PARTIES = 10, 8
 GAP = 6.0
 """Seconds between two runs of all agents."""
 DAY = 86_400.0
+PLANTED = 8
+"""Version from which on one agent fares worse."""
 SUCCESS, AWAY = 0.9, 0.18
 ERRORS, AWAY_ERRORS = 0.03, 0.67
 """Of steps."""
@@ -85,6 +90,43 @@ def swap(seed: int, bursts: bool) -> set[str]:
     watch.swap(1, start + 1000 * GAP)
     found = [finding for at in range(1000, 1500, 20) for finding in watch.add(batch(1, at, 20))]
     return {finding.action for finding in found if finding.cause not in ("traffic", "judge-score", "judge-abstains")}
+
+
+def chain(
+    seed: int, bursts: bool, reported: float, versions: int = 20, length: int = 300, fallen: float | None = None
+) -> list[tuple[str, int]]:
+    """(agent, runs since the version that was planted) of what is said of agents while `versions` serve, `length` runs
+    each.
+
+    Args:
+        fallen: success of the first agent from the eighth version on; None: all stay as they are.
+    """
+    rng = random.Random(f"chain/{seed}/{reported}")
+    weather, start = Weather(rng, 2.0 + versions * length * GAP / DAY, bursts), rng.random() * DAY
+    settings = VersionSettings()
+    history, monitor = History(512, settings.sample, settings.versions), AgentOutcomes(settings)
+    told: list[tuple[str, int]] = []
+    for version in range(versions):
+        first = version * length
+        history.swapped(Swap("serving", version, version - 1, start + first * GAP))
+        for number, one in enumerate(runs(rng, version, Behaviour(), first, length), first):
+            agent, at = rng.randrange(AGENTS), start + number * GAP
+            worse_now = fallen is not None and agent == 0 and version >= PLANTED
+            success = fallen if worse_now else weather.success(agent, at)
+            solved = float(rng.random() < success) if rng.random() < reported else None
+            run = msgspec.structs.replace(
+                one, agent=f"t/a{agent}", party=f"p{rng.randrange(PARTIES)}", tools=f"d{agent}", started=at,
+                ended=at + 1.0, outcome=solved,
+            )  # fmt: skip
+            history.add(run)
+            if run.outcome is None:
+                continue
+            monitor.concluded(run)
+            for finding in monitor.look(history, at + 1.0):
+                told.append((finding.details["agent"], number - PLANTED * length))
+                if finding.action == "rollback":
+                    history.condemn(version)
+    return told
 
 
 def week(
@@ -182,6 +224,10 @@ def main() -> None:
         stated = f"{VersionSettings().error_rate:.0%} a swap"
         row("versions, told", weather, sum(map(bool, found)), args.seeds, "swaps", stated, begun)
         row("versions, acted", weather, sum(bool(one - {"tell"}) for one in found), args.seeds, "swaps", stated, begun)
+        for reported in (1.0, 0.2):
+            begun = time.perf_counter()
+            said = sum(len(chain(seed, bursts, reported)) for seed in range(args.seeds // 5))
+            row(f"agents, {reported:.0%} reported", weather, said, 20 * (args.seeds // 5), "swaps", stated, begun)
         for reported in (1.0, 0.05):
             begun = time.perf_counter()
             weeks = sum(bool(week(seed, bursts, reported)) for seed in range(args.weeks))
@@ -207,6 +253,21 @@ def main() -> None:
     report.table(
         "One agent, a run a minute, in bursts: a change after two days",
         ("what", "reported", "found", "median, most"),
+        rows,
+    )
+    rows = []
+    for fallen, reported in ((0.1, 1.0), (0.5, 1.0), (0.1, 0.2), (0.5, 0.2), (0.1, 0.05)):
+        later: list[int] = []
+        for seed in range(20):
+            # Where a tenth of a fifth is heard of, it takes its time.
+            said = chain(seed, True, reported, versions=PLANTED + round(16 / reported), fallen=fallen)
+            later += [after for agent, after in said if agent == "t/a0" and after >= 0][:1]
+        middle = f"{statistics.median(later):,.0f}, {max(later):,}" if later else "-"
+        figures[f"agent found, {fallen:.0%}, {reported:.0%}"] = len(later) / 20
+        rows.append((f"success 90 -> {fallen:.0%}", f"{reported:.0%}", f"{len(later)} of 20", middle))
+    report.table(
+        "One agent of ten, a version every 300 runs, in bursts: worse from one version on",
+        ("what", "reported", "found", "runs of all agents: median, most"),
         rows,
     )
     report.write(args.json, "sentinel_equal", figures, range(args.seeds))

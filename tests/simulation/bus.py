@@ -1,5 +1,6 @@
 """The loop in one process and without waiting, with what production does to it: records that are delayed, overtaken and
-delivered twice, dependencies that are away for a while, and daemons that die at the worst moment.
+delivered twice, dependencies that are away for a while, commits that fail, and daemons that die at the worst moment,
+one actor of them or all at once.
 
     events on a heap -> records on their way -> inboxes -> actor -> one commit in the real store (inputs, records,
     outbox) -> published -> marked -> acknowledged
@@ -8,11 +9,11 @@ It does what `actors.system.runner` does, in the same order, and the store's led
 again after a death or a lost acknowledgement, and must count once all the same.
 """
 
+import contextlib
 import hashlib
 import heapq
 import math
-import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 
@@ -21,7 +22,9 @@ from actors.store import Store
 from actors.system.actor import Actor, Received, Result
 from actors.system.bus import Outgoing, delivery_id, outgoing
 from actors.system.errors import DependencyUnavailable
-from tests.benchmarks.standstill.world import Clock
+from actors.system.outbox import RunnerSettings
+from tests.simulation.faults import DaemonDied, Faults
+from tests.simulation.stage import Clock
 
 GRID = 60.0
 """Seconds between two looks of the actors at the clock while nothing happens."""
@@ -33,7 +36,14 @@ REDELIVERED = 30.0
 GATHER = 5.0
 """Seconds: what comes in so long reaches the actors together."""
 AWAY = 10.0
-"""Seconds that an actor waits for what is away."""
+"""Seconds that an actor waits for what is away; twice as long each time, `_LONGEST` at most."""
+_LONGEST = 160.0
+GONE = 45.0
+"""Seconds from the death of the whole daemon until it has come back."""
+_ALL_DIE = 0.3
+"""Of the deaths in mid-handling, those of the whole daemon; the others are of one actor, which is restarted."""
+_PARKED = RunnerSettings().max_failures
+"""Failures of one record after which it is parked."""
 _ROUNDS = 400
 """Of handing on what came of one event: beyond, two actors answer each other for ever."""
 _SLOW = {
@@ -50,32 +60,6 @@ def gathered(when: float) -> float:
     return math.ceil(when / GATHER) * GATHER
 
 
-class DaemonDied(Exception):
-    """The daemon dies here."""
-
-
-class Faults:
-    """How often what goes wrong; all of it from one seed."""
-
-    def __init__(self, rng: random.Random, *, on: bool) -> None:
-        self._rng, self.on = rng, on
-        self.met: dict[str, int] = {}
-        """How often what happened."""
-
-    def strikes(self, what: str, chance: float) -> bool:
-        """Whether `what` happens now."""
-        if not self.on or self._rng.random() >= chance:
-            return False
-        self.met[what] = self.met.get(what, 0) + 1
-        return True
-
-    def delay(self) -> float:
-        """Seconds that a record is on its way."""
-        if not self.on:
-            return 0.0
-        return 20.0 * self._rng.random() if self.strikes("held_up", 0.02) else self._rng.expovariate(4.0)
-
-
 class Loop:
     """Actors, store and bus around a heap of events."""
 
@@ -87,18 +71,20 @@ class Loop:
         clock: Clock,
         faults: Faults,
         seen: Callable[[str, Message], None],
-        recorded: Callable[[Message], None],
         outside: Callable[[str, Message], None],
+        parked: Callable[[str, str], None],
+        reborn: Callable[[], None],
     ) -> None:
         """
         Args:
-            build: makes each actor, anew when its daemon died.
+            build: makes each actor, anew when it died.
             seen: told of everything that is published, once each.
-            recorded: told of everything that actors have written.
             outside: gets what is published too, as the learner does.
+            parked: told of (actor, why) when a record is given up.
+            reborn: told that the whole daemon died: nothing is left of what actors share in memory.
         """
         self._build, self._store, self._clock, self.faults = build, store, clock, faults
-        self._seen, self._recorded, self._outside = seen, recorded, outside
+        self._seen, self._outside, self._parked, self._reborn = seen, outside, parked, reborn
         self.actors: dict[str, Actor] = {}
         self._events: list[tuple[float, int, Event]] = []
         self._number = count()
@@ -106,6 +92,13 @@ class Loop:
         self._away = dict.fromkeys(build, 0.0)
         self._ticked = dict.fromkeys(build, float("-inf"))
         self._published: set[str] = set()
+        self._unstarted: set[str] = set()
+        """Actors that could not start yet, or whose daemon is dead."""
+        self._held: dict[str, tuple[list[Received], Result]] = {}
+        """What an actor could not commit yet, and what it was made of: its runner insists."""
+        self._attempts: Counter[str] = Counter()
+        """At what is away, one after the other."""
+        self._failures: Counter[tuple[str, str]] = Counter()
         self._awake = 0.0
         self._hash = hashlib.blake2b(digest_size=16)
 
@@ -189,9 +182,42 @@ class Loop:
 
     async def _begin(self, name: str) -> None:
         """A new life: nothing but the store is left of the one before."""
+        self._drop(name)
         self.actors[name] = self._build[name]()
-        await self.actors[name].start()
-        await self._flush(name)
+        await self._started(name)
+
+    def _drop(self, name: str) -> None:
+        """What it held comes again."""
+        if name in self._held:
+            self._again(name, self._held.pop(name)[0])
+
+    async def _started(self, name: str) -> bool:
+        """Start it, unless what it needs is away."""
+        self._unstarted.add(name)
+        try:
+            await self.actors[name].start()
+            await self._flush(name)
+        except (DependencyUnavailable, OSError) as error:
+            if isinstance(error, OSError):
+                self.faults.count("crashed")
+            self._wait(name)
+            return False
+        self._unstarted.discard(name)
+        self._attempts.pop(name, None)
+        return True
+
+    async def _restart(self, name: str) -> None:
+        """`name` died, and with it perhaps all the others at once, in the middle of what they were at."""
+        if not self.faults.strikes("all_died", _ALL_DIE):
+            await self._begin(name)
+            return
+        self._reborn()
+        for each in self._build:
+            self._drop(each)
+            self.actors[each] = self._build[each]()
+            self._ticked[each] = float("-inf")
+            self._unstarted.add(each)
+            self._later(each, GONE)
 
     async def _flush(self, name: str) -> None:
         while items := await self._store.unpublished(name, 256):
@@ -214,76 +240,129 @@ class Loop:
     def _deliverable(self) -> bool:
         return any(box and self._away[name] <= self._clock.now for name, box in self._boxes.items())
 
+    async def _able(self, name: str) -> bool:
+        """Whether `name` can work: it is there, has started, and what it did before is committed."""
+        if self._away[name] > self._clock.now:
+            return False
+        if name in self._unstarted and not await self._started(name):
+            return False
+        return name not in self._held or await self._insist(name)
+
     async def _tick(self) -> None:
         for name in self._build:
             every = self.actors[name].tick_seconds
             due = every is not None and self._clock.now - self._ticked[name] >= max(every, _SLOW.get(name, 0.0))
-            if not due or self._away[name] > self._clock.now:
+            if not due and name not in self._held and name not in self._unstarted:
+                continue
+            if not await self._able(name) or not due:
                 continue
             self._ticked[name] = self._clock.now
             try:
                 result = await self.actors[name].tick()
             except DependencyUnavailable:
-                await self._wait(name)
+                self._wait(name)
                 continue
             except DaemonDied:
-                await self._begin(name)
+                await self._restart(name)
+                continue
+            except OSError:
+                await self._crash(name)
                 continue
             if result.records or result.outputs:
-                await self._commit(name, [], result)
+                self._held[name] = [], result
+                await self._insist(name)
 
     async def _deliver(self, name: str) -> None:
         box = self._boxes[name]
-        while box and self._away[name] <= self._clock.now:
+        while box and await self._able(name):
             batch = [box.popleft() for _ in range(min(self.actors[name].batch, len(box)))]
             # Where nothing dies, nothing comes twice.
             done = await self._store.processed(name, [one.id for one in batch]) if self.faults.on else set[str]()
             fresh = list({one.id: one for one in batch if one.id not in done}.values())
-            if not fresh:
-                continue
-            try:
-                if self.faults.strikes("store_away", 0.002):
-                    raise DependencyUnavailable("disk full")
-                result = await self.actors[name].handle(fresh)
-            except DependencyUnavailable:
-                box.extendleft(reversed(fresh))
-                await self._wait(name)
-                return
-            except DaemonDied:
-                await self._dies(name, fresh)
-                return
-            if self.faults.strikes("died_before_commit", 0.002):
-                await self._dies(name, fresh)
-                return
-            if not await self._commit(name, [one.id for one in fresh], result):
-                await self._dies(name, fresh)
-                return
+            if fresh:
+                await self._handle(name, fresh)
 
-    async def _commit(self, name: str, inputs: list[str], result: Result) -> bool:
-        """Write, publish, mark; False if the daemon died between writing and publishing."""
+    async def _handle(self, name: str, fresh: list[Received]) -> None:
+        try:
+            if self.faults.strikes("store_away", 0.002):
+                raise DependencyUnavailable("disk full")
+            result = await self.actors[name].handle(fresh)
+        except DependencyUnavailable:
+            self._boxes[name].extendleft(reversed(fresh))
+            self._wait(name)
+            return
+        except DaemonDied:
+            await self._dies(name, fresh)
+            return
+        except OSError as error:
+            self._fail(name, fresh, error)
+            await self._crash(name)
+            return
+        if self.faults.strikes("died_before_commit", 0.002):
+            await self._dies(name, fresh)
+            return
+        self._held[name] = fresh, result
+        if not await self._insist(name) and name not in self._held:
+            self._again(name, fresh)
+
+    async def _insist(self, name: str) -> bool:
+        """Write, publish, mark what `name` holds. False if the store would not, and it holds it still; or if the daemon
+        died between writing and publishing."""
+        made_of, result = self._held[name]
+        inputs = [one.id for one in made_of]
         outputs = [outgoing(output.subject, output.message) for output in result.outputs]
-        assert await self._store.commit(name, inputs, tuple(result.records), outputs), "nobody else is at work"
-        for record in result.records:
-            self._recorded(record)
+        try:
+            written = await self._store.commit(name, inputs, tuple(result.records), outputs)
+        except DependencyUnavailable:
+            self._pause(name)
+            return False
+        self._held.pop(name)
+        self._attempts.pop(name, None)
+        if not written:
+            # It had been written, and only the answer was lost: the runner starts over with what is not in the ledger.
+            await self._started(name)
+            return True
         if outputs and self.faults.strikes("died_before_publish", 0.004):
-            if not inputs:
-                await self._begin(name)
+            await self._restart(name)
             return False
         for item in outputs:
             self._send(item)
         if outputs and self.faults.on:
-            await self._store.published(name, [item.id for item in outputs])
+            with contextlib.suppress(DependencyUnavailable):  # they are sent again, and nobody counts them twice
+                await self._store.published(name, [item.id for item in outputs])
         return True
 
+    def _fail(self, name: str, fresh: list[Received], error: OSError) -> None:
+        """As the runner does, record by record: after so many failures it is parked, for a person to see."""
+        for one in fresh:
+            self._failures[name, one.id] += 1
+            if self._failures[name, one.id] >= _PARKED:
+                self._parked(name, f"{type(one.message).__name__}: {error}")
+        self._again(name, fresh)
+
+    async def _crash(self, name: str) -> None:
+        """What no handler of the runner knows: the supervisor restarts the actor."""
+        self.faults.count("crashed")
+        await self._begin(name)
+        self._pause(name)
+
     async def _dies(self, name: str, unacknowledged: list[Received]) -> None:
+        self._again(name, unacknowledged)
+        await self._restart(name)
+
+    def _again(self, name: str, unacknowledged: list[Received]) -> None:
         for received in unacknowledged:
             self._arrive(name, received, REDELIVERED)
-        await self._begin(name)
 
-    async def _wait(self, name: str) -> None:
-        self._away[name] = self._clock.now + AWAY
+    def _wait(self, name: str) -> None:
+        """Wait for what is away, and then start over."""
+        self._unstarted.add(name)
+        self._pause(name)
+
+    def _pause(self, name: str) -> None:
+        self._later(name, min(_LONGEST, AWAY * 2.0 ** self._attempts[name]))
+        self._attempts[name] += 1
+
+    def _later(self, name: str, seconds: float) -> None:
+        self._away[name] = self._clock.now + seconds
         self.look(self._away[name])
-        try:
-            await self.actors[name].start()
-        except DependencyUnavailable:
-            return

@@ -8,14 +8,15 @@ import msgspec
 from actors.messages import BatchOrder, Message, Verdict
 from actors.messages.signing import PublicKeys, record_problem
 from actors.store import Store
-from tests.support.fakes import FakeEngine
+from tests.simulation.policies import SimulatedEngine
 
 PROMISES = {
     "lost_exchange": "every call of a conversation is a step of exactly one trajectory",
     "lost_outcome": "every report finds its run",
     "counted_twice": "a run trains once for each revision of its outcome",
     "two_swaps": "one engine at a time is out of service for a swap",
-    "unverified": "what serves was promoted by a signed verdict, or served before",
+    "unverified": "what serves was promoted by a signed verdict, weights and label",
+    "parked": "no good record is given up",
     "paused": "an engine that was paused for a swap is resumed",
     "queue": "no queue grows without bound",
     "silent": "learning that stands still says what it waits for",
@@ -40,16 +41,18 @@ class Broken(msgspec.Struct, frozen=True):
 class Watcher:
     """Looks on."""
 
-    def __init__(self, keys: PublicKeys, now: Callable[[], tuple[int, float]]) -> None:
+    def __init__(self, keys: PublicKeys, now: Callable[[], tuple[int, float]], first: str) -> None:
         """
         Args:
             keys: that verdicts must be signed with.
+            first: manifest digest of version 0.
             now: runs that began, and hours since.
         """
         self._keys, self._now = keys, now
         self.broken: list[Broken] = []
         self._said: set[tuple[str, str]] = set()
-        self._promoted: dict[int, str] = {0: ""}
+        self._promoted: dict[int, str] = {0: first}
+        """Manifest digest by version."""
         self._out: set[str] = set()
         self._ordered: Counter[tuple[str, int]] = Counter()
         self._orders: set[str] = set()
@@ -80,13 +83,21 @@ class Watcher:
             self._break("two_swaps", f"{engine} is paused while {', '.join(sorted(self._out))} is")
         self._out.add(engine)
 
-    def looked(self, engines: Mapping[str, FakeEngine], shadow: str, inboxes: Mapping[str, int]) -> None:
+    def parked(self, actor: str, why: str) -> None:
+        """A record was given up."""
+        self._break("parked", f"the {actor}'s: {why}")
+
+    def looked(self, engines: Mapping[str, SimulatedEngine], shadow: str, inboxes: Mapping[str, int]) -> None:
         """After each event."""
         for name, engine in engines.items():
             if engine.paused:
                 self._break("paused", f"{name} with v{engine.current}")
-            if name != shadow and engine.current not in self._promoted:
+            if name == shadow:
+                continue
+            if engine.current not in self._promoted:
                 self._break("unverified", f"{name} serves v{engine.current}, which nobody promoted")
+            elif engine.manifest not in ("", self._promoted[engine.current]):
+                self._break("unverified", f"{name} says v{engine.current}, and serves other weights than were promoted")
         for name, records in inboxes.items():
             if records > QUEUE:
                 self._break("queue", f"{records} records wait for the {name}")

@@ -6,14 +6,14 @@ teaches nothing. On `rollback` and `rebase` it goes back.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from actors.messages import MANIFEST, BatchItem, BatchOrder, Candidate, Directive, Lineage, decode_batch, derived_id
-from learner.credit import Running, assign
+from learner.credit import assign
 from learner.credit.settings import CreditSettings
 from tests.simulation.policies import Policies
 from tests.support.fakes import candidate
@@ -40,7 +40,6 @@ class SimulatedLearner:
         self._parents: dict[int, int] = {}
         self._head = self._highest = 0
         self._answers: dict[str, Candidate] = {}
-        self._running: Mapping[str, Running] = {}
         self.trained: Counter[tuple[str, int]] = Counter()
         """(trajectory, outcome revision) by how often an update was made of it; the order that was only sent again is
         answered as before, and trains nothing."""
@@ -63,8 +62,7 @@ class SimulatedLearner:
         items = decode_batch(data)
         reasons = {item.attributed.id: reason for item in items if (reason := self._too_old(item))}
         left = [item for item in items if item.attributed.id not in reasons]
-        credits = assign(left, CreditSettings(), self._running)
-        self._running = credits.running
+        credits = assign(left, CreditSettings())
         reasons |= credits.reasons
         self.dropped.update(reasons.values())
         taught = [item.attributed for item in left if item.attributed.id not in reasons]

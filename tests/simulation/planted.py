@@ -2,30 +2,41 @@
 
     python -m tests.simulation.planted --json build/planted.json
 
-Each bug is in a part that stands in for the real one, in one small cell with a fleet, faults and five agents. Counted
-is how many of the seeds caught it, and how many seeds it took. Without a bug the same cell must break nothing.
+Each bug is in the product's own code, or in a part that stands in for the real one, in one small cell with a fleet,
+faults and five agents. Counted is how many of the seeds caught it, and how many seeds it took. Without a bug the same
+cell must break nothing.
 """
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest import mock
+
+import anyio
 
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings, Selected
-from actors.messages import BatchOrder, Feedback
+from actors.deployment.swapper import Swapper
+from actors.messages import BatchOrder, Feedback, Serving
+from actors.ports.engines import Engine
+from actors.ports.errors import EngineError
 from actors.ports.store import SwapReport
 from actors.system.actor import Actor, Received, Result
+from actors.system.errors import DependencyUnavailable
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from actors.trajectories.stitching import Stitcher
+from adapters.engines import swap
 from tests.benchmarks import report
+from tests.simulation.parts import Parts
 from tests.simulation.plan import Cell
 from tests.simulation.policies import SimulatedSwaps
-from tests.simulation.world import Parts, simulate
+from tests.simulation.world import Ran, simulate
 
 CELL = Cell(scenario="better", rate=10.0, feedback=1.0, agents=5, engines=3, faults=True, least=500)
 SEEDS = 5
@@ -72,77 +83,117 @@ class Deaf(Curator):
         return Result(records)
 
 
-class Early(SimulatedSwaps):
-    """Says that it is done while the engine is still out."""
+class Hasty(Swapper):
+    """Swaps the other engines while it swaps one."""
 
-    async def swap(self, engine: str, path: Path, version: int, **options: Any) -> SwapReport:
-        report = await super().swap(engine, path, version, **options)
-        self._watch(engine, "begins")
-        return report
+    _at_once = False
+
+    async def _converge(self, name: str) -> Serving | None:
+        if self._at_once:
+            return await super()._converge(name)
+        self._at_once = True
+        try:
+            async with anyio.create_task_group() as group:
+                for other in self._engines:
+                    if other != name:
+                        group.start_soon(super()._converge, other)
+                return await super()._converge(name)
+        finally:
+            self._at_once = False
 
 
 class Newest(SimulatedSwaps):
     """Loads the newest version that there is, under the label that was asked for."""
 
     async def swap(self, engine: str, path: Path, version: int, **options: Any) -> SwapReport:
-        report = await super().swap(engine, path, version, **options)
-        if engine.startswith("serving"):
-            names = [one.name[1:] for one in path.parent.glob("v*")]
-            self.engines[engine].current = max(int(name) for name in names if name.isdecimal())
-        return report
+        """As the real one, with another directory and nothing to check it by."""
+        names = [one.name[1:] for one in path.parent.glob("v*") if one.name[1:].isdecimal()]
+        newest = path.parent / f"v{max(names)}" if engine.startswith("serving") else path
+        options["manifest"] = ""
+        return await super().swap(engine, newest, version, **options)
 
 
-class Asleep(SimulatedSwaps):
-    """Does not resume the third engine time."""
-
-    async def swap(self, engine: str, path: Path, version: int, **options: Any) -> SwapReport:
-        report = await super().swap(engine, path, version, **options)
-        self.engines[engine].paused = len(self.calls) == 3
-        return report
+async def resume_once(engine: Engine) -> None:
+    """As `adapters.engines.swap` does, but for the second attempt."""
+    with contextlib.suppress(EngineError):
+        await engine.resume()
 
 
-def parts_with(*, assembler: type[Assembler] | None = None, curator: type[Curator] | None = None,
-           swaps: type[SimulatedSwaps] | None = None) -> type[Parts]:  # fmt: skip
+async def write_or_fail(self: Curator, selected: Selected) -> BatchOrder:
+    """As the curator does, which then takes a full disk for the fault of a record."""
+    try:
+        return await _WRITE(self, selected)
+    except DependencyUnavailable as error:
+        raise OSError(str(error)) from error
+
+
+_WRITE = Curator._write
+
+
+class Bug(NamedTuple):
+    """One of them; what is empty is as it should be."""
+
+    assembler: type[Assembler] = Assembler
+    curator: type[Curator] = Curator
+    swapper: type[Swapper] = Swapper
+    swaps: type[SimulatedSwaps] = SimulatedSwaps
+    patch: tuple[Any, str, Any] | None = None
+    """Module or class of the product, a name in it, and what stands there instead."""
+
+
+def play(cell: Cell, seed: int, bug: Bug) -> Ran:
+    """`cell` with `bug` in it."""
+    with mock.patch.object(*bug.patch) if bug.patch else contextlib.nullcontext():
+        return simulate(cell, seed, parts_with(bug))
+
+
+def parts_with(bug: Bug) -> type[Parts]:
+    """Makes the actors, one of them wrong."""
+
     class Planted(Parts):
         """With the bug."""
 
         def __init__(self, world: Any, state: Path, real: SimulatedSwaps, keys: Any) -> None:
-            if swaps is not None:
-                real.__class__ = swaps
+            real.__class__ = bug.swaps
             super().__init__(world, state, real, keys)
 
         def make_assembler(self) -> Actor:
             """The assembler."""
-            made = assembler or Assembler
-            return made(AssemblerSettings(), store=self.world.store, clock=self.world.clock)
+            return bug.assembler(AssemblerSettings(), store=self.world.store, clock=self.world.clock)
 
         def make_curator(self) -> Actor:
             """The curator."""
-            made = curator or Curator
-            return made(
+            return bug.curator(
                 CuratorSettings(groups_per_batch=0), store=self.world.store, batches=self.state / "batches",
                 clock=self.world.clock,
             )  # fmt: skip
 
+        def make_swapper(self) -> Actor:
+            """The swapper."""
+            made = super().make_swapper()
+            made.__class__ = bug.swapper
+            return made
+
     return Planted
 
 
-BUGS: dict[str, tuple[str, dict[str, Any]]] = {
-    "nothing": ("", {}),
-    "calls forgotten at a restart": ("lost_exchange", {"assembler": Forgetful}),
-    "reports lost": ("lost_outcome", {"assembler": HardOfHearing}),
-    "an outcome counted twice": ("counted_twice", {"curator": Again}),
-    "two swaps at once": ("two_swaps", {"swaps": Early}),
-    "an unverified version serves": ("unverified", {"swaps": Newest}),
-    "an engine is not resumed": ("paused", {"swaps": Asleep}),
-    "a standstill without a word": ("silent", {"curator": Deaf}),
+BUGS: dict[str, tuple[str, Bug]] = {
+    "nothing": ("", Bug()),
+    "calls forgotten at a restart": ("lost_exchange", Bug(assembler=Forgetful)),
+    "reports lost": ("lost_outcome", Bug(assembler=HardOfHearing)),
+    "an outcome counted twice": ("counted_twice", Bug(curator=Again)),
+    "two swaps at once": ("two_swaps", Bug(swapper=Hasty)),
+    "an unverified version serves": ("unverified", Bug(swaps=Newest)),
+    "an engine is not resumed": ("paused", Bug(patch=(swap, "_resume", resume_once))),
+    "a full disk is a record's fault": ("parked", Bug(patch=(Curator, "_write", write_or_fail))),
+    "a standstill without a word": ("silent", Bug(curator=Deaf)),
 }
 """By name, the promise that it must break."""
 
 
 def caught(name: str, seed: int) -> list[str]:
     """Promises that were broken."""
-    ran = simulate(CELL, seed, parts_with(**BUGS[name][1]))
+    ran = play(CELL, seed, BUGS[name][1])
     return sorted({one.promise for one in ran.broken})
 
 

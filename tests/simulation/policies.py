@@ -1,5 +1,5 @@
 """What serves: policies that differ in how often they succeed at what each agent asks, engines that have their weights,
-and the section from pause to resume.
+and swaps by the program's own steps.
 
 A run has a dozen tokens. One of them decides: under a version that succeeds with probability p at what this agent asks
 its log-prob is log p where the run succeeded and log(1 - p) where it failed, so importance sampling over recorded runs
@@ -9,15 +9,21 @@ that the divergence between parent and child is about what real updates have (so
 
 import math
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 
+import anyio.lowlevel
 import numpy as np
 import numpy.typing as npt
 
-from actors.ports.errors import EngineUnavailable
+from actors.messages import MANIFEST
+from actors.ports.errors import CheckpointRefused, EngineUnavailable, SwapFailed
 from actors.ports.store import SwapReport
-from tests.benchmarks.standstill.world import Clock
-from tests.support.fakes import FakeEngine, FakeRunner
+from adapters.engines import swap
+from adapters.engines.swap_files import SwapJob
+from tests.simulation.faults import Faults
+from tests.simulation.stage import Clock
+from tests.support.fakes import FakeEngine
 
 SKILL = 0.4
 """Share of version 0's runs that succeed."""
@@ -88,49 +94,91 @@ class Policies:
 
 
 class SimulatedEngine(FakeEngine):
-    """An engine with the weights of one of the policies."""
-
-    def __init__(self, name: str, policies: Policies) -> None:
-        super().__init__(name)
-        self._policies = policies
-
-    async def log_probs(self, ids: Sequence[int]) -> npt.NDArray[np.float32]:
-        self._check()
-        return self._policies.log_probs(np.asarray(ids, dtype=np.int32), self.current)
-
-
-class SimulatedSwaps(FakeRunner):
-    """`SwapRunner`: pause, load, label, resume, which takes time; whoever dies meanwhile finds the report later."""
+    """An engine with the weights of one of the policies; a swap of it takes time, and somebody watches."""
 
     def __init__(
-        self, *engines: FakeEngine, clock: Clock, dies: Callable[[], None], watch: "Callable[[str, str], None]"
+        self, name: str, policies: Policies, clock: Clock, faults: Faults, watch: Callable[[str, str], None]
     ) -> None:
         """
         Args:
-            dies: raises where the daemon dies meanwhile.
-            watch: told that (engine, "begins" | "ends").
+            watch: told that (engine, "begins" | "ends") when it is out of service.
         """
-        super().__init__(*engines)
-        self._clock, self._dies, self._watch = clock, dies, watch
+        super().__init__(name)
+        self._policies, self._clock, self._faults, self._watch = policies, clock, faults, watch
+        self.manifest = ""
+        """sha256 of the manifest of what was loaded; empty for what it was started with."""
+
+    async def log_probs(self, ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        """See `Policies.log_probs`."""
+        self._check()
+        return self._policies.log_probs(np.asarray(ids, dtype=np.int32), self.current)
+
+    async def pause(self) -> None:
+        """From now on it answers nobody."""
+        self._check()
+        self._watch(self.name, "begins")
+        self.paused = True
+
+    async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
+        """Refuses what is not as it was judged."""
+        self._check()
+        if manifest and _digest(path) != manifest:
+            raise CheckpointRefused(f"{path}: the manifest is not the one that was judged")
+
+    async def load(self, path: Path, *, epoch: int = 0, clean: bool = False) -> None:
+        """Takes `PAUSE`, in which others go on."""
+        self._check()
+        await anyio.lowlevel.checkpoint()
+        self._clock.advance(self._clock.now + PAUSE)
+        self.manifest = _digest(path)
+
+    async def resume(self) -> None:
+        """It answers again, unless the call did not reach it."""
+        if self._faults.strikes("resume_lost", 0.2):
+            raise EngineUnavailable("connection reset")
+        if self.paused:
+            self.paused = False
+            self._watch(self.name, "ends")
+
+
+def _digest(path: Path) -> str:
+    return sha256((path / MANIFEST).read_bytes()).hexdigest()
+
+
+class SimulatedSwaps:
+    """`SwapRunner`: the program's own steps, without a process; whoever dies meanwhile finds the report later."""
+
+    def __init__(self, *engines: SimulatedEngine, dies: Callable[[], None]) -> None:
+        """
+        Args:
+            dies: raises where the daemon dies meanwhile.
+        """
+        self._engines, self._dies = {engine.name: engine for engine in engines}, dies
+        self._left: dict[str, SwapReport] = {}
 
     async def swap(
         self, engine: str, path: Path, version: int, *, manifest: str = "", last_good: Path | None = None,
         last_version: int = -1,
     ) -> SwapReport:  # fmt: skip
-        held = self.engines[engine]
-        if held.down:
-            raise EngineUnavailable("connection refused")
-        self._watch(engine, "begins")
-        held.paused = True
-        try:
-            self._clock.advance(self._clock.now + PAUSE)
-            report = await super().swap(
-                engine, path, version, manifest=manifest, last_good=last_good, last_version=last_version
-            )
-        finally:
-            held.paused = False
-            self._watch(engine, "ends")
-        self.left[engine] = report
+        """See `actors.ports.store.SwapRunner.swap`."""
+        job = SwapJob(
+            engine=engine, path=str(path), version=version, result="", manifest=manifest,
+            last_good=str(last_good or ""), last_version=last_version,
+        )  # fmt: skip
+        outcome = await swap.perform(job, self._engines[engine])
+        if outcome.result == "unreachable":
+            raise EngineUnavailable(outcome.reason)
+        if outcome.result == "failed":
+            raise SwapFailed(outcome.reason)
+        # The real times are those of this machine.
+        report = SwapReport(
+            result=outcome.result, version=version, paused_seconds=PAUSE, total_seconds=PAUSE, reason=outcome.reason
+        )
+        self._left[engine] = report
         self._dies()
-        del self.left[engine]
+        del self._left[engine]
         return report
+
+    async def collect(self, engine: str) -> SwapReport | None:
+        """See `actors.ports.store.SwapRunner.collect`."""
+        return self._left.pop(engine, None)

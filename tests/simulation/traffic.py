@@ -1,4 +1,4 @@
-"""Agents at work, and what is said of it: arrivals, exchanges, outcomes, reports that are few, late, skewed or lies."""
+"""Agents at work: arrivals, exchanges and outcomes."""
 
 import json
 import math
@@ -27,24 +27,19 @@ from actors.messages import (
 from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.roles import roles_of
 from tests.simulation import words
-from tests.simulation.plan import LATE_SHARE, Cell
+from tests.simulation.plan import LIES, Cell
 from tests.simulation.policies import AGENT, DECISION, FEATURES, FIRST_NEUTRAL, Policies
+from tests.simulation.reporters import Reporters
 
 SECONDS = 5.0
 """How long a run takes."""
 IDLE = 900.0
 """Seconds after which the assembler closes a run of which nobody says anything; its default."""
-CORRECTED = 0.02
-"""Share of the reports that are taken back an hour later."""
 _NEUTRAL = 7
 _END, _OBSERVED = 2, (5, 6, 7)
 _BURST = 20
 """Runs of a burst; they begin within half a minute, or a quarter of the time to the next."""
 _DAY = 86_400.0
-_TEMPLATES = (
-    "Refund order {}", "Track parcel {} for the customer", "Change the address of account {}", "Cancel booking {}",
-    "Send invoice {} again",
-)  # fmt: skip
 _WORK = (
     ("orders", "refund_order", "find_order"), ("parcels", "track_parcel", "send_parcel"),
     ("accounts", "change_account", "close_account"), ("bookings", "cancel_booking", "book_room"),
@@ -83,13 +78,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     success: bool
     row: TokenRow
     reports: tuple[tuple[float, float], ...]
-    """(unix seconds, outcome), the second corrects the first."""
+    """(unix seconds, outcome) in the order of their times; each corrects the one before."""
 
 
 def agents(cell: Cell) -> list[Agent]:
     """Those of a cell, the one that lies last."""
     found = [_agent(number) for number in range(cell.agents)]
-    if cell.hostile:
+    if cell.liar:
         # A key of the first agent's tenant, with the same tools: its runs are evidence of the same kind.
         found.append(msgspec.structs.replace(found[0], caller="key-mallory", lies=True))
     return found
@@ -137,34 +132,26 @@ class Traffic:
         self.agents = agents(cell)
         self._honest = self.agents[: cell.agents]
         self._count = 0
-        skill = policies.skill[0][0]
-        # Failures `skew` times as often as successes, and `feedback` in all at the start.
-        self._told_success = min(1.0, cell.feedback / (skill + (1.0 - skill) * cell.skew))
+        self._reporters = Reporters(cell, policies.skill[0][0], rng)
 
     def run(self, now: float, version: int, engine: str) -> Run:
         """One run that begins now, sampled by `version`."""
         rng, cell = self._rng, self._cell
         self._count += 1
         identity = derived_id("run", self._name, self._count)
-        liar = cell.hostile > 0 and rng.random() < cell.hostile
+        liar = cell.liar and rng.random() < LIES
         agent = self.agents[-1] if liar else rng.choice(self._honest)
         success = rng.random() < self._policies.succeeds(version, agent.number)
-        free = words.request(rng) if cell.words else rng.choice(_TEMPLATES).format(10_000 + self._count)
-        return Run(
-            id=identity, number=self._count, agent=agent, goal=free, version=version, engine=engine, started=now,
-            success=success, row=self._row(agent, success, version), reports=self._reports(agent, success, now),
-        )  # fmt: skip
-
-    def _reports(self, agent: Agent, success: bool, now: float) -> tuple[tuple[float, float], ...]:
-        rng, cell = self._rng, self._cell
-        outcome = float(not success if agent.lies else success)
-        share = 1.0 if agent.lies else self._told_success * (1.0 if success else cell.skew)
+        goal = words.goal(cell.goals, rng, self._count)
         ended = now + SECONDS
-        late = 0.0 if agent.lies or rng.random() >= LATE_SHARE else rng.expovariate(1.0 / cell.delay)
-        if rng.random() >= share:
-            return ()
-        told = (ended + 1.0 + late, outcome)
-        return (told, (told[0] + 3600.0, 1.0 - outcome)) if rng.random() < CORRECTED else (told,)
+        if agent.lies:
+            reports = self._reporters.lie(ended, version, success=success)
+        else:
+            reports = self._reporters.tell(ended, agent.number, version, success=success)
+        return Run(
+            id=identity, number=self._count, agent=agent, goal=goal, version=version, engine=engine, started=now,
+            success=success, row=self._row(agent, success, version), reports=reports,
+        )  # fmt: skip
 
     def _row(self, agent: Agent, success: bool, version: int) -> TokenRow:
         number = self._count
@@ -223,7 +210,7 @@ def exchange_id(run: Run, number: int) -> str:
 
 
 def report(run: Run, number: int) -> Feedback:
-    """What is said of `run` for the first or the second time."""
+    """What is said of `run` for the first time, 0, or later."""
     received, outcome = run.reports[number]
     return Feedback(
         id=derived_id("feedback", run.id, number), received=received, tenant=run.agent.tenant,

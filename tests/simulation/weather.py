@@ -2,21 +2,23 @@
 
     python -m tests.simulation.weather --json build/weather.json
     python -m tests.simulation.weather --cells 200 --seed 3 --resume build/weather-200.jsonl
-    python -m tests.simulation.weather --only worse-10-0.05-4h-bursts-5-hostile    # one cell, again
+    python -m tests.simulation.weather --only worse-1-0.2-4h-bursts-10-bfcl-liar:version    # one cell, again
 
-A cell is a mix of rate, feedback, delay, arrivals, agents, goals, engines, faults, skew of reports, a party that lies,
-and of what updates make of the policy; the default 40 have every possible pair of levels of any two of these. Each
-promise of tests/simulation/invariants.py is looked at after each event. The same seed gives the same cell, event for
-event. With --resume each cell that is done is written to the file, and skipped the next time.
+A cell is a mix of rate, feedback, delay, arrivals, agents, goals, reporters, engines, faults, skew of reports, a party
+that lies, and of what updates make of the policy; the default 40 have every possible pair of levels of any two of
+these. Each promise of tests/simulation/invariants.py is looked at after each event. The same seed gives the same cell,
+event for event. With --resume each cell that is done is written to the file, and skipped the next time if the same code
+played it.
 
 Exit status 1 if a promise was broken or a cell stands still.
 """
 
 import argparse
+import hashlib
 import multiprocessing
 import os
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -25,15 +27,17 @@ import msgspec
 from rich.console import Console
 
 from tests.benchmarks import report
-from tests.benchmarks.standstill.cell import silence
 from tests.benchmarks.standstill.falls import falls
 from tests.simulation.plan import DESIGN, Cell, design
+from tests.simulation.stage import silence
 from tests.simulation.world import Ran, simulate
 
 _COLUMNS = (
     "cell", "runs", "days", "reported", "effect", "first", "hours", "ratio", "a day", "stayed", "undone", "told",
     "alarms", "success", "stuck", "broken",
 )  # fmt: skip
+_ROOT = Path(__file__).parents[2]
+_SOURCES = ("actors", "adapters", "daemon", "learner", "tests/simulation", "tests/support")
 _ACTS = ("rollback", "freeze", "drift")
 _SHARE = 0.02
 """Of the runs that are reported when a fall from 90 to 10 % must be found."""
@@ -50,12 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [known[name] for name in options.only] or list(known.values())
     found = play(chosen, options.seed, options.jobs, options.resume)
     figures = shown(found) | ({} if options.only else _falls(options.seed))
-    report.table("The weather", _COLUMNS, [_row(ran) for ran in found], Console(width=220))
+    report.table("The weather", _COLUMNS, [_row(ran) for ran in found], Console(width=232))
     for ran in found:
         for broken in ran.broken:
             print(f"{ran.name}, seed {ran.seed}: {broken.promise}: {broken.what} (run {broken.runs})")
         if ran.stuck:
             print(f"{ran.name}, seed {ran.seed}: {ran.stuck}; status says: {ran.says}")
+    goals = ", ".join(f"{kind} in {number}" for kind, number in sorted(Counter(ran.goals for ran in found).items()))
+    print(f"Goals, in cells: {goals}; BFCL's are the first sentences of its 200 multi-turn base tasks")
     rates = sorted(_speeds(found).items())
     report.table("Simulated days a second", ("runs a minute", "days"), [(r, f"{s:.3f}") for r, s in rates])
     report.table("Figures", ("figure", "value"), [(name, f"{value:.4g}") for name, value in figures.items()])
@@ -63,45 +69,68 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json is not None:
         content = msgspec.json.decode(options.json.read_bytes())
         content["cells"] = msgspec.to_builtins(found)
+        content["code"] = sources()
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
     return int(figures["stuck"] > 0 or figures["broken"] > 0)
 
 
 def play(chosen: Sequence[Cell], seed: int, jobs: int, resume: Path | None = None) -> list[Ran]:
-    """All `chosen`, in that order; those that `resume` has are not played again."""
-    done = {ran.name: ran for ran in _done(resume) if ran.seed == seed}
+    """All `chosen`, in that order; those that `resume` has of this code and seed are not played again."""
+    code = sources()
+    done = {ran.name: ran for ran in _done(resume) if (ran.seed, ran.code) == (seed, code)}
     left = [cell for cell in chosen if cell.name not in done]
+    if resume is not None:
+        _end_line(resume)
     # Not forked: another thread may hold a lock.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         # Those that may take longest begin first.
         waiting = [pool.submit(simulate, cell, seed) for cell in sorted(left, key=lambda one: -one.limit)]
         for future in as_completed(waiting):
-            ran = future.result()
+            ran = msgspec.structs.replace(future.result(), code=code)
             done[ran.name] = ran
             if resume is not None:
-                resume.parent.mkdir(parents=True, exist_ok=True)
                 with resume.open("ab") as file:
                     file.write(msgspec.json.encode(ran) + b"\n")
             print(f"{len(done)}/{len(chosen)} {_line(ran)}", flush=True)
     return [done[cell.name] for cell in chosen]
 
 
+def sources(root: Path = _ROOT) -> str:
+    """Digest of what a result depends on: the product's sources and the simulation's."""
+    found = hashlib.sha256()
+    for path in sorted(path for folder in _SOURCES for path in (root / folder).rglob("*")):
+        if path.suffix in (".py", ".json") and path.is_file():
+            found.update(f"{path.relative_to(root)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return found.hexdigest()[:16]
+
+
 def _done(resume: Path | None) -> Iterable[Ran]:
+    """What can be read of it: a line that was torn, or written by a code that told other things, is played again."""
     if resume is None or not resume.exists():
-        return []
-    return [msgspec.json.decode(line, type=Ran) for line in resume.read_bytes().splitlines()]
+        return
+    for number, line in enumerate(resume.read_bytes().splitlines(), 1):
+        try:
+            yield msgspec.json.decode(line, type=Ran)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            print(f"{resume}, line {number}: left out: {error}", file=sys.stderr)
+
+
+def _end_line(resume: Path) -> None:
+    """So that what is written next does not continue a torn line."""
+    resume.parent.mkdir(parents=True, exist_ok=True)
+    if resume.exists() and not resume.read_bytes().endswith(b"\n"):
+        with resume.open("ab") as file:
+            file.write(b"\n")
 
 
 def shown(found: Sequence[Ran]) -> dict[str, float]:
     """The figures that claims rest on."""
     # What is to be promoted, and whose way there nothing but the weather hinders.
     wanted = [ran for ran in found if ran.scenario in ("better", "equal") and not ran.faults]
-    quiet = [
-        ran for ran in found if ran.scenario in ("better", "equal") and not ran.faults and "hostile" not in ran.name
-    ]
+    quiet = [ran for ran in found if ran.scenario in ("better", "equal") and not ran.faults and "liar" not in ran.name]
     weeks = sum(ran.days for ran in quiet) / 7.0
-    days, wall = sum(ran.days for ran in found), sum(ran.wall for ran in found)
+    days, seconds = sum(ran.days for ran in found), sum(ran.seconds for ran in found)
     fallen = [ran for ran in found if ran.scenario == "fall" and ran.undone is not None]
     agents = [ran for ran in found if ran.scenario == "one_agent" and ran.told is not None]
     return {
@@ -116,7 +145,7 @@ def shown(found: Sequence[Ran]) -> dict[str, float]:
         "agents": sum(ran.scenario == "one_agent" and ran.planted for ran in found),
         "false_alarms_per_week": sum(_alarms(ran) for ran in quiet) / weeks if weeks else 0.0,
         "weeks_without_cause": weeks,
-        "days_per_second": days / wall if wall else 0.0,
+        "days_per_second": days / seconds if seconds else 0.0,
     }
 
 
@@ -130,8 +159,8 @@ def _speeds(found: Sequence[Ran]) -> dict[float, float]:
     sums: defaultdict[float, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for ran in found:
         sums[ran.rate][0] += ran.days
-        sums[ran.rate][1] += ran.wall
-    return {rate: days / wall for rate, (days, wall) in sums.items() if wall}
+        sums[ran.rate][1] += ran.seconds
+    return {rate: days / seconds for rate, (days, seconds) in sums.items() if seconds}
 
 
 def _alarms(ran: Ran) -> int:
@@ -152,7 +181,7 @@ def _row(ran: Ran) -> tuple[object, ...]:
 def _line(ran: Ran) -> str:
     promoted = "never promoted" if ran.first_promotion is None else f"promoted at run {ran.first_promotion[0]}"
     trouble = "".join(f", BROKEN: {one.promise}: {one.what}" for one in ran.broken[:1])
-    return f"{ran.name:48} {ran.runs:6} runs, {ran.days:5.1f} days in {ran.wall:5.1f} s, {promoted}" + (
+    return f"{ran.name:60} {ran.runs:6} runs, {ran.days:5.1f} days in {ran.seconds:5.1f} s, {promoted}" + (
         f", STUCK: {ran.stuck}" if ran.stuck else trouble
     )
 

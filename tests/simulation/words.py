@@ -1,10 +1,20 @@
-"""Requests in free words: thousands of distinct sentences that no template of ours would make two of.
+"""What agents are asked: templates, free words, or what others wrote.
 
-Subjects, ways to ask, reasons and asides are drawn apart, so that two requests for one thing share few words, as
-people's do. Nothing here is from a public set of requests.
+Free words are thousands of distinct sentences that no template of ours would make two of: subjects, ways to ask,
+reasons and asides are drawn apart, so that two requests for one thing share few words, as people's do. The requests of
+BFCL are two hundred that none of us wrote (`bfcl/NOTICE`).
 """
 
 import random
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+_TEMPLATES = (
+    "Refund order {}", "Track parcel {} for the customer", "Change the address of account {}", "Cancel booking {}",
+    "Send invoice {} again",
+)  # fmt: skip
 
 _ASKS = (
     "could you {do} please", "I need somebody to {do}", "{do}", "hi, is there any way to {do}?", "we want to {do}",
@@ -44,3 +54,24 @@ def request(rng: random.Random) -> str:
     )  # fmt: skip
     text = rng.choice(_ASKS).format(do=do) + "." * (rng.random() < 0.5) + rng.choice(_ASIDES)
     return text[0].upper() + text[1:] if rng.random() < 0.7 else text
+
+
+@cache
+def bfcl() -> list[str]:
+    """The first sentences of BFCL's multi-turn tasks, 200."""
+    return msgspec.json.decode((Path(__file__).parent / "bfcl" / "requests.json").read_bytes(), type=list[str])
+
+
+def goal(kind: str, rng: random.Random, number: int) -> str:
+    """One request of a kind of `FACTORS["goals"]`.
+
+    Args:
+        number: of the run; a template names it.
+    """
+    match kind:
+        case "free":
+            return request(rng)
+        case "bfcl":
+            return rng.choice(bfcl())
+        case _:
+            return rng.choice(_TEMPLATES).format(10_000 + number)

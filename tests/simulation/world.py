@@ -6,30 +6,19 @@ import sqlite3
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.to_thread
 import msgspec
 import numpy as np
 
-from actors.credit.attributor import Attributor, AttributorSettings
-from actors.curation.curator import Curator
-from actors.curation.pool import CuratorSettings
 from actors.curation.progress import Learning
 from actors.deployment.canary import CanarySettings
-from actors.deployment.swapper import Swapper, SwapperSettings
-from actors.experience.experiencer import Experiencer, ExperiencerSettings
-from actors.gate.drift import DriftCheck, DriftSettings
-from actors.gate.gatekeeper import Gatekeeper, GatekeeperSettings
-from actors.gate.panel import Panel, PanelSettings
-from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
-from actors.messages import BatchOrder, Candidate, Directive, Message, Serving, Verdict
-from actors.monitoring.sentinel import Sentinel, SentinelSettings
-from actors.store import Joined, Store
-from actors.system.actor import Actor
+from actors.messages import MANIFEST, BatchOrder, Candidate, Directive, Message, Serving, Verdict, derived_id
+from actors.messages.signing import SigningKey, sign
+from actors.store import Joined
 from actors.system.streams import (
     POLICY_CANDIDATE,
     POLICY_DIRECTIVE,
@@ -39,21 +28,17 @@ from actors.system.streams import (
     TRAJECTORY_CLOSED,
     WORK_TRAIN,
 )
-from actors.trajectories.assembler import Assembler, AssemblerSettings
-from actors.versions.version_timeline import VersionTimeline
-from adapters.judges.rules import RulesJudge
-from daemon.collectors.learning import LearningView
-from tests.benchmarks.standstill.cell import silence, thaw
-from tests.benchmarks.standstill.world import Clock
-from tests.simulation.bus import GATHER, DaemonDied, Faults, Loop, gathered
+from tests.simulation.bus import GATHER, GRID, Loop, gathered
+from tests.simulation.faults import FULL, DaemonDied, Faults, SimulatedStore, full_for_files
 from tests.simulation.invariants import STANDS, Broken, Watcher
 from tests.simulation.learner import BACK_SECONDS, STEPS, TRAIN_SECONDS, SimulatedLearner
-from tests.simulation.plan import PROMOTIONS, SAMPLED, STUCK, Cell
+from tests.simulation.parts import SHADOW, Parts
+from tests.simulation.plan import PROMOTIONS, SAMPLED, Cell
 from tests.simulation.policies import Policies, SimulatedEngine, SimulatedSwaps
+from tests.simulation.stage import Clock, in_one_thread, memory, silence
 from tests.simulation.traffic import IDLE, Run, Traffic, arrivals, closed, exchanges, report
 from tests.support.keys import key_pair
 
-SHADOW = "shadow"
 _EPOCH = 1_800_000_000.0
 _THAW = 3600.0
 """Seconds after which somebody has looked at a freeze and lets learning go on."""
@@ -63,6 +48,8 @@ _SILENT = 16
 """Closed runs that nobody reports on are handed on together where they come closed: they are most of the work."""
 _AFTER = 1500
 """Runs after the planted fall within which it must be undone."""
+_WELL, _HEARD = 0.7, 32
+"""Success, and reported runs of each agent, before one of them falls."""
 _OUTAGE, _BETWEEN = 300.0, 6 * 3600.0
 """Seconds that an engine is down for, and on average between two such times."""
 
@@ -72,6 +59,10 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     seed: int
+    code: str = ""
+    """Digest of the sources that played it."""
+    goals: str
+    """What its requests were made of."""
     scenario: str
     rate: float
     bound: float
@@ -86,6 +77,12 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """Versions that stayed."""
     ratio: float
     """Runs to the first promotion, in bounds; without one all runs."""
+    first_settled: tuple[int, float] | None
+    """(runs, hours) until a version had stayed first."""
+    settled_ratio: float
+    """Runs until then, in bounds; if none stayed, all runs."""
+    trained: int
+    """Runs that an update was made of."""
     counts: dict[str, int]
     """Of orders, verdicts by decision, swaps, directives by kind."""
     found: dict[str, int]
@@ -108,14 +105,14 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     broken: tuple[Broken, ...]
     digest: str
     """Of all that was published, in order."""
-    wall: float = 0.0
-    """Seconds that it took."""
+    seconds: float = 0.0
+    """Of processor time that it took."""
 
 
 class World:
     """The cell's actors and what they work on."""
 
-    def __init__(self, cell: Cell, seed: int, *, state: Path, parts: "type[Parts] | None" = None) -> None:
+    def __init__(self, cell: Cell, seed: int, *, state: Path, parts: type[Parts] | None = None) -> None:
         """
         Args:
             parts: makes the actors; another one plants a bug.
@@ -128,24 +125,25 @@ class World:
         self._rng, self._routes = random.Random(name), random.Random(f"routes-{name}")
         self._outages = random.Random(f"outages-{name}")
         self.policies = Policies(cell.agents, np.random.default_rng([seed, *cell.name.encode()]))
-        self.serving = {
-            f"serving-{number}": SimulatedEngine(f"serving-{number}", self.policies) for number in range(cell.engines)
-        }
-        self.shadow = SimulatedEngine(SHADOW, self.policies)
         self.faults = Faults(random.Random(f"faults-{name}"), on=cell.faults)
+        self.serving = {
+            name: SimulatedEngine(name, self.policies, self.clock, self.faults, self._swapping)
+            for name in (f"serving-{number}" for number in range(cell.engines))
+        }
+        # It has no users: that it is out while another is swapped is nobody's loss.
+        self.shadow = SimulatedEngine(SHADOW, self.policies, self.clock, self.faults, lambda engine, what: None)
         self.learner = SimulatedLearner(
             self.policies, step=STEPS[cell.scenario], versions=state / "versions", clock=self.clock
         )
         self.key, keys = key_pair(state / "keys")
-        self.store = Store(f"sqlite:///{state / 'store.db'}", clock=self.clock)
-        self.watcher = Watcher(keys, self._now)
-        swaps = SimulatedSwaps(
-            *self.serving.values(), self.shadow, clock=self.clock, dies=self._dies, watch=self._swapping
-        )
+        self.store = SimulatedStore(f"sqlite:///{state / 'store.db'}", clock=self.clock, faults=self.faults)
+        first = sha256((state / "versions" / "v000000" / MANIFEST).read_bytes()).hexdigest()
+        self.watcher = Watcher(keys, self._now, first)
+        swaps = SimulatedSwaps(*self.serving.values(), self.shadow, dies=self._dies)
         self.parts = (parts or Parts)(self, state, swaps, keys)
         self.loop = Loop(
             self.parts.build(), store=self.store, clock=self.clock, faults=self.faults, seen=self._seen,
-            recorded=lambda record: None, outside=self._outside,
+            outside=self._outside, parked=self.watcher.parked, reborn=self.parts.forget,
         )  # fmt: skip
         self.traffic = Traffic(cell, self.policies, self._rng, name=name)
         self._sampled = 1.0 if cell.feedback >= 0.2 else SAMPLED
@@ -163,10 +161,13 @@ class World:
         self._settling: dict[int, int] = {}
         self._settled: set[int] = set()
         self._first: tuple[int, float] | None = None
+        self._first_settled: tuple[int, float] | None = None
         self._planted: tuple[int, int] | None = None
         """The version that was planted to fail, and the runs until then."""
         self._undone: int | None = None
         self._told: int | None = None
+        self._full_at = self._outages.randint(20, max(20, cell.limit // 2)) if cell.faults else -1
+        """The run at which the disk is full."""
 
     async def play(self) -> None:
         """Until enough promotions stuck, or the bound; then until all that is on its way has come."""
@@ -181,7 +182,7 @@ class World:
             self._learning = self.parts.view.learning()
             self._arrivals = iter(())
             # Reports are days late: what has not come by then is looked at as what it is, on its way.
-            end = self.clock.now + STANDS + IDLE
+            end = self.clock.now + STANDS + IDLE + (FULL if self.faults.full else 0.0)
             self.loop.look(end)
             while self.clock.now < end:
                 await self._step()
@@ -202,7 +203,10 @@ class World:
             return True
         if self._planted is None:
             return len(self._settled) >= PROMOTIONS and not self._plants
-        if self.runs - self._planted[1] >= _AFTER / min(1.0, 5 * self.cell.feedback):
+        after = _AFTER / min(1.0, 5 * self.cell.feedback)
+        if self.cell.scenario == "one_agent":
+            after = self.cell.limit / 2
+        if self.runs - self._planted[1] >= after:
             return True
         return self._undone is not None or (self.cell.scenario == "one_agent" and self._told is not None)
 
@@ -222,8 +226,12 @@ class World:
 
     async def _arrive(self) -> None:
         self.runs += 1
+        if self.runs == self._full_at:
+            self._fill()
+        if self.faults.full:
+            self._last = self.runs  # nothing can happen
         self._quiet = max(self._quiet, self.runs - self._last)
-        if self.runs - self._last > STUCK * self.cell.bound:
+        if self.runs - self._last > self.cell.patience * self.cell.bound:
             learning = self.parts.view.learning()
             self.watcher.silent(self.runs - self._last, learning.sentence if learning is not None else "")
             self._stands = self._stands or (learning is not None and learning.state == "stuck")
@@ -245,7 +253,7 @@ class World:
         return self._routes.choice(names)
 
     def _send(self, run: Run) -> None:
-        if not self.cell.chain or (not run.reports and self._routes.random() >= self._sampled):
+        if not self.cell.exchanges or (not run.reports and self._routes.random() >= self._sampled):
             self._send_closed(run)
             return
         for number, exchange in enumerate(exchanges(run)):
@@ -272,6 +280,10 @@ class World:
         attributed, when = closed(run)
 
         async def closes() -> None:
+            if self.faults.full:
+                # As the assembler, which waits with it in hand.
+                self.loop.at(self.clock.now + GRID, closes)
+                return
             if attributed.trajectory.outcome is None and not run.reports:
                 self._silent.append(run)
                 if len(self._silent) < _SILENT:
@@ -280,13 +292,13 @@ class World:
             else:
                 batch = [run]
             items = [closed(one)[0] for one in batch]
-            judged = [] if self.cell.chain else items
+            judged = [] if self.cell.exchanges else items
             await self.store.save([*(item.trajectory for item in items), *judged])
             for item in items:
                 if item.trajectory.outcome is not None:
                     self._reported.add(item.id)
                 self.loop.say(TRAJECTORY_CLOSED, item.trajectory)
-                if not self.cell.chain:
+                if not self.cell.exchanges:
                     self.loop.say(TRAJECTORY_ATTRIBUTED, item)
             self._settle()
 
@@ -296,6 +308,9 @@ class World:
                 said = msgspec.structs.replace(report(run, number), trajectory_id=run.id)
 
                 async def comes(said: Any = said, outcome: float = outcome) -> None:
+                    if self.faults.full:
+                        self.loop.at(self.clock.now + GRID, lambda: comes(said, outcome))
+                        return
                     # As the assembler does: it is written down, and the run's row takes the outcome over.
                     self._reported.add(run.id)
                     await self.store.save([said, Joined(id=said.id, trajectory_id=run.id, outcome=outcome)])
@@ -303,6 +318,16 @@ class World:
                     self._settle()
 
                 self.loop.at(gathered(max(at, when + 1.0)), comes)
+
+    def _fill(self) -> None:
+        """The disk is full, for an hour or as long as a quarter of the cell takes."""
+        self.faults.full = True
+        self.faults.count("disk_full")
+
+        async def cleared() -> None:
+            self.faults.full = False
+
+        self.loop.at(self.clock.now + min(FULL, self.cell.limit / 4 * 60.0 / self.cell.rate), cleared)
 
     def _next_outage(self) -> None:
         async def begins() -> None:
@@ -375,9 +400,8 @@ class World:
         version = serving.version
         if version not in self._served and version > serving.previous:
             self.counts["promotion"] += 1
-            # One version has stayed, so there is something to fall from. What the tokens say does not change, only what
-            # comes of them: no gate can see it.
-            if self._plants and self._planted is None and self._settled:
+            # What the tokens say does not change, only what comes of them: no gate can see it.
+            if self._plants and self._planted is None and self._may_fall(serving.previous):
                 everybody = frozenset(range(self.cell.agents))
                 self.policies.plant(version, everybody if self.cell.scenario == "fall" else frozenset({0}))
                 self._planted = version, self.runs
@@ -387,6 +411,13 @@ class World:
         serve = {engine.current for engine in self.serving.values()}
         if self._planted is not None and self._undone is None and not serve & self.policies.broken.keys():
             self._undone = self.runs - self._planted[1]
+
+    def _may_fall(self, version: int) -> bool:
+        """Whether there is something to fall from: a version has stayed, and where one agent is to fall it does well,
+        and has been heard of."""
+        if self.cell.scenario == "fall" or not self._settled:
+            return bool(self._settled)
+        return self.policies.mean(version) >= _WELL and len(self._reported) >= _HEARD * self.cell.agents
 
     def _directive(self, directive: Directive) -> None:
         version = directive.details.get("version", "")
@@ -412,23 +443,28 @@ class World:
     def _settles(self, version: int) -> None:
         self._settling.pop(version, None)
         self._settled.add(version)
+        self._first_settled = self._first_settled or self._now()
 
-    def result(self, wall: float) -> Ran:
+    def result(self, seconds: float) -> Ran:
         """All of it."""
         learning = self._learning
         settled_share = self._figures.get("share")
         serves = [engine.current for engine in self.serving.values()]
         return Ran(
-            name=self.cell.name, seed=self.seed, scenario=self.cell.scenario, rate=self.cell.rate,
-            bound=self.cell.bound, runs=self.runs, days=round(self._now()[1] / 24.0, 3),
+            name=self.cell.name, seed=self.seed, goals=self.cell.goals, scenario=self.cell.scenario,
+            rate=self.cell.rate, bound=self.cell.bound, runs=self.runs, days=round(self._now()[1] / 24.0, 3),
             reported=self._figures["reported"], effect=settled_share, first_promotion=self._first,
-            settled=len(self._settled), ratio=(self.runs if self._first is None else self._first[0]) / self.cell.bound,
+            settled=len(self._settled), ratio=self._bounds(self._first), first_settled=self._first_settled,
+            settled_ratio=self._bounds(self._first_settled), trained=len({run for run, _ in self.learner.trained}),
             counts=dict(self.counts), found=dict(self.found), planted=self._planted is not None, undone=self._undone,
             told=self._told,
             faults=dict(self.faults.met), skill=self.policies.mean(serves[0]), quiet=self._quiet / self.cell.bound,
             stuck=self._stuck(), says="" if learning is None else f"{learning.state}: {learning.sentence}",
-            broken=tuple(self.watcher.broken), digest=self.loop.digest, wall=round(wall, 2),
+            broken=tuple(self.watcher.broken), digest=self.loop.digest, seconds=round(seconds, 2),
         )  # fmt: skip
+
+    def _bounds(self, first: tuple[int, float] | None) -> float:
+        return (self.runs if first is None else first[0]) / self.cell.bound
 
     def _stuck(self) -> str:
         if self._stands:
@@ -439,117 +475,26 @@ class World:
         return ""
 
 
-class Parts:
-    """Makes the actors, and makes them anew when their daemon died."""
-
-    def __init__(self, world: World, state: Path, swaps: SimulatedSwaps, keys: Any) -> None:
-        self.world, self.state, self.swaps, self.keys = world, state, swaps, keys
-        self.times = VersionTimeline(world.clock)
-        self.made: dict[str, Any] = {}
-
-    @property
-    def swapper(self) -> Swapper:
-        """The one of now."""
-        return self.made["swapper"]
-
-    @property
-    def view(self) -> LearningView:
-        """What status says of learning."""
-        return LearningView(
-            curator=self.made["curator"], gatekeeper=self.made["gatekeeper"], fleet=lambda: self.swapper.fleet,
-            canary=CanarySettings(), halted=lambda: "", clock=self.world.clock,
-        )  # fmt: skip
-
-    def build(self) -> dict[str, Callable[[], Actor]]:
-        """By name, in the order in which records are handed on."""
-        names = ["curator", "gatekeeper", "swapper", "sentinel", "experiencer"]
-        names = ["assembler", "attributor", *names] if self.world.cell.chain else names
-        return {name: lambda name=name: self._kept(name) for name in names}
-
-    def _kept(self, name: str) -> Actor:
-        self.made[name] = getattr(self, f"make_{name}")()
-        return self.made[name]
-
-    def make_assembler(self) -> Actor:
-        """Calls become trajectories."""
-        return Assembler(AssemblerSettings(), store=self.world.store, clock=self.world.clock)
-
-    def make_attributor(self) -> Actor:
-        """Credit by the rules."""
-        store, clock = self.world.store, self.world.clock
-        return Attributor(
-            AttributorSettings(), judge=RulesJudge(), evidence=store, store=store, clock=clock, ticks=clock
-        )  # fmt: skip
-
-    def make_curator(self) -> Actor:
-        """Batches from production alone."""
-        return Curator(
-            CuratorSettings(groups_per_batch=0), store=self.world.store, batches=self.state / "batches",
-            clock=self.world.clock,
-        )  # fmt: skip
-
-    def make_gatekeeper(self) -> Actor:
-        """Verdicts by replay; no checks of prompts and of safety: they ask for words, and these policies have none."""
-        world = self.world
-        replay = ReplayTrial(ReplayTrialSettings(), engine=world.shadow, store=world.store)
-        checks = [DriftCheck(DriftSettings(), engine=world.shadow, store=world.store)]
-        return Gatekeeper(
-            GatekeeperSettings(), store=world.store, shadow=world.shadow, shadow_name=SHADOW, runner=self.swaps,
-            trial=Panel(PanelSettings(), trial=replay, checks=checks), versions=self.state / "versions", key=world.key,
-            clock=world.clock, times=self.times,
-        )  # fmt: skip
-
-    def make_swapper(self) -> Actor:
-        """Swaps one engine after the other."""
-        world = self.world
-        return Swapper(
-            SwapperSettings(), store=world.store, engines=world.serving, runner=self.swaps,
-            versions=self.state / "versions", key=world.key, keys=self.keys, clock=world.clock, times=self.times,
-        )  # fmt: skip
-
-    def make_sentinel(self) -> Actor:
-        """All monitors."""
-        world = self.world
-        engines = {**world.serving, SHADOW: world.shadow}
-        return Sentinel(SentinelSettings(), store=world.store, engines=engines, clock=world.clock)
-
-    def make_experiencer(self) -> Actor:
-        """Lessons by contrast."""
-        return Experiencer(ExperiencerSettings(), store=self.world.store, prober=None, clock=self.world.clock)
+def thaw(number: int, now: float, key: SigningKey) -> Directive:
+    """Somebody looked, and lets learning go on."""
+    order = Directive(
+        id=derived_id("thaw", number), kind="thaw", reason="looked at", origin="operator", created=now
+    )  # fmt: skip
+    return sign(order, key)
 
 
 def simulate(cell: Cell, seed: int, parts: type[Parts] | None = None) -> Ran:
     """Play one cell."""
-    began = time.perf_counter()
-    with silence(), in_one_thread(), tempfile.TemporaryDirectory(prefix="weather-", dir=_memory()) as state:
+    began = time.process_time()
+    with silence(), in_one_thread(), tempfile.TemporaryDirectory(prefix="weather-", dir=memory()) as state:
         world = World(cell, seed, state=Path(state), parts=parts)
-        # Trio shuffles its tasks; the same seed must give the same cell.
-        anyio.run(world.play, backend="asyncio")
-        return world.result(time.perf_counter() - began)
-
-
-@contextlib.contextmanager
-def in_one_thread() -> Iterator[None]:
-    """Meanwhile what would run in a worker thread runs here: the store is asked a hundred times a run, and nothing else
-    goes on that it could hold up."""
-
-    async def run_sync(function: Callable[..., Any], *args: Any, **_: Any) -> Any:
-        return function(*args)
-
-    before = anyio.to_thread.run_sync
-    anyio.to_thread.run_sync = run_sync
-    try:
-        yield
-    finally:
-        anyio.to_thread.run_sync = before
+        with full_for_files(world.faults):
+            # Trio shuffles its tasks; the same seed must give the same cell.
+            anyio.run(world.play, backend="asyncio")
+        return world.result(time.process_time() - began)
 
 
 def _written(path: Path) -> set[str]:
     """Ids of the reports that are in the store."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         return {key for (key,) in connection.execute("select id from feedback")}
-
-
-def _memory() -> str | None:
-    """A directory that is no disk, if there is one: each order is synced to disk before it is sent."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from actors.monitoring.agent_outcomes import AgentOutcomes
 from actors.monitoring.blocks import JudgeDrift, TrafficDrift
 from actors.monitoring.engine import EngineWatch
 from actors.monitoring.history import History, Swap
@@ -69,6 +70,7 @@ class Watch:
         self.tools, self.engine = ToolDrift(self.settings.tools), EngineWatch(self.settings.engine)
         self.monitors: list[Monitor] = [
             *version_monitors(versions),
+            AgentOutcomes(versions),
             self.engine,
             JudgeDrift(self.settings.judge),
             TrafficDrift(self.settings.traffic),

@@ -174,10 +174,15 @@ async def test_a_version_rolls_over_both_without_a_lost_request_and_the_canary_g
     assert not [path for path in left if KEY.encode() in path.read_bytes()], "the key of `two` is in no file"
 
 
-async def test_a_launcher_that_is_killed_takes_all_of_vllm_with_it(twin: Launched) -> None:
+async def test_a_launcher_that_is_killed_takes_all_of_vllm_with_it_though_the_engine_hangs(twin: Launched) -> None:
     # The last one here: there is no twin afterwards.
     server = family(twin.launcher)[1:]
     assert len(server) >= 3  # API server, engine core, worker
+    # An engine that hangs answers nobody, and the API server waits for whoever asked it.
+    for pid in server[1:]:
+        os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.get(f"{twin.url}/weight_info", headers={"authorization": f"Bearer {KEY}"}, timeout=3.0)
     os.kill(twin.launcher, signal.SIGKILL)
 
     def gone(pid: int) -> bool:

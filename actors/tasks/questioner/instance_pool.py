@@ -14,7 +14,7 @@ import msgspec
 from actors.messages import Task
 from actors.ports.environments import Environment, Episode, Stateful
 from actors.ports.reference_calls import ReferenceCall, state_of
-from actors.ports.tool_answers import refused
+from actors.ports.tool_answers.reader import failed
 from actors.tasks.questioner.errors import BudgetSpent, NotProbeable, WorldLost
 from actors.tasks.questioner.settings import ProbeSettings
 
@@ -73,7 +73,7 @@ class Session:
         self.tools = self._episode.tools
         text = seen.text[:_ANSWER]
         changed = watch and await self.state() != before
-        self.made.append(Made(call, text, refused(text), seen.done, changed))
+        self.made.append(Made(call, text, failed(text), seen.done, changed))
         return self.made[-1]
 
     async def state(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import msgspec
 
 from actors.messages import derived_id
 from actors.ports.reference_calls import ReferenceCall
-from actors.ports.tool_answers import parsed
+from actors.ports.tool_answers.reader import parsed
 from actors.tasks.questioner.instance_pool import Execution, InstancePool, Made
 from actors.tasks.questioner.values import leaves, telling
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from actors.ports.tool_answers import parsed
+from actors.ports.tool_answers.reader import parsed
 
 Scalar = str | int | float | bool
 _MARKED = re.compile(r"\b(\w+)[:=]\s?([^\s,;:=]+[^\s,;:=.!?])")

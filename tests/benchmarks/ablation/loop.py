@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from actors.messages import BatchItem, Task, Trajectory
+from actors.kinds.kinds import Kinds
+from actors.messages import BatchItem, Candidate, Task, Trajectory
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.drift import BASE, Variant
 from daemon.demo.world import PROFILE
 from daemon.settings import toml
 from learner.build import BuildSettings, build
-from learner.credit import Running, assign
+from learner.credit import assign
 from learner.settings import LearnerSettings
 from learner.trainers.native import NativeTrainer
 from tests.benchmarks.ablation.attempts import Attempt, attributed
@@ -41,7 +42,7 @@ _DECISIVE = (
     "adapters/environments/travel", "adapters/judges",
     "daemon/demo/profile.toml",
     *(f"tests/benchmarks/ablation/{name}.py" for name in ("loop", "player", "attempts", "labels", "watched")),
-    "actors/credit", "actors/credit/attributor.py",
+    "actors/credit", "actors/credit/attributor.py", "actors/kinds",
 )  # fmt: skip
 
 
@@ -141,7 +142,7 @@ class Loop:
         self._blind_rng = random.Random(f"blind-{seed}")
         self._watched = Watched(setup.blind) if setup.blind else None
         self._chance = random.Random(f"replay-{seed}")
-        self._running: dict[str, Running] = {}
+        self.kinds = Kinds()
         self._remembered: deque[BatchItem] = deque(maxlen=setup.remembered)
         self._updates = 0
         self._version = 0
@@ -233,9 +234,9 @@ class Loop:
             yield self._desk.sample(at, "train", SHORT_DESK if replayed else setup.families)
 
     def _learn(self, fresh: Sequence[BatchItem]) -> None:
+        fresh = self._expecting(fresh)
         items = [*fresh, *self._remembered]
-        credits = assign(items, self._settings.credit, self._running, self._updates)
-        self._running = credits.running
+        credits = assign(items, self._settings.credit, self._updates)
         self._remembered.extend(msgspec.structs.replace(item, role="baseline") for item in fresh)
         built = build(items, credits, self._limits())
         self.counts.update(credits.skipped)
@@ -254,9 +255,25 @@ class Loop:
         self.sums["tokens"] += report.metrics.get("tokens", 0.0)
         # A new version even if nothing was kept: lags are counted in updates.
         self._version += 1
+        self.kinds.estimates.trained(
+            Candidate(
+                id=f"v{self._version}", version=self._version, parent=self._version - 1, path="", files=(), manifest="",
+                metrics=report.metrics,
+            )
+        )  # fmt: skip
         self._trainer.save(self._work)
         self._now = Weights(self._work, self._shape)
         self._past.append((self._version, self._now))
+
+    def _expecting(self, fresh: Sequence[BatchItem]) -> Sequence[BatchItem]:
+        """Runs without a group with what was to be expected of them, as the curator sends them."""
+        if self._setup.group_size > 1:
+            return fresh
+        for item in fresh:
+            self.kinds.tell(item.attributed.trajectory)
+        return [
+            msgspec.structs.replace(item, estimate=self.kinds.estimate(item.attributed.trajectory)) for item in fresh
+        ]
 
     def _limits(self) -> BuildSettings:
         settings = self._settings

@@ -294,13 +294,13 @@ def _singles() -> Experiment:
     # their 8 requests 8 times.
     single = Setup(group_size=1, updates=120, eval_every=5, learner={"lr": 5e-4})
     arms = (
-        Arm("running", _grpo(single)),
+        Arm("estimate", _grpo(single)),
         Arm("leave one out", _with(_grpo(single), credit={"single": "leave_one_out"})),
         Arm("neighbours", _with(_grpo(single), credit={"single": "neighbours"}, remembered=24)),
-        Arm("running, +attributing (oracle)", _attributing(single)),
-        Arm("running, +attributing (rules)", _attributing(single, "rules")),
-        Arm("running, own step (oracle)", _attributing(single, credit=_OWN_STEP)),
-        Arm("running, own step (rules)", _attributing(single, "rules", credit=_OWN_STEP)),
+        Arm("estimate, +attributing (oracle)", _attributing(single)),
+        Arm("estimate, +attributing (rules)", _attributing(single, "rules")),
+        Arm("estimate, own step (oracle)", _attributing(single, credit=_OWN_STEP)),
+        Arm("estimate, own step (rules)", _attributing(single, "rules", credit=_OWN_STEP)),
         Arm("sandbox groups", _grpo(Setup(updates=30, learner={"lr": 5e-4}))),
     )
     return Experiment("singles", "Which baseline learns best when each request comes once?", arms)

@@ -58,7 +58,7 @@ def test_recorded_log_probs_are_those_that_the_trainer_computes(
         if not attempt.guided
     ]
     trainer = NativeTrainer(settings_of(Setup()), WARM_START)
-    built = build(unguided, assign(unguided, CreditSettings(skip="none"), {}), limits(trainer))
+    built = build(unguided, assign(unguided, CreditSettings(skip="none")), limits(trainer))
     assert built.batch is not None
     recorded = built.batch.behaviour[built.batch.mask.astype(bool)]
     assert len(recorded) > 100
@@ -142,8 +142,8 @@ def test_a_judge_that_always_abstains_is_grpo(player: Player, played: list[tuple
         ]
         for source in ("none", "oracle")
     )
-    with_alpha = assign(abstained, CreditSettings(alpha=0.1), {}).advantages
-    grpo = assign(judged, CreditSettings(alpha=0.0), {}).advantages
+    with_alpha = assign(abstained, CreditSettings(alpha=0.1)).advantages
+    grpo = assign(judged, CreditSettings(alpha=0.0)).advantages
     assert any(one is not None for one in grpo)
     for one, other in zip(with_alpha, grpo, strict=True):
         assert (one is None) == (other is None)

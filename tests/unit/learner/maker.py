@@ -1,15 +1,17 @@
 """Small attributed trajectories and a tiny random model, for the learner's tests."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from actors.messages import (
     Attributed,
     Attribution,
     BatchItem,
+    Estimate,
     Step,
     StepLabel,
     TokenRow,
@@ -96,3 +98,13 @@ def tiny_model(directory: Path, seed: int = 0, *, tied: bool = False) -> Path:
     model.save_pretrained(directory)
     (directory / "tokenizer.json").write_text(json.dumps({"a": "tokenizer"}))
     return directory
+
+
+def expecting(items: Sequence[BatchItem], means: Mapping[str, float]) -> list[BatchItem]:
+    """`items`, with what was to be expected of those of some clusters."""
+    return [
+        msgspec.structs.replace(one, estimate=Estimate(mean=means[name], variance=0.01, evidence=9.0, version=0))
+        if (name := one.attributed.cluster) in means
+        else one
+        for one in items
+    ]

@@ -32,7 +32,7 @@ GOOD = row([5, 6, 7, 8], [-1, -1, 0, 0], version=3)
 
 
 def built(*items, limits=LIMITS):
-    credits = assign(items, CreditSettings(alpha=0.0), {})
+    credits = assign(items, CreditSettings(alpha=0.0))
     return build(items, credits, limits, order="o")
 
 
@@ -257,7 +257,7 @@ def test_a_trajectory_of_which_no_row_is_kept_has_the_reason_of_most_rows():
 
 
 def test_what_had_no_credit_is_not_named_twice():
-    credits = assign([item(1.0, id="a"), item(None, id="b")], CreditSettings(), {})
+    credits = assign([item(1.0, id="a"), item(None, id="b")], CreditSettings())
     assert build([item(1.0, id="a"), item(None, id="b")], credits, LIMITS).reasons == {}
 
 

@@ -12,7 +12,6 @@ import pytest
 from safetensors.numpy import save_file
 
 from learner.checkpoints import Checkpoints, Standing
-from learner.credit import Running
 from learner.cursor import REPLIES, Reply
 from learner.errors import CheckpointInvalid, StateEmpty
 from learner.versions import Pins, Versions
@@ -65,7 +64,6 @@ def step(checkpoints, value, record=None):
         record or f"order{value}",
         save=weights(value),
         save_state=optimizer(value),
-        running={"c": Running(value / 10, 0.5)},
         metrics={"loss": 0.5},
         now=2.0,
     )
@@ -120,13 +118,12 @@ def test_another_process_resumes_where_this_one_stopped(state, base):
     first = opened(state, base)
     step(first, 1)
     step(first, 2)
-    first.done("skipped one", {"c": Running(0.9, 0.9)})
+    first.done("skipped one")
     again = opened(state)
     assert again.cursor == first.cursor
     assert again.cursor.finished("order1") == 1
     assert again.cursor.finished("skipped one") == 2
     assert again.cursor.finished("unheard of") is None
-    assert again.cursor.running == {"c": Running(0.9, 0.9)}
     assert again.memory == state / "learner" / "v000002"
     assert again.cursor.updates == 2
 
@@ -152,7 +149,7 @@ def test_a_kill_between_any_two_steps_leaves_the_old_or_the_new(state, base, mon
         patch.setattr(Path if call == "rename" else shutil if call in ("rmtree", "copyfile") else os, call, killed)
         try:
             step(checkpoints, 4)
-            checkpoints.done("empty", {})
+            checkpoints.done("empty")
         except Killed:
             pass
     again = opened(state, keep=2)
@@ -174,7 +171,7 @@ def test_a_full_disk_leaves_the_old_version_and_no_debris(state, base):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="space"):
-        checkpoints.commit("o", save=full, save_state=optimizer(1), running={}, metrics={}, now=0.0)
+        checkpoints.commit("o", save=full, save_state=optimizer(1), metrics={}, now=0.0)
     assert sorted(path.name for path in (state / "versions").iterdir()) == ["v000000"]
     assert checkpoints.cursor.version == 0
     assert step(checkpoints, 1).version == 1
@@ -267,7 +264,7 @@ def test_pins_that_cannot_be_read_protect_everything(state, base):
 def test_only_so_many_orders_are_remembered(state, base):
     checkpoints = opened(state, base, remembered=3)
     for n in range(5):
-        checkpoints.done(f"o{n}", {})
+        checkpoints.done(f"o{n}")
     assert [record for record, _ in checkpoints.cursor.done] == ["o2", "o3", "o4"]
 
 
@@ -311,7 +308,7 @@ def test_what_trained_nothing_is_noted_after_going_back_too(state, base):
     for value in (1, 2):
         step(checkpoints, value)
     back(checkpoints, 0)
-    checkpoints.done("empty", {}, Reply(answer="skipped", no_gradient={"t": "stale"}))
+    checkpoints.done("empty", Reply(answer="skipped", no_gradient={"t": "stale"}))
     again = opened(state)
     assert again.cursor.finished("empty") == 0
     answer = again.answer("empty")
@@ -435,7 +432,7 @@ def test_neither_where_it_stands_nor_the_parent_is_ever_deleted(state, base):
 def test_only_the_last_answers_are_remembered_word_for_word(state, base):
     checkpoints = opened(state, base)
     for n in range(REPLIES + 1):
-        checkpoints.done(f"o{n}", {}, Reply(answer="failed", no_gradient={"t": "failed"}))
+        checkpoints.done(f"o{n}", Reply(answer="failed", no_gradient={"t": "failed"}))
     assert checkpoints.answer("o1").no_gradient == {"t": "failed"}
     forgotten = checkpoints.answer("o0")
     assert (forgotten.answer, forgotten.batch_ids, forgotten.no_gradient) == ("skipped", ("o0",), {})
@@ -445,7 +442,7 @@ def test_a_version_tells_again_what_it_learned_nothing_from(state, base):
     checkpoints = opened(state, base)
     missed = {"t1": "stale", "t2": "equal_outcomes"}
     candidate = checkpoints.commit(
-        "o", save=weights(1), save_state=optimizer(1), running={}, metrics={}, now=2.0, no_gradient=missed
+        "o", save=weights(1), save_state=optimizer(1), metrics={}, now=2.0, no_gradient=missed
     )
     assert candidate.no_gradient == missed
     assert opened(state).answer("o") == candidate
@@ -503,7 +500,7 @@ def shards(value):
 @pytest.mark.parametrize("how", ["altered", "missing"])
 def test_an_optimizer_in_shards_is_checked_whole(state, base, how):
     checkpoints = opened(state, base)
-    checkpoints.commit("o1", save=weights(1), save_state=shards(1), running={}, metrics={}, now=2.0)
+    checkpoints.commit("o1", save=weights(1), save_state=shards(1), metrics={}, now=2.0)
     assert opened(state).memory == state / "learner" / "v000001"
     second = state / "learner" / "v000001" / "optimizer-00001-of-00002.safetensors"
     second.unlink() if how == "missing" else second.write_bytes(b"x")

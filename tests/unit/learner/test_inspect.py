@@ -20,7 +20,7 @@ from daemon.demo.world import WARM_START
 from daemon.upkeep.provenance import Provenance, ProvenanceSettings
 from learner.build import BuildSettings, build
 from learner.checkpoints import Checkpoints
-from learner.credit import CreditSettings, Running, assign
+from learner.credit import CreditSettings, assign
 from learner.errors import BatchFileInvalid
 from learner.inspect import Known, TrajectoryView, decoder, inspect
 from learner.inspect_html import page
@@ -75,7 +75,7 @@ def packed(tmp_path):
         vocabulary=10**6, max_tokens=10**6, chain=(0,), newest=0, max_staleness=4, max_staleness_guided=2, clip_low=0.2,
         clip_high=0.28, clip_boosted=0.6,
     )  # fmt: skip
-    batch = build(items, assign(items, SETTINGS.credit, {}), limits, order="o7").batch
+    batch = build(items, assign(items, SETTINGS.credit), limits, order="o7").batch
     batch.save(tmp_path / "p.safetensors")
     return tmp_path / "p.safetensors"
 
@@ -223,7 +223,6 @@ def commit(state, base, *values):
             f"order{value}",
             save=lambda d, v=value: save_file({"w": np.full(3, v, np.float32)}, d / "model.safetensors"),
             save_state=lambda d, v=value: save_file({"m": np.full(3, v, np.float32)}, d / "optimizer.safetensors"),
-            running={"c": Running(0.5, 0.5)},
             metrics={},
             now=2.0,
         )
@@ -240,11 +239,10 @@ def base(tmp_path):
     return directory
 
 
-def test_the_state_tells_versions_baselines_and_limits(tmp_path, base):
+def test_the_state_tells_versions_and_limits(tmp_path, base):
     commit(tmp_path / "state", base, 1, 2)
     found = known(LearnerSettings(), Checkpoints(tmp_path / "state"))
     assert (found.chain, found.newest, found.vocabulary, found.max_tokens) == ((0, 1, 2), 2, 60, 32)
-    assert found.running == {"c": Running(0.5, 0.5)}
     assert tokenizer_file(None, LearnerSettings(), Checkpoints(tmp_path / "state")).is_file()
     assert known(LearnerSettings(), Checkpoints(tmp_path / "nothing")) == Known()
 
@@ -298,7 +296,7 @@ def test_resume_says_where_it_stands(tmp_path, base, capsys):
     assert code == 0
     assert (found["from"], found["version"], found["chain"], found["updates"]) == ("version", 2, [0, 1, 2], 2)
     assert found["orders"] == [{"id": "order1", "version": 1}, {"id": "order2", "version": 2}]
-    assert (found["optimizer"], found["baselines"], found["damaged"]) == (True, 1, False)
+    assert (found["optimizer"], found["damaged"]) == (True, False)
     assert "stands at version 2" in check(capsys, tmp_path / "state")[1]
 
 

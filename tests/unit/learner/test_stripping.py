@@ -81,7 +81,7 @@ def packed(prompts: Prompts, system: str, lessons: str, hint: tuple[int, int]):
         item(1.0, "++", id="t", group="g", rows=[made], experience=["1", "2"] if lessons else []),
         item(0.0, "+", id="other", group="g", role="baseline"),
     ]
-    batch = build(items, assign(items, CreditSettings(), {}), LIMITS).batch
+    batch = build(items, assign(items, CreditSettings()), LIMITS).batch
     assert batch is not None
     return batch, two
 

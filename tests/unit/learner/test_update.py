@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from actors.messages import BatchItem, BatchOrder, Directive, agent_of, derived_id, encode_batch
+from actors.messages import BatchOrder, Directive, derived_id, encode_batch
 from learner.build import Built
 from learner.checkpoints import Checkpoints
 from learner.credit import Credits
@@ -24,7 +24,7 @@ from learner.throughput import peak_flops
 from learner.trainers.files import load_tensors, save_tensors
 from learner.trainers.rewarm import STEPS
 from learner.update import Updater, no_gradient
-from tests.unit.learner.maker import VOCABULARY, item, row
+from tests.unit.learner.maker import VOCABULARY, expecting, item, row
 from tests.unit.learner.test_native import random_batch
 
 pytestmark = pytest.mark.torch
@@ -150,38 +150,6 @@ def test_an_order_without_anything_to_learn_makes_no_version_but_is_answered(ben
     assert (again.result, again.candidate) == ("repeated", outcome.candidate)
 
 
-def test_a_skipped_order_still_moves_the_running_baseline(bench):
-    bench.train("o1", [item(1.0, id="a", cluster="c")])
-    bench.start()
-    assert bench.checkpoints.cursor.running["c"].mean == 1.0
-
-
-def test_a_drift_makes_it_forget_the_baselines_once(bench):
-    bench.train("o1", [item(1.0, id="a", cluster="c")])
-    drift = Directive(id="d", kind="drift", reason="", origin="test")
-    bench.updater.forget_baselines(drift)
-    assert bench.checkpoints.cursor.running == {}
-    bench.train("o2", [item(0.0, id="b", cluster="c")])
-    bench.updater.forget_baselines(drift)
-    bench.start()
-    assert bench.checkpoints.cursor.running["c"].mean == 0.0
-
-
-def test_a_drift_of_one_agent_leaves_the_others_their_baselines(bench):
-    def of(tenant: str, cluster: str, number: int) -> BatchItem:
-        made = item(1.0, id=f"{tenant}{number}", cluster=cluster)
-        run = msgspec.structs.replace(made.attributed.trajectory, tenant=tenant)
-        return msgspec.structs.replace(made, attributed=msgspec.structs.replace(made.attributed, trajectory=run))
-
-    bench.train("o1", [of("mine", "c1", 1), of("theirs", "c2", 2), of("mine", "both", 3), of("theirs", "both", 4)])
-    agent = agent_of(of("mine", "c1", 1).attributed.trajectory)
-    details = {"tenant": "mine", "agent": f"mine/another#1,{agent}"}
-    bench.updater.forget_baselines(Directive(id="d", kind="drift", reason="", origin="test", details=details))
-    kept = bench.checkpoints.cursor.running
-    assert {name for name in kept if not name.startswith("agent:")} == {"c2", "tenant:theirs"}
-    assert [name for name in kept if name.startswith("agent:")] == [f"agent:{agent.replace('mine', 'theirs')}"]
-
-
 def test_what_is_too_old_is_dropped_and_counted(bench):
     for n in range(5):
         bench.train(f"o{n}", group(version=n))
@@ -280,11 +248,10 @@ def test_an_empty_batch_is_skipped_and_answered(bench):
     assert outcome.candidate.batch_ids == ("o1",)
 
 
-def test_a_group_of_one_is_measured_against_the_running_baseline(bench):
-    outcome = bench.train("o1", [item(1.0, id="a", group="alone", rows=[GOOD_ROW])])
-    assert outcome.dropped == {"nothing_to_compare": 1}, "the first of its cluster has nothing to be measured against"
-    assert bench.checkpoints.cursor.running["c"].mean == 1.0
-    assert bench.train("o2", [item(0.0, id="b", group="alone too", rows=[GOOD_ROW])]).result == "trained"
+def test_a_group_of_one_is_measured_against_what_was_to_be_expected(bench):
+    alone = item(1.0, id="a", group="alone", rows=[GOOD_ROW])
+    assert bench.train("o1", [alone]).dropped == {"nothing_to_compare": 1}
+    assert bench.train("o2", expecting([alone], {"c": 0.4})).result == "trained"
 
 
 def test_one_bad_member_does_not_keep_the_others_from_training(bench):
@@ -532,7 +499,7 @@ def test_an_order_from_a_branch_that_was_left_is_skipped_with_reasons(bench):
 def test_each_trajectory_has_its_own_reason_or_that_of_the_whole():
     items = [item(1.0, id=name) for name in "abcd"]
     left = ("equal_outcomes", "", "", "")
-    credits = Credits((None, *[np.ones(1, np.float32)] * 3), left, {}, {}, reasons={"a": "equal_outcomes"})
+    credits = Credits((None, *[np.ones(1, np.float32)] * 3), left, {}, reasons={"a": "equal_outcomes"})
     ages = np.zeros(1, np.int64)
     nothing = Built(None, {}, {}, ages, reasons={"b": "stale"})
     assert no_gradient(items, credits, nothing, "nothing_left") == {
@@ -546,7 +513,7 @@ def test_each_trajectory_has_its_own_reason_or_that_of_the_whole():
 
 def test_a_trajectory_whose_rows_the_trainer_left_out_has_the_trainers_reason():
     items = [item(1.0, id=name) for name in "ab"]
-    credits = Credits((np.ones(1, np.float32),) * 2, ("", ""), {}, {}, reasons={})
+    credits = Credits((np.ones(1, np.float32),) * 2, ("", ""), {}, reasons={})
     batch = msgspec.structs.replace(
         random_batch(rows=3), trajectories=("a", "b"), trajectory=np.array([0, 0, 1], np.int32)
     )

@@ -5,17 +5,20 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
 from actors.messages import floats_array, ids_array
-from tests.simulation import words
+from tests.simulation import weather, words
 from tests.simulation.plan import DESIGN, FACTORS, Cell, design, possible
-from tests.simulation.planted import BUGS, parts_with
+from tests.simulation.planted import BUGS, play
 from tests.simulation.policies import Policies
+from tests.simulation.reporters import Reporters
 from tests.simulation.traffic import Traffic, arrivals, closed
 from tests.simulation.weather import shown
 from tests.simulation.world import Ran, simulate
@@ -43,6 +46,7 @@ def test_faults_break_no_promise(ran: Ran) -> None:
     assert ran.broken == ()
     assert ran.counts["promotion"] > 0
     assert sum(ran.faults.values()) > 10
+    assert ran.faults.keys() >= {"disk_full", "commit_failed", "all_died"}
     assert shown([ran])["broken"] == 0
 
 
@@ -59,7 +63,7 @@ def test_a_seed_replays_event_for_event_in_another_process(ran: Ran) -> None:
 @pytest.mark.parametrize("bug", ["an engine is not resumed", "an outcome counted twice"])
 def test_a_planted_bug_breaks_its_promise(bug: str) -> None:
     promise, planted = BUGS[bug]
-    found = simulate(msgspec.structs.replace(SMALL, faults=False), 2, parts_with(**planted))
+    found = play(SMALL, 2, planted)
     assert [one.promise for one in found.broken][:1] == [promise]
 
 
@@ -72,7 +76,7 @@ def test_arrivals_come_at_the_rate_that_is_asked_for(kind: str) -> None:
 
 
 def test_failures_are_reported_as_often_as_the_cell_says() -> None:
-    cell = Cell(feedback=0.2, skew=3.0, agents=2, hostile=0.2)
+    cell = Cell(feedback=0.2, skew=3.0, agents=2, liar="opposite")
     traffic = Traffic(cell, Policies(2, np.random.default_rng(0)), random.Random(0), name="test")
     runs = [traffic.run(float(number), 0, "serving-0") for number in range(6000)]
     honest = [run for run in runs if not run.agent.lies]
@@ -103,3 +107,89 @@ def test_recorded_runs_weighted_by_the_ratio_of_likelihoods_give_the_success_of_
 def test_requests_in_free_words_are_seldom_the_same() -> None:
     rng = random.Random(0)
     assert len({words.request(rng) for _ in range(2000)}) > 1800
+
+
+def test_the_requests_of_bfcl_are_always_there() -> None:
+    assert len(words.bfcl()) == 200
+    rng = random.Random(0)
+    assert all(words.goal("bfcl", rng, number) in words.bfcl() for number in range(20))
+
+
+def told(cell: Cell, version: int, agent: int, runs: int = 4000) -> float:
+    reporters = Reporters(cell, 0.4, random.Random(0))
+    return sum(bool(reporters.tell(0.0, agent, version, success=number % 5 < 2)) for number in range(runs)) / runs
+
+
+def test_some_agents_report_ten_times_as_often_and_a_new_version_changes_who() -> None:
+    uneven, moving = (Cell(feedback=0.1, agents=5, reporters=kind) for kind in ("uneven", "moving"))
+    assert told(uneven, 1, 0) / told(uneven, 1, 1) == pytest.approx(10.0, rel=0.35)
+    assert told(moving, 0, 0) > 5 * told(moving, 0, 1)
+    assert told(moving, 1, 1) > 5 * told(moving, 1, 0)
+    assert np.mean([told(uneven, 0, agent) for agent in range(5)]) == pytest.approx(0.1, abs=0.01)
+    alone = Cell(feedback=0.1, agents=1, reporters="moving")
+    assert told(alone, 0, 0) > 5 * told(alone, 1, 0)
+
+
+def test_delays_differ_by_agent() -> None:
+    reporters = Reporters(Cell(feedback=1.0, agents=3, reporters="uneven", delay=1000.0), 0.4, random.Random(0))
+    late = [
+        np.mean([when for _ in range(4000) for when, _ in reporters.tell(0.0, agent, 0, success=True)[:1]])
+        for agent in (0, 2)
+    ]
+    assert late[1] > 4 * late[0]
+
+
+@pytest.mark.parametrize(
+    ("liar", "version", "success", "said"),
+    [
+        ("opposite", 1, True, [0.0]),
+        ("success", 1, False, [1.0]),
+        ("failure", 1, True, [0.0]),
+        ("version", 0, False, [1.0]),
+        ("version", 2, True, [0.0]),
+        ("swap", 0, True, []),
+        ("swap", 1, True, [0.0]),
+        ("flood", 1, True, [0.0, 0.0, 1.0, 1.0]),
+    ],
+)
+def test_each_liar_lies_in_its_way(liar: str, version: int, success: bool, said: list[float]) -> None:
+    reporters = Reporters(Cell(liar=liar, agents=2), 0.4, random.Random(0))
+    assert [outcome for _, outcome in reporters.lie(0.0, version, success=success)] == said
+
+
+def test_who_lies_after_a_swap_is_soon_silent_again() -> None:
+    reporters = Reporters(Cell(liar="swap", agents=2), 0.4, random.Random(0))
+    spoke = [bool(reporters.lie(0.0, 1, success=True)) for _ in range(100)]
+    assert 0 < sum(spoke) < 100
+    assert not spoke[-1]
+
+
+def test_cells_of_another_code_or_of_a_torn_line_are_played_again(
+    ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[str] = []
+
+    def simulate(cell: Cell, seed: int) -> Ran:
+        played.append(cell.name)
+        return ran
+
+    monkeypatch.setattr(weather, "simulate", simulate)
+    monkeypatch.setattr(weather, "ProcessPoolExecutor", lambda jobs, mp_context: ThreadPoolExecutor(jobs))
+    file = tmp_path / "done.jsonl"
+    weather.play([SMALL], 1, 1, file)
+    weather.play([SMALL], 1, 1, file)
+    assert len(played) == 1
+    with file.open("ab") as opened:
+        opened.write(b'{"name": "torn')
+    monkeypatch.setattr(weather, "sources", lambda: "another")
+    weather.play([SMALL], 1, 1, file)
+    weather.play([SMALL], 1, 1, file)
+    assert len(played) == 2
+
+
+def test_the_code_has_another_digest_when_a_source_changes(tmp_path: Path) -> None:
+    (tmp_path / "actors").mkdir()
+    (tmp_path / "actors" / "one.py").write_text("A = 1")
+    before = weather.sources(tmp_path)
+    (tmp_path / "actors" / "one.py").write_text("A = 2")
+    assert weather.sources(tmp_path) != before

@@ -8,7 +8,16 @@ Whoever wants to know whether the plug-in is there reads `/metrics`: to call a m
 leave a traceback in the server's log, and costs the caller its connection.
 """
 
+import os
+import signal
+import threading
+import time
+
 __version__ = "0.1.0"
+LAUNCHER = "EVOLVED_LAUNCHER"
+"""Variable with the process id of the `evolved engine` that started the server."""
+_GRACE = 30.0
+"""Seconds that the server has to end after its launcher, as when the launcher stops it."""
 METRIC = "evolved_plugin"
 """Shown on /metrics, with the version as its label. vLLM clears away other people's metrics that have its own name."""
 
@@ -22,6 +31,21 @@ def register() -> None:
     for name, method in METHODS.items():
         setattr(WorkerBase, name, method)
     _announce()
+    launcher = int(os.environ.get(LAUNCHER) or 0)
+    if launcher and os.getppid() == launcher:
+        threading.Thread(target=_outlive, args=(launcher,), name="evolved-launcher", daemon=True).start()
+
+
+def _outlive(launcher: int) -> None:
+    """End this server, its engine core and workers a while after a launcher that was killed.
+
+    The kernel asks the server to stop then (prctl(2), PR_SET_PDEATHSIG); but it waits for its open requests, and an
+    engine that hangs never answers them.
+    """
+    while os.getppid() == launcher:
+        time.sleep(1.0)
+    time.sleep(_GRACE)
+    os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
 def _announce() -> None:

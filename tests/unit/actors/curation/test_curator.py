@@ -1,5 +1,6 @@
 """Attributed trajectories in, orders out, with the real store: one order at a time, each trajectory once."""
 
+import errno
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,11 +8,13 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from actors.curation import curator as curator_module
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
 from actors.messages import Attributed, BatchOrder, Candidate, Directive, Feedback, Serving, decode_batch
 from actors.store import Joined, Store
 from actors.system.actor import Received
+from actors.system.errors import DependencyUnavailable
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED
 from daemon.collectors.curation import curator_figures
 from daemon.collectors.figures import Figures
@@ -160,6 +163,22 @@ async def test_a_crash_before_the_commit_gives_the_same_order_again(bench: Bench
     assert bench.files() == [Path(order.path).name]
     await bench.credit(*items)
     assert len(await bench.store.batches()) == 1
+
+
+async def test_a_full_disk_is_waited_out_and_the_order_comes_when_there_is_room(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(curator_module, "write_whole", no_space)
+        with pytest.raises(DependencyUnavailable, match=r"No space left.*state_dir"):
+            await bench.credit(*group("a", MIXED))
+    await bench.restart()  # as the runner does after an outage
+    (order,) = await bench.driver.tick()
+    assert order.trajectories == ("a-0", "a-1", "a-2", "a-3")
+
+
+def no_space(path: Path, *_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
 
 async def test_what_the_pool_had_from_the_store_is_not_used_again_when_the_stream_brings_it(bench: Bench) -> None:
@@ -335,3 +354,50 @@ async def test_where_the_learner_stands_and_what_serves_are_known_after_a_restar
     assert (freshness.head, freshness.serving, freshness.lead) == (1, {1}, 0)
     (order,) = await bench.credit(attributed("p", min_version=1, max_version=1))
     assert order.trajectories == ("p",)
+
+
+FREE = (
+    "Please refund the invoice that I paid twice",
+    "the customer wants a refund of an invoice, it was paid two times",
+    "Could you refund invoice A-17? We paid it twice last week",
+    "I paid this invoice twice and want a refund",
+)
+
+
+def free(key: str, number: int, outcome: float) -> Attributed:
+    """Production in words of its own."""
+    return attributed(key, goal=f"{FREE[number % 4]} ({key})", outcome=outcome, cluster=f"c-{key}")
+
+
+async def test_runs_without_a_group_go_with_what_was_to_be_expected_of_them(bench: Bench) -> None:
+    await bench.restart(groups_per_batch=0, production_per_batch=4)
+    orders = await bench.credit(*[free(f"p{number}", number, float(number < 3)) for number in range(4)])
+    items = {item.attributed.id: item for item in decode_batch(Path(orders[0].path).read_bytes())}
+    expected = {key: item.estimate for key, item in items.items()}
+    # The failure is no part of its own estimate, and a part of the others'.
+    assert expected["p3"].mean > expected["p0"].mean == pytest.approx(expected["p1"].mean, abs=0.05)
+    assert all(0.0 < one.variance < 0.2 for one in expected.values())
+    assert {one.version for one in expected.values()} == {0}
+
+
+async def test_what_is_known_of_kinds_outlives_a_restart_and_ends_with_a_drift(bench: Bench) -> None:
+    await bench.restart(groups_per_batch=0, production_per_batch=99)
+    await bench.credit(*[free(f"p{number}", number, 1.0) for number in range(12)])
+    asked = free("new", 1, 0.0).trajectory
+    before = bench.driver.actor.kinds.estimate(asked)
+    bench.now += 100.0
+    await bench.driver.tick()
+    await bench.restart()
+    assert bench.driver.actor.kinds.estimate(asked) == before
+    assert before.mean > 0.8
+    await bench.direct("drift")
+    assert bench.driver.actor.kinds.estimate(asked) is None
+    await bench.restart()
+    assert bench.driver.actor.kinds.estimate(asked) is None
+
+
+async def test_the_gates_runs_tell_the_estimates_nothing(bench: Bench) -> None:
+    bench.exam = True
+    await bench.restart(groups_per_batch=0)
+    await bench.credit(*[free(f"p{number}", number, 1.0) for number in range(12)])
+    assert bench.driver.actor.kinds.estimate(free("new", 1, 0.0).trajectory) is None

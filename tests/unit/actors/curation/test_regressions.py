@@ -18,7 +18,7 @@ def played(*eras: tuple[int, float, int], source: str = "production") -> Regress
 
 @pytest.mark.parametrize("source", ["production", "sandbox"])
 def test_a_fall_after_a_swap_is_seen(source: str) -> None:
-    assert played((1, 0.9, 40), (2, 0.5, 40), source=source).fallen("c")
+    assert played((1, 0.9, 40), (2, 0.5, 44), source=source).fallen("c")
 
 
 def test_a_rise_and_the_same_again_are_no_fall() -> None:
@@ -37,8 +37,12 @@ def test_it_lasts_until_success_is_back_where_it_fell_from_and_a_new_low_is_no_n
 
 
 def test_few_outcomes_are_no_fall() -> None:
-    assert not played((1, 1.0, 40), (2, 0.0, 7)).fallen("c")
-    assert played((1, 1.0, 40), (2, 0.0, 8)).fallen("c")
+    assert not played((1, 1.0, 40), (2, 0.0, 11)).fallen("c")
+    assert played((1, 1.0, 40), (2, 0.0, 12)).fallen("c")
+
+
+def test_a_tool_that_is_away_for_eight_runs_is_no_fall() -> None:
+    assert not played((1, 0.95, 40), (2, 0.0, 8), (2, 0.95, 200)).fallen("c")
 
 
 def test_late_outcomes_of_old_weights_belong_to_the_past() -> None:

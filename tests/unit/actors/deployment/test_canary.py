@@ -2,7 +2,8 @@
 
 import random
 
-from actors.deployment.canary import GROWTH, Arm, Arms, CanarySettings, Looks, sorted_out, worse
+from actors.deployment.arms import Arm, Arms, sorted_out
+from actors.deployment.canary import GROWTH, CanarySettings, Looks, worse
 
 SETTINGS = CanarySettings()
 Told = list[tuple[tuple[str, str], bool, float]]

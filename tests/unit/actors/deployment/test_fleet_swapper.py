@@ -10,6 +10,7 @@ from actors.deployment.canary import CanarySettings
 from actors.deployment.swapper import Swapper, SwapperSettings
 from actors.messages import Directive
 from actors.messages.routes import read_routes
+from actors.ports.errors import EngineUnavailable
 from actors.ports.store import FailedCall, SwapReport
 from tests.support.fakes import FakeRunner, candidate
 from tests.unit.actors.deployment.test_swapper import Bench, versions
@@ -122,6 +123,8 @@ async def test_with_too_few_runs_the_trial_goes_on_until_the_deadline(bench):
     bench.clock.now += 1000
     assert await bench.tick() == [], "not one run: nothing is known of it"
     bench.runs(3, 8, solved=8)
+    assert await bench.tick() == [], "nothing elsewhere to compare them with"
+    bench.runs(0, 8, solved=8)
     rolled, *_ = await bench.tick()
     assert rolled.kind == "roll_on"
     assert "8/8 solved" in rolled.reason
@@ -146,7 +149,7 @@ async def test_errors_count_like_failures_and_calls_that_never_became_a_run_too(
     await bench.tell(bench.promote(3))
     bench.runs(3, 6, solved=6)
     bench.runs(0, 60, solved=50)
-    bench.store.failed = [FailedCall(f"x{n}", "a", f"run{n}") for n in range(8)]
+    bench.store.failed = [FailedCall(f"x{n}", "a", f"run{n}", bench.clock.now) for n in range(8)]
     order, *_ = await bench.tick()
     assert (order.kind, "8 of 14 runs with errors" in order.reason) == ("rollback", True)
 
@@ -227,6 +230,37 @@ async def test_an_engine_that_does_not_take_what_the_canary_passed_is_left_behin
     assert kinds(await bench.tick()) == [("swapped", "c", 3)]
     assert versions(bench) == [3, 0, 3]
     assert bench.swapper.fleet.engines["b"].note == "did not take what is stable"
+
+
+async def test_an_engine_that_falls_silent_when_it_is_to_be_swapped_is_swapped_with_the_next_tick(bench):
+    """Its program could not so much as ask what it serves: nothing was done, and it is no failure of the version."""
+    await bench.tell(bench.promote(3))
+    bench.runs(3, 20, solved=16)
+    bench.runs(0, 80, solved=64)
+    bench.clock.now += 60
+    bench.runner.reports[3] = EngineUnavailable("b: no answer to /weight_info within 30 s")
+    assert kinds(await bench.tick()) == [("roll_on", "3")]
+    notes = {name: view.note for name, view in bench.swapper.fleet.engines.items()}
+    assert notes["b"] == notes["c"] == "EngineUnavailable: b: no answer to /weight_info within 30 s"
+    assert (bench.routes.canary, bench.routes.closed) == ("", ()), "whoever answers is open"
+    bench.runner.reports.clear()
+    await bench.restart()
+    assert kinds(await bench.tick()) == [("swapped", "b", 3), ("swapped", "c", 3)]
+    assert [view.note for view in bench.swapper.fleet.engines.values()] == ["", "", ""]
+
+
+async def test_the_tap_is_told_the_share_that_the_trial_has_by_now(bench):
+    await bench.tell(bench.promote(3))
+    bench.clock.now += 1
+    bench.runs(0, 1)
+    bench.clock.now += 900
+    assert await bench.tick() == []
+    assert (bench.routes.canary, bench.routes.share) == ("a", 1 / 3)
+    fleet = bench.swapper.fleet
+    assert (fleet.engines["a"].canary_share, fleet.canary_due, fleet.canary_grows) == (1 / 3, 4, 0.0)
+    await bench.restart()
+    await bench.tick()
+    assert bench.routes.share == 1 / 3
 
 
 async def test_a_paused_engine_that_nobody_swaps_is_resumed(bench):
@@ -326,7 +360,7 @@ async def test_a_restart_is_no_second_look(bench):
     bench.runs(0, 48, solved=40)
     assert await bench.tick() == []
     looks = json.loads(bench.store.state["swapper/canary"])
-    assert looks["failures"] == 2, "twelve came at once, the size of the second look"
+    assert looks["failures"] == 3, "twelve came at once, more than the third look needs"
     await bench.restart()
     await bench.tick()
     assert json.loads(bench.store.state["swapper/canary"]) == looks

@@ -91,7 +91,7 @@ async def test_errors_of_tools_and_of_the_engine_speak_against_a_version_too(ben
     assert kinds(await bench.tick()) == [("rollback", 3), ("swapped", 0)]
     await bench.tell(bench.promote(4))
     bench.runs(4, 8)
-    bench.store.failed = [FailedCall(f"x{n}", "serving", f"run{n}") for n in range(8)]
+    bench.store.failed = [FailedCall(f"x{n}", "serving", f"run{n}", bench.clock.now) for n in range(8)]
     order, *_ = await bench.tick()
     assert (order.kind, "8 of 16 runs with errors" in order.reason) == ("rollback", True)
 
@@ -99,8 +99,8 @@ async def test_errors_of_tools_and_of_the_engine_speak_against_a_version_too(ben
 async def test_an_engine_that_failed_as_many_calls_before_says_nothing_of_the_version(bench):
     await bench.tell(bench.promote(3))
     bench.runs(3, 16)
-    bench.store.failed = [FailedCall(f"x{n}", "serving", f"run{n}") for n in range(8)]
-    bench.store.failed_before = [FailedCall(f"b{n}", "serving", f"old{n}") for n in range(50)]
+    bench.store.failed = [FailedCall(f"x{n}", "serving", f"run{n}", bench.clock.now) for n in range(8)]
+    bench.store.failed_before = [FailedCall(f"b{n}", "serving", f"old{n}", 0.0) for n in range(50)]
     assert await bench.tick() == []
 
 
@@ -145,6 +145,7 @@ async def test_outcomes_that_come_late_count_however_many_runs_without_one_came_
     assert (fleet.canary_judged, fleet.canary_runs) == (0, 412), "512 are read at a time, 100 of them from before"
     bench.store.save([msgspec.structs.replace(run, outcome=0.0) for run in early])
     for _ in range(2):
+        bench.clock.now += 5
         found = kinds(await bench.tick())
         if found:
             break

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from actors.deployment.swapper import Swapper, SwapperSettings
-from actors.messages import Directive, Message, Serving, Step, Trajectory, Verdict
+from actors.messages import Directive, Message, Serving, Step, ToolCall, Trajectory, Verdict
 from actors.messages.signing import sign
 from actors.ports.errors import SwapFailed
 from actors.ports.store import SwapReport
@@ -82,7 +82,11 @@ class Bench:
         at, made = self.clock.now - ago, list[Trajectory]()
         for n in range(count):
             key = f"{at}-{version}-{goal}-{solved is None}-{n}"
-            step = Step(exchange_id=f"e-{key}", observation='{"error": "no"}' if n < errors else "{}")
+            step = Step(
+                exchange_id=f"e-{key}",
+                tool_calls=(ToolCall("book", "{}"),),
+                observation='{"error": "no"}' if n < errors else "{}",
+            )
             outcome = None if solved is None else float(n < solved)
             made.append(
                 Trajectory(

@@ -272,3 +272,20 @@ async def test_what_is_forgotten_leaves_the_window_and_is_not_drawn_from_again(w
     await world.actor.start()
     await world.tick(5)
     assert len(world.extractor.shown) == asked, "neither at once nor after a restart"
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["kinds were told", "kinds know nothing"])
+async def test_goals_in_free_words_that_mean_about_the_same_make_one_question(world: World, told: bool):
+    goals = (
+        "Please refund the invoice that I paid twice", "I want a refund: this invoice was paid twice",
+        "the customer paid an invoice twice and wants a refund", "refund invoice, paid twice by mistake",
+    )  # fmt: skip
+    runs = [
+        msgspec.structs.replace(run, goal=goal, caller="")
+        for run, goal in zip(cancels(4, "free"), goals, strict=True)
+    ]  # fmt: skip
+    for run in runs if told else ():
+        world.actor.kinds.tell(run)
+    await world.see(*runs)
+    await world.tick(2)
+    assert [len(shown) for shown in world.extractor.shown] == ([4] if told else [])

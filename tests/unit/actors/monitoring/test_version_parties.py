@@ -1,4 +1,4 @@
-"""Whose word a rollback rests on: one party decides nothing, hides nothing and is named; agents are looked at alone."""
+"""Whose word a rollback rests on: one party decides nothing, hides nothing and is named."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -78,47 +78,3 @@ def test_below_four_parties_one_word_is_enough() -> None:
     watch.swap(1, 100.0)
     after = [msgspec.structs.replace(run, party="a") for run in runs(rng, 1, Behaviour(success=0.1), 100, 40)]
     assert [(finding.cause, finding.action) for finding in watch.add(after)] == [("outcomes", "rollback")]
-
-
-def ten_agents(
-    rng: random.Random, version: int, fallen: float, first: int, count: int, parties: int
-) -> list[RunSummary]:
-    """Ten agents; of the first the success is `fallen`. Each party uses all agents, or, with ten, one for itself."""
-    listed: list[RunSummary] = []
-    for run in runs(rng, version, Behaviour(success=0.9), first, count):
-        number = rng.randrange(10)
-        outcome = float(rng.random() < fallen) if number == 0 else run.outcome
-        party = str(number if parties == 10 else rng.randrange(parties))
-        listed.append(
-            msgspec.structs.replace(
-                run, agent=f"t/a#{number}", tools=f"t{number}", party=party, outcome=outcome,
-                started=run.started * 6, ended=run.ended * 6,
-            )
-        )  # fmt: skip
-    return listed
-
-
-def fall_of_one(seed: int, parties: int, after: float = 0.4) -> list[Finding]:
-    watch, rng = Watch(), random.Random(seed)
-    watch.swap(0, 0.0)
-    for at in range(0, 2000, 50):
-        watch.add(ten_agents(rng, 0, 0.9, at, 50, parties))
-    watch.swap(1, 12_000.0)
-    found = [
-        finding for at in range(2000, 4000, 50) for finding in watch.add(ten_agents(rng, 1, after, at, 50, parties))
-    ]
-    return [finding for finding in found if finding.cause == "outcomes"]
-
-
-@pytest.mark.parametrize(("parties", "action"), [(1, "rollback"), (6, "rollback"), (10, "tell")])
-def test_a_fall_of_one_agent_of_ten_is_found_and_acted_on_unless_one_party_alone_shows_it(parties, action) -> None:
-    for seed in range(4):
-        found = fall_of_one(seed, parties)
-        assert action in {finding.action for finding in found}
-        assert any(finding.details.get("agent") == "t/a#0" or finding.action == "rollback" for finding in found)
-        if action == "tell":
-            assert {finding.details["party"] for finding in found} == {"0"}
-
-
-def test_ten_agents_that_are_as_they_were_are_not_accused() -> None:
-    assert [finding for seed in range(10) for finding in fall_of_one(seed, 6, after=0.9)] == []

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from actors.messages import Step, TokenRow, ToolCall, Trajectory, pack_array
-from actors.tool_results.runs import asks, is_error, lateness, loops, repetition, summarize, tool_names
+from actors.tool_results.runs import asks, call_failed, lateness, loops, repetition, summarize, tool_names
 from actors.tool_results.validity import fault, invalid, offered
 
 SCHEMA = {
@@ -102,9 +102,11 @@ def test_odd_tool_lists_have_no_names(tools: bytes) -> None:
     assert tool_names(tools) == ()
 
 
-@pytest.mark.parametrize("text", ["", "an error", '{"error"', '["error"]', '{"ok": "error"}'])
-def test_what_is_no_error_object(text: str) -> None:
-    assert not is_error(text)
+def test_only_what_a_called_tool_answers_is_a_failed_call() -> None:
+    call = (ToolCall("find", "{}"),)
+    assert call_failed(Step(exchange_id="a", tool_calls=call, observation="Error: no such order"))
+    assert not call_failed(Step(exchange_id="a", tool_calls=call, observation='{"error": null}'))
+    assert not call_failed(Step(exchange_id="a", text="Done.", observation="Error: that is not what I meant"))
 
 
 def test_lateness_grows_with_each_factor_of_four():

@@ -11,7 +11,7 @@ from actors.messages import Step, Task, ToolCall
 from actors.ports.environments import Cloneable, Environment, Episode, Observation, Stateful
 from actors.ports.errors import EnvironmentFailed
 from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
-from actors.ports.tool_answers import refused
+from actors.ports.tool_answers.reader import failed as refused
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import Desk

@@ -328,6 +328,19 @@ async def test_status_shows_each_engine(desk: Desk) -> None:
     assert "should serve: v5; v6 is on trial; v7 waits for its trial; one can go back to: v5, v3" in text
 
 
+async def test_status_says_what_share_a_trial_has_and_until_when(desk: Desk) -> None:
+    view = EngineView(version=6, since=9.0, reachable=True, paused=False, canary_share=0.2, note="")
+    other = EngineView(version=5, since=9.0, reachable=True, paused=False, canary_share=0.0, note="")
+    desk.fleet = Fleet(
+        stable=5, canary=6, canary_engine="a", canary_runs=40, canary_judged=3, canary_against=31, canary_due=4,
+        canary_grows=54_000.0, canary_grows_to=1 / 3, engines={"a": view, "b": other},
+    )  # fmt: skip
+    out = StringIO()
+    show((await desk.http.get("/api/status")).json(), Console(file=out, width=200))
+    assert "20 % (canary)" in out.getvalue()
+    assert "on trial: 40 runs, 3 with an outcome; compared with 31, next at 4; 33.3 % from 15:00Z on" in out.getvalue()
+
+
 async def test_a_trial_at_the_only_engine_has_all_there_is_and_no_share(desk: Desk) -> None:
     view = EngineView(version=6, since=9.0, reachable=True, paused=False, canary_share=1.0, note="")
     desk.fleet = Fleet(

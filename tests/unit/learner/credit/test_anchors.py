@@ -89,7 +89,7 @@ def test_advantages_of_a_state_sum_to_nothing(rows):
 
 def test_gigpo_on_a_group_by_hand():
     settings = CreditSettings(alpha=0.0, anchor_weight=1.0, anchor_discount=0.5)
-    credits = assign([seen(1.0, "menu", ""), seen(0.0, "menu", "")], settings, {})
+    credits = assign([seen(1.0, "menu", ""), seen(0.0, "menu", "")], settings)
     # Outcomes +-1. Both steps were met by both: returns 0.5 and 0, then 1 and 0, so +-1 again.
     assert credits.advantages[0] == pytest.approx([2, 2])
     assert credits.advantages[1] == pytest.approx([-2, -2])
@@ -98,7 +98,7 @@ def test_gigpo_on_a_group_by_hand():
 
 def test_paths_that_part_are_told_apart_by_what_followed():
     settings = CreditSettings(alpha=0.0, anchor_weight=0.5, anchor_discount=0.5)
-    credits = assign([seen(1.0, "menu", ""), seen(1.0, "menu", "menu", ""), seen(0.0, "end")], settings, {})
+    credits = assign([seen(1.0, "menu", ""), seen(1.0, "menu", "menu", ""), seen(0.0, "end")], settings)
     # After the menu: 1 to go on at once, 0.5 to look again, then 1; mean 5/6, deviation sqrt(1/18).
     outcome = (1 / 3) / (2 / 9) ** 0.5
     looked = 0.5 * -(1 / 3) / (1 / 18) ** 0.5
@@ -108,4 +108,4 @@ def test_paths_that_part_are_told_apart_by_what_followed():
 
 def test_groups_of_equal_outcomes_have_no_step_credit_of_this_kind_either():
     settings = CreditSettings(anchor_weight=1.0)
-    assert assign([seen(1.0, "menu", ""), seen(1.0, "menu", "menu", "")], settings, {}).skipped == {"equal_outcomes": 2}
+    assert assign([seen(1.0, "menu", ""), seen(1.0, "menu", "menu", "")], settings).skipped == {"equal_outcomes": 2}

@@ -1,4 +1,4 @@
-"""`assign`: sets, roles, skips and the state of the running baselines."""
+"""`assign`: sets, roles, skips and what was to be expected."""
 
 from typing import get_args
 
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.credit import CreditSettings, Running, assign
+from learner.credit import CreditSettings, assign
 from learner.credit.settings import Estimator, Fusion, Scheme, Single, Skip
-from tests.unit.learner.maker import item
+from tests.unit.learner.maker import expecting, item
 
 OUTCOME_ONLY = CreditSettings(alpha=0.0)
 PAPER = CreditSettings(alpha=0.1, discount=1.0)
@@ -18,14 +18,14 @@ ALLOCATION = CreditSettings(alpha=0.1, discount=1.0, scheme="allocation")
 
 
 def test_a_label_is_its_own_steps_alone_by_default():
-    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], CreditSettings(), {})
+    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], CreditSettings())
     unit = 0.5 / 0.75**0.5  # as in the next test
     assert credits.advantages[0] == pytest.approx([1 + unit, 1 + unit])
     assert credits.advantages[1] == pytest.approx([-1 + unit, -1 - 3 * unit])
 
 
 def test_adca_on_a_group_by_hand():
-    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], PAPER, {})
+    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], PAPER)
     # outcomes -> +-1. Labels: means 1 and 0, mu 0.5, sigma^2 0.75; a = 0.5 / sigma, and (0.5, -1.5) / sigma
     unit = 0.05 / 0.75**0.5
     assert credits.advantages[0] == pytest.approx([1 + 2 * unit, 1 + unit])
@@ -33,7 +33,7 @@ def test_adca_on_a_group_by_hand():
 
 
 def test_alpha_zero_gives_every_step_the_outcome():
-    credits = assign([item(1.0, "+-+", group="g"), item(0.0, "-", group="g")], OUTCOME_ONLY, {})
+    credits = assign([item(1.0, "+-+", group="g"), item(0.0, "-", group="g")], OUTCOME_ONLY)
     assert credits.advantages[0] == pytest.approx([1, 1, 1])
     assert credits.advantages[1] == pytest.approx([-1])
 
@@ -51,20 +51,20 @@ def at(made, **fields):
 
 def test_rloo_by_hand():
     settings = CreditSettings(alpha=0.0, estimator="rloo")
-    credits = assign([item(1.0, group="g"), item(0.0, group="g"), item(0.5, group="g")], settings, {})
+    credits = assign([item(1.0, group="g"), item(0.0, group="g"), item(0.5, group="g")], settings)
     assert first(credits) == pytest.approx([0.75, -0.75, None])
 
 
 def test_rloo_does_not_divide_a_single_trajectory_either():
     settings = CreditSettings(alpha=0.0, estimator="rloo")
-    assert first(assign([item(1.0)], settings, {"c": Running(0.2, 0.2)})) == pytest.approx([0.8])
+    assert first(assign(expecting([item(1.0)], {"c": 0.2}), settings)) == pytest.approx([0.8])
 
 
 def test_reinforce_plus_plus_by_hand():
     # One set, whatever the groups: mean 0.5, deviation 0.5. The group of equals has something to learn here.
     items = [item(1.0, group="a"), item(1.0, group="a"), item(0.0, group="b"), item(0.0)]
     settings = CreditSettings(alpha=0.0, estimator="reinforce++")
-    assert first(assign(items, settings, {})) == pytest.approx([1, 1, -1, -1])
+    assert first(assign(items, settings)) == pytest.approx([1, 1, -1, -1])
 
 
 def test_reinforce_plus_plus_with_a_baseline_by_hand():
@@ -75,36 +75,36 @@ def test_reinforce_plus_plus_with_a_baseline_by_hand():
     ]  # fmt: skip
     settings = CreditSettings(alpha=0.0, estimator="reinforce++_baseline")
     one = 0.5 / 0.15625**0.5
-    credits = assign(items, settings, {})
+    credits = assign(items, settings)
     assert first(credits)[:4] == pytest.approx([one, -one, one / 2, -one / 2])
     assert credits.skipped == {"equal_outcomes": 2}
 
 
 def test_a_production_trajectory_is_compared_with_sandbox_attempts_at_its_task():
-    settings = CreditSettings(alpha=0.0, single="sandbox", running_std=0.0)
+    settings = CreditSettings(alpha=0.0, single="sandbox", single_std=0.0)
     attempts = [at(item(outcome, group="g"), task_id="book") for outcome in (1.0, 0.0, 0.0, 1.0)]
     others = [at(item(outcome, group="h"), task_id="cancel") for outcome in (0.0, 0.2, 0.0)]
-    credits = assign([at(item(1.0), task_id="book"), *attempts, *others], settings, {})
+    credits = assign([at(item(1.0), task_id="book"), *attempts, *others], settings)
     assert first(credits)[0] == pytest.approx(1.0)  # (1 - 0.5) / 0.5
 
 
 def test_without_the_task_in_the_sandbox_its_cluster_stands_in_and_then_its_past():
-    settings = CreditSettings(alpha=0.0, single="sandbox", running_std=0.5)
+    settings = CreditSettings(alpha=0.0, single="sandbox", single_std=0.5)
     attempts = [item(outcome, group="g", cluster="a") for outcome in (1.0, 0.0, 0.0, 0.0)]
     singles = [item(1.0, cluster="a"), item(1.0, cluster="b")]
-    credits = assign([*singles, *attempts], settings, {"b": Running(0.9, 0.9)})
+    credits = assign(expecting([*singles, *attempts], {"b": 0.9}), settings)
     assert first(credits)[:2] == pytest.approx([0.75 / 0.5, 0.1 / 0.5])
 
 
 def test_too_few_sandbox_attempts_are_no_baseline():
-    settings = CreditSettings(alpha=0.0, single="sandbox", running_std=0.5, min_neighbours=3)
+    settings = CreditSettings(alpha=0.0, single="sandbox", single_std=0.5, min_neighbours=3)
     attempts = [item(1.0, group="g"), item(0.0, group="g")]
-    credits = assign([item(1.0), *attempts], settings, {"c": Running(0.0, 0.0)})
+    credits = assign(expecting([item(1.0), *attempts], {"c": 0.0}), settings)
     assert first(credits)[0] == pytest.approx(2.0)
 
 
 def test_labels_of_the_allocation_scheme_by_hand():
-    credits = assign([item(1.0, "+-", group="g"), item(0.0, "-", group="g")], ALLOCATION, {})
+    credits = assign([item(1.0, "+-", group="g"), item(0.0, "-", group="g")], ALLOCATION)
     # Shares of +1: 1/1.2 and 0.2/1.2, of -1: all. Means 0.5 and -1, mu -0.25.
     good, bad = 1 / 1.2, 0.2 / 1.2
     sigma = (((good + 0.25) ** 2 + (bad + 0.25) ** 2) / 2 / 2 + 0.75**2 / 2) ** 0.5
@@ -115,7 +115,7 @@ def test_labels_of_the_allocation_scheme_by_hand():
 
 def test_length_weight_by_hand():
     items = [item(1.0, "++++", group="g"), item(0.0, "-", group="g")]
-    credits = assign(items, CreditSettings(alpha=0.0, length_weight="inverse_sqrt"), {})
+    credits = assign(items, CreditSettings(alpha=0.0, length_weight="inverse_sqrt"))
     assert credits.advantages[0] == pytest.approx([0.5] * 4)
     assert credits.advantages[1] == pytest.approx([-1.0])
 
@@ -123,21 +123,21 @@ def test_length_weight_by_hand():
 def test_alpha_follows_its_schedule_through_the_updates():
     items = [item(1.0, "+", group="g"), item(0.0, "-", group="g")]
     settings = CreditSettings(alpha=0.1, alpha_schedule="stop", alpha_updates=3)
-    assert first(assign(items, settings, {}, 2)) == pytest.approx([1.1, -1.1])
-    assert first(assign(items, settings, {}, update=3)) == pytest.approx([1, -1])
+    assert first(assign(items, settings, 2)) == pytest.approx([1.1, -1.1])
+    assert first(assign(items, settings, update=3)) == pytest.approx([1, -1])
 
 
 def test_groups_without_a_success_are_left_out_if_asked_to():
     settings = CreditSettings(alpha=0.0, skip="negative")
     items = [item(0.5, group="g"), item(0.1, group="g"), item(1.0, "+", group="h"), item(0.0, "+", group="h")]
-    credits = assign(items, settings, {})
+    credits = assign(items, settings)
     assert first(credits) == pytest.approx([None, None, 1, -1])
     assert credits.skipped == {"all_negative": 2}
 
 
 def test_a_batch_of_one_has_nothing_to_be_compared_with():
     for skip in ("none", "equal", "negative"):
-        credits = assign([item(0.0)], CreditSettings(estimator="reinforce++", skip=skip), {})
+        credits = assign([item(0.0)], CreditSettings(estimator="reinforce++", skip=skip))
         assert credits.skipped == {"zero_advantage": 1}
 
 
@@ -148,52 +148,52 @@ def test_labels_are_compared_with_the_others_where_outcomes_are():
     outcome = np.array([1.0, -0.5, -0.5]) / (2**0.5 / 3)
     expected = outcome + 0.1 * np.array([2, -1, -1]) / sigma
     for single in ("leave_one_out", "neighbours"):
-        credits = assign(items, CreditSettings(alpha=0.1, discount=1.0, single=single, min_neighbours=1), {})
+        credits = assign(items, CreditSettings(alpha=0.1, discount=1.0, single=single, min_neighbours=1))
         assert first(credits) == pytest.approx(expected)
 
 
 def test_a_lone_failure_is_no_set_without_a_success():
     settings = CreditSettings(alpha=0.0, skip="negative")
-    assert first(assign([item(0.0)], settings, {"c": Running(0.2, 0.2)})) == pytest.approx([-0.5])
+    assert first(assign(expecting([item(0.0)], {"c": 0.2}), settings)) == pytest.approx([-0.5])
 
 
 def test_small_advantages_are_left_out_if_asked_to():
     settings = CreditSettings(skip="small", skip_below=0.3)
     # mean 0.5, deviation sqrt(0.14): 1 and 0 are far off, 0.4 is -0.27 and 0.6 is 0.27
     items = [item(outcome, "+-", group="g") for outcome in (1.0, 0.0, 0.4, 0.6)]
-    credits = assign(items, settings, {})
+    credits = assign(items, settings)
     assert [advantage is None for advantage in credits.advantages] == [False, False, True, True]
     assert credits.skipped == {"small_advantage": 2}
 
 
 def test_groups_do_not_mix():
     items = [item(1.0, group="a"), item(0.0, group="a"), item(0.8, group="b"), item(0.6, group="b")]
-    credits = assign(items, OUTCOME_ONLY, {})
+    credits = assign(items, OUTCOME_ONLY)
     assert [float(a[0]) for a in credits.advantages] == pytest.approx([1, -1, 1, -1])
 
 
 def test_a_group_of_equals_is_skipped_in_both_channels():
-    credits = assign([item(0.0, "+", group="g"), item(0.0, "-", group="g")], CreditSettings(), {})
+    credits = assign([item(0.0, "+", group="g"), item(0.0, "-", group="g")], CreditSettings())
     assert credits.advantages == (None, None)
     assert credits.skipped == {"equal_outcomes": 2}
 
 
 def test_a_group_of_equals_keeps_its_step_credit_if_asked_to():
     settings = CreditSettings(alpha=0.1, skip="none")
-    credits = assign([item(0.0, "+", group="g"), item(0.0, "-", group="g")], settings, {})
+    credits = assign([item(0.0, "+", group="g"), item(0.0, "-", group="g")], settings)
     assert [float(a[0]) for a in credits.advantages] == pytest.approx([0.1, -0.1])
 
 
 def test_a_baseline_member_counts_in_the_mean_and_gets_nothing():
     items = [item(1.0, group="g"), item(0.0, group="g", role="baseline")]
-    credits = assign(items, OUTCOME_ONLY, {})
+    credits = assign(items, OUTCOME_ONLY)
     assert credits.advantages[0] == pytest.approx([1])
     assert credits.advantages[1] is None
     assert credits.skipped == {}
 
 
 def test_an_untrainable_member_counts_in_the_mean_and_is_told():
-    credits = assign([item(1.0, group="g"), item(0.0, group="g", trainable=False)], OUTCOME_ONLY, {})
+    credits = assign([item(1.0, group="g"), item(0.0, group="g", trainable=False)], OUTCOME_ONLY)
     assert credits.advantages[0] == pytest.approx([1])
     assert credits.skipped == {"not_trainable": 1}
 
@@ -203,68 +203,32 @@ def test_an_untrainable_member_counts_in_the_mean_and_is_told():
     [(item(None), "no_outcome"), (item(float("nan")), "no_outcome"), (item(1.0, ""), "no_steps")],
 )
 def test_what_has_no_credit_is_left_out_of_everything(bad, reason):
-    credits = assign([bad, item(1.0, group="g"), item(0.0, group="g")], OUTCOME_ONLY, {})
+    credits = assign([bad, item(1.0, group="g"), item(0.0, group="g")], OUTCOME_ONLY)
     assert credits.left[0] == reason
     assert credits.advantages[1] == pytest.approx([1])
-    assert credits.running == {}
 
 
-def test_a_lone_group_member_falls_back_to_the_running_baseline():
-    credits = assign([item(1.0, group="g")], OUTCOME_ONLY, {"c": Running(0.2, 0.2)})
+def test_what_was_to_be_expected_of_a_run_is_subtracted_from_its_outcome():
+    items = [item(1.0, cluster="a"), item(0.0, cluster="b"), item(1.0, cluster="c")]
+    credits = assign(expecting(items, {"a": 0.9, "b": 0.2}), OUTCOME_ONLY)
+    # Of the third nothing is known: the others' mean is a half.
+    assert first(credits) == pytest.approx([0.25, -0.5, 1.25])
+
+
+def test_a_group_is_compared_with_its_mean_whatever_was_expected():
+    group = expecting([item(outcome, group="g") for outcome in (1.0, 0.0)], {"c": 0.9})
+    assert first(assign(group, OUTCOME_ONLY)) == pytest.approx([1.0, -1.0])
+
+
+@pytest.mark.parametrize("mean", [float("nan"), float("inf")])
+def test_an_estimate_that_is_no_number_is_none(mean):
+    items = [item(1.0), item(0.0, cluster="other")]
+    assert first(assign(expecting(items, {"c": mean}), OUTCOME_ONLY)) == first(assign(items, OUTCOME_ONLY))
+
+
+def test_a_lone_group_member_falls_back_to_its_estimate():
+    credits = assign(expecting([item(1.0, group="g")], {"c": 0.2}), OUTCOME_ONLY)
     assert credits.advantages[0] == pytest.approx([2.0])
-
-
-def test_production_moves_the_running_baseline_of_its_cluster():
-    credits = assign([item(1.0, cluster="a"), item(0.0, cluster="b")], OUTCOME_ONLY, {"a": Running(0.0, 0.0)})
-    assert credits.running["a"].mean == pytest.approx(0.1)
-    assert credits.running["b"].mean == 0.0
-    # b has no past, and is compared with the other run of the batch.
-    assert first(credits) == pytest.approx([2.5, -2.5])
-
-
-def by(agent, outcome, labels="+", *, tenant="t", **kwargs):
-    """A run of `agent` of `tenant`."""
-    made = item(outcome, labels, **kwargs)
-    steps = tuple(msgspec.structs.replace(step, role=agent) for step in made.attributed.trajectory.steps)
-    return at(made, steps=steps, tenant=tenant)
-
-
-def test_production_moves_its_agent_and_its_tenant_too():
-    items = [by("a", 1.0, cluster="x"), by("b", 0.0, cluster="y"), by("c", 1.0, cluster="x", tenant="u")]
-    assert {name: known.mean for name, known in assign(items, OUTCOME_ONLY, {}).running.items()} == {
-        "x": 1.0, "y": 0.0, "agent:t/a": 1.0, "agent:t/b": 0.0, "agent:u/c": 1.0, "tenant:t": 0.5, "tenant:u": 1.0,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("single", ["running", "neighbours", "sandbox"])
-def test_a_goal_without_a_past_takes_its_agents_mean_then_its_tenants_then_the_batchs(single):
-    settings = CreditSettings(alpha=0.0, single=single)
-    past = {"known": Running(0.8, 0.8), "agent:t/a": Running(0.2, 0.2), "tenant:t": Running(0.6, 0.6)}
-    items = [
-        by("a", 1.0, cluster="known"), by("a", 1.0, cluster="w"), by("b", 1.0, cluster="x"),
-        by("c", 1.0, cluster="y", tenant="u"), by("c", 0.0, cluster="z", tenant="u"),
-    ]  # fmt: skip
-    # Of the others of y three in four succeeded, of those of z all.
-    assert first(assign(items, settings, past)) == pytest.approx([0.5, 2.0, 1.0, 0.625, -2.5])
-
-
-def test_what_was_learned_of_an_agent_serves_its_next_goal():
-    one = assign([by("a", 1.0, cluster="x"), by("a", 0.0, cluster="y")], OUTCOME_ONLY, {})
-    two = assign([by("a", 1.0, cluster="z")], OUTCOME_ONLY, one.running)
-    assert first(two) == pytest.approx([1.25])
-
-
-def test_with_unique_goals_nearly_every_run_has_a_gradient():
-    rng = np.random.default_rng(0)
-    running, trained = {}, 0
-    for start in range(0, 200, 8):
-        items = [
-            by(f"a{i % 4}", float(rng.random() < 0.5), id=str(i), cluster=f"goal {i}", tenant=f"t{i % 2}")
-            for i in range(start, start + 8)
-        ]
-        credits = assign(items, OUTCOME_ONLY, running)
-        running, trained = credits.running, trained + 8 - len(credits.reasons)
-    assert trained > 190
 
 
 @pytest.mark.parametrize("single", get_args(Single))
@@ -272,27 +236,15 @@ def test_with_unique_goals_nearly_every_run_has_a_gradient():
 def test_a_run_alone_of_which_nothing_is_known_is_left_out_labels_and_all(single, skip):
     settings = CreditSettings(single=single, skip=skip, skip_below=0.0)
     group = [item(1.0, id="g1", group="g"), item(0.0, id="g2", group="g")]
-    credits = assign([item(1.0, "+-", id="new"), *group], settings, {"other": Running(0.5, 0.5)})
+    credits = assign(expecting([item(1.0, "+-", id="new"), *group], {"other": 0.5}), settings)
     assert credits.reasons == {"new": "nothing_to_compare"}
     assert credits.skipped == {"nothing_to_compare": 1}
 
 
 def test_first_runs_that_all_ended_alike_are_skipped():
     items = [item(1.0, "+-", id="a", cluster="x"), item(1.0, "-+", id="b", cluster="y"), item(1.0, "+-", id="c")]
-    credits = assign(items, CreditSettings(), {"c": Running(0.5, 0.5)})
+    credits = assign(expecting(items, {"c": 0.5}), CreditSettings())
     assert credits.reasons == {"a": "equal_outcomes", "b": "equal_outcomes"}
-
-
-def test_clusters_with_a_past_are_compared_with_it_alone():
-    # What else is in the batch, and what is known of agents, changes nothing for them.
-    past = {"a": Running(0.2, 0.2), "b": Running(0.7, 0.7), "c": Running(0.9, 0.9)}
-    pools = {"agent:t/x": Running(0.5, 0.5), "tenant:t": Running(0.4, 0.4)}
-    items = [by("x", outcome, cluster=name) for outcome, name in ((1.0, "a"), (1.0, "b"), (1.0, "c"), (1.0, "a"))]
-    expected = [2.0, 0.75, 0.25, 2.0]
-    assert first(assign(items, OUTCOME_ONLY, past)) == pytest.approx(expected)
-    assert first(assign([*items, by("x", 0.0, cluster="new")], OUTCOME_ONLY, past | pools))[:4] == pytest.approx(
-        expected
-    )
 
 
 def test_reasons_name_each_trajectory_without_gradient():
@@ -301,7 +253,7 @@ def test_reasons_name_each_trajectory_without_gradient():
         item(1.0, id="e1", group="e"), item(1.0, id="e2", group="e"), item(0.0, id="came", group="g", role="baseline"),
         item(0.5, id="usual"),
     ]  # fmt: skip
-    credits = assign(items, OUTCOME_ONLY, {"c": Running(0.5, 0.5)})
+    credits = assign(expecting(items, {"c": 0.5}), OUTCOME_ONLY)
     assert credits.reasons == {
         "fixed": "not_trainable", "open": "no_outcome", "e1": "equal_outcomes", "e2": "equal_outcomes",
         "came": "baseline_only", "usual": "zero_advantage",
@@ -309,32 +261,27 @@ def test_reasons_name_each_trajectory_without_gradient():
     assert credits.skipped == {"not_trainable": 1, "no_outcome": 1, "equal_outcomes": 2, "zero_advantage": 1}
 
 
-def test_groups_and_baseline_members_do_not_move_the_running_baseline():
-    items = [item(1.0, group="g"), item(0.0, group="g"), item(1.0, role="baseline")]
-    assert assign(items, OUTCOME_ONLY, {}).running == {}
-
-
 def test_leave_one_out_over_the_batch():
     settings = CreditSettings(alpha=0.0, single="leave_one_out")
-    credits = assign([item(1.0, cluster="a"), item(0.0, cluster="b"), item(0.0, cluster="c")], settings, {})
+    credits = assign([item(1.0, cluster="a"), item(0.0, cluster="b"), item(0.0, cluster="c")], settings)
     assert credits.advantages[0] == pytest.approx([1 / (2**0.5 / 3)])
 
 
 def test_neighbours_take_the_cluster_and_fall_back_where_it_is_thin():
     settings = CreditSettings(alpha=0.0, single="neighbours", min_neighbours=2)
     items = [item(1.0), item(0.0, role="baseline"), item(0.0, role="baseline"), item(1.0, cluster="thin")]
-    credits = assign(items, settings, {"thin": Running(0.8, 0.8)})
+    credits = assign(expecting(items, {"thin": 0.8}), settings)
     assert credits.advantages[0] == pytest.approx([1 / (2**0.5 / 3)])
     assert credits.advantages[3] == pytest.approx([0.5])
 
 
 def test_neighbours_that_all_ended_alike_are_skipped():
     settings = CreditSettings(single="neighbours", min_neighbours=1)
-    assert assign([item(1.0), item(1.0)], settings, {}).skipped == {"equal_outcomes": 2}
+    assert assign([item(1.0), item(1.0)], settings).skipped == {"equal_outcomes": 2}
 
 
 def test_statistics_tell_the_channels_apart():
-    credits = assign([item(1.0, "++", group="g"), item(0.0, "-?", group="g")], PAPER, {})
+    credits = assign([item(1.0, "++", group="g"), item(0.0, "-?", group="g")], PAPER)
     assert credits.statistics["steps_good"] == 0.5
     assert credits.statistics["steps_abstained"] == 0.25
     # Labels are +-1 after the z-score: the first has two of them, the second one.
@@ -343,7 +290,7 @@ def test_statistics_tell_the_channels_apart():
 
 
 def test_an_empty_batch_is_no_error():
-    assert assign([], CreditSettings(), {}).advantages == ()
+    assert assign([], CreditSettings()).advantages == ()
 
 
 trajectories = st.lists(
@@ -357,7 +304,7 @@ trajectories = st.lists(
 def test_items_may_come_in_any_order(rows, seed):
     items = [item(o, labels, id=str(i), group=g.strip()) for i, (o, labels, g) in enumerate(rows)]
     order = np.random.default_rng(seed).permutation(len(items))
-    straight, mixed = assign(items, CreditSettings(), {}), assign([items[i] for i in order], CreditSettings(), {})
+    straight, mixed = assign(items, CreditSettings()), assign([items[i] for i in order], CreditSettings())
     for place, i in enumerate(order):
         a, b = mixed.advantages[place], straight.advantages[i]
         assert (a is None) == (b is None)
@@ -374,7 +321,7 @@ choices = st.builds(
     length_weight=st.sampled_from(["none", "inverse_sqrt"]),
     anchor_weight=st.sampled_from([0.0, 1.0]),
     min_neighbours=st.integers(1, 3),
-    running_std=st.sampled_from([0.0, 0.4]),
+    single_std=st.sampled_from([0.0, 0.4]),
 )
 
 
@@ -382,7 +329,7 @@ choices = st.builds(
 def test_items_may_come_in_any_order_whatever_the_choices(rows, settings, seed):
     items = [item(o, labels, id=str(i), group=g.strip()) for i, (o, labels, g) in enumerate(rows)]
     order = np.random.default_rng(seed).permutation(len(items))
-    straight, mixed = assign(items, settings, {}), assign([items[i] for i in order], settings, {})
+    straight, mixed = assign(items, settings), assign([items[i] for i in order], settings)
     for place, i in enumerate(order):
         a, b = mixed.advantages[place], straight.advantages[i]
         assert (a is None) == (b is None)
@@ -401,17 +348,16 @@ odd = st.one_of(
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_whatever_comes_in_an_advantage_is_a_number_or_a_counted_reason(rows, settings):
     items = [item(o, labels, group=g.strip(), trainable=yes) for o, labels, g, yes in rows]
-    credits = assign(items, settings, {"c": Running(0.5, 0.3)})
+    credits = assign(expecting(items, {"c": 0.5}), settings)
     for advantage, reason in zip(credits.advantages, credits.left, strict=True):
         assert (advantage is None) == bool(reason)
         assert advantage is None or np.isfinite(advantage).all()
     assert sum(credits.skipped.values()) == sum(advantage is None for advantage in credits.advantages)
-    assert all(np.isfinite([value.mean, value.square]).all() for value in credits.running.values())
     assert all(np.isfinite(value) for value in credits.statistics.values())
 
 
 def test_an_outcome_beyond_all_measure_is_none_and_spoils_nobody_elses():
-    credits = assign([item(1e7, group="g"), item(1.0, group="g"), item(0.0, group="g")], OUTCOME_ONLY, {})
+    credits = assign([item(1e7, group="g"), item(1.0, group="g"), item(0.0, group="g")], OUTCOME_ONLY)
     assert first(credits) == pytest.approx([None, 1, -1])
     assert credits.skipped == {"outcome_range": 1}
 
@@ -427,7 +373,7 @@ def test_shift_and_scale_of_outcomes_change_nothing_in_groups(rows, shift, scale
     items = [item(o, labels, group=g.strip() or "k") for o, labels, g in rows]
     other = [item(o * scale + shift, labels, group=g.strip() or "k") for o, labels, g in rows]
     lonely = {name for name in "ghk" if sum(made.attributed.trajectory.group == name for made in items) == 1}
-    straight, moved = assign(items, settings, {}), assign(other, settings, {})
+    straight, moved = assign(items, settings), assign(other, settings)
     if estimator == "reinforce++" or not lonely:
         for a, b in zip(straight.advantages, moved.advantages, strict=True):
             assert (a is None) == (b is None)
@@ -440,30 +386,30 @@ def test_a_step_that_nobody_judged_has_no_influence_on_the_others(rows, settings
     plain = msgspec.structs.replace(settings, alpha=0.3, fusion="last_step", length_weight="none", anchor_weight=0.0)
     places = [data.draw(st.integers(0, len(labels))) for _, labels, _ in rows]
     longer = [labels[:p] + "?" + labels[p:] for (_, labels, _), p in zip(rows, places, strict=True)]
-    before = assign([item(o, labels, group=g.strip()) for o, labels, g in rows], plain, {})
-    after = assign([item(o, own, group=g.strip()) for (o, _, g), own in zip(rows, longer, strict=True)], plain, {})
+    before = assign([item(o, labels, group=g.strip()) for o, labels, g in rows], plain)
+    after = assign([item(o, own, group=g.strip()) for (o, _, g), own in zip(rows, longer, strict=True)], plain)
     for a, b, p in zip(before.advantages, after.advantages, places, strict=True):
         assert (a is None) == (b is None)
         assert a is None or np.delete(b, p) == pytest.approx(a, abs=1e-6)
 
 
 def test_advantages_of_tasks_made_here_are_scaled_and_those_of_others_are_not():
-    full = assign([item(1.0, "+-", group="g"), item(0.0, "-+", group="g")], CreditSettings(), {})
+    full = assign([item(1.0, "+-", group="g"), item(0.0, "-+", group="g")], CreditSettings())
     half = assign(
-        [at(item(1.0, "+-", group="g"), scale=0.5), at(item(0.0, "-+", group="g"), scale=0.5)], CreditSettings(), {}
+        [at(item(1.0, "+-", group="g"), scale=0.5), at(item(0.0, "-+", group="g"), scale=0.5)], CreditSettings()
     )
     for whole, halved in zip(full.advantages, half.advantages, strict=True):
         assert halved == pytest.approx(0.5 * whole)
-    mixed = assign([at(item(1.0, group="g"), scale=0.25), item(0.0, group="g")], OUTCOME_ONLY, {})
+    mixed = assign([at(item(1.0, group="g"), scale=0.25), item(0.0, group="g")], OUTCOME_ONLY)
     assert first(mixed) == pytest.approx([0.25, -1.0]), "the baseline is the group's, whatever the scale"
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan")])
 def test_a_scale_that_leaves_nothing_leaves_no_gradient(scale: float):
-    made = assign([at(item(1.0, group="g"), scale=scale), item(0.0, group="g")], OUTCOME_ONLY, {})
+    made = assign([at(item(1.0, group="g"), scale=scale), item(0.0, group="g")], OUTCOME_ONLY)
     assert made.left == ("zero_advantage", "")
 
 
 def test_a_scale_above_one_is_one():
-    made = assign([at(item(1.0, group="g"), scale=7.0), item(0.0, group="g")], OUTCOME_ONLY, {})
+    made = assign([at(item(1.0, group="g"), scale=7.0), item(0.0, group="g")], OUTCOME_ONLY)
     assert first(made) == pytest.approx([1.0, -1.0])

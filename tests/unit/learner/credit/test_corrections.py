@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from actors.messages import BatchItem
-from learner.credit import CreditSettings, Running, assign
+from learner.credit import CreditSettings, assign
 from learner.credit.settings import Estimator, Single
 from tests.support.credited import attributed
+from tests.unit.learner.maker import expecting
 
 
 def item(key: str, outcome: float, corrects: float | None = None) -> BatchItem:
@@ -22,14 +23,14 @@ def company() -> list[BatchItem]:
     return [item("a", 1.0), item("b", 0.0), item("c", 1.0)]
 
 
-PAST = {"c": Running(0.6, 0.5)}
+PAST = {"c": 0.6}
 
 
 @pytest.mark.parametrize("fixed", [0.5, 0.0])
-def test_with_a_running_mean_both_updates_come_to_the_right_one(fixed: float) -> None:
-    own = settings(single="running", running_std=fixed, alpha=0.0)
-    (wrong, right) = (assign([*company(), item("x", o)], own, PAST).advantages[-1] for o in (1.0, 0.0))
-    credits = assign([*company(), item("x", 0.0, corrects=1.0)], own, PAST)
+def test_with_an_estimate_both_updates_come_to_the_right_one(fixed: float) -> None:
+    own = settings(single="estimate", single_std=fixed, alpha=0.0)
+    (wrong, right) = (assign(expecting([*company(), item("x", o)], PAST), own).advantages[-1] for o in (1.0, 0.0))
+    credits = assign(expecting([*company(), item("x", 0.0, corrects=1.0)], PAST), own)
     assert credits.left[-1] == ""
     assert wrong is not None
     assert right is not None
@@ -37,42 +38,44 @@ def test_with_a_running_mean_both_updates_come_to_the_right_one(fixed: float) ->
     np.testing.assert_allclose(wrong + credits.advantages[-1], right, rtol=1e-6)
 
 
-@pytest.mark.parametrize("single", ["running", "leave_one_out", "neighbours", "sandbox"])
+@pytest.mark.parametrize("single", ["estimate", "leave_one_out", "neighbours", "sandbox"])
 @pytest.mark.parametrize("estimator", ["grpo", "rloo", "reinforce++", "reinforce++_baseline"])
 def test_whatever_the_baseline_the_sign_is_that_of_the_change(single: Single, estimator: Estimator) -> None:
     own = settings(single=single, estimator=estimator)
     for new, old, sign in ((0.0, 1.0, -1.0), (1.0, 0.0, 1.0), (0.5, 0.0, 1.0)):
-        credits = assign([*company(), item("x", new, corrects=old)], own, PAST)
+        credits = assign(expecting([*company(), item("x", new, corrects=old)], PAST), own)
         steps = credits.advantages[-1]
         assert steps is not None
         assert (np.sign(steps) == sign).all(), (new, old)
 
 
-def test_a_correction_changes_nothing_for_others_nor_for_what_is_remembered() -> None:
+def test_a_correction_changes_nothing_for_others() -> None:
     own = settings(single="leave_one_out")
-    alone, beside = assign(company(), own, PAST), assign([*company(), item("x", 0.0, corrects=1.0)], own, PAST)
+    alone, beside = (
+        assign(expecting(company(), PAST), own),
+        assign(expecting([*company(), item("x", 0.0, corrects=1.0)], PAST), own),
+    )
     for before, after in zip(alone.advantages, beside.advantages, strict=False):
         assert before is not None
         assert after is not None
         np.testing.assert_array_equal(before, after)
-    assert alone.running == beside.running
 
 
 def test_step_labels_have_no_part_in_a_correction() -> None:
-    own = settings(single="running", alpha=0.5)
+    own = settings(single="estimate", alpha=0.5)
     plain = item("x", 0.0, corrects=1.0)
     labelled = msgspec.structs.replace(
         plain, attributed=msgspec.structs.replace(plain.attributed, attribution=msgspec.structs.replace(
             plain.attributed.attribution, weight=0.0,
         ))
     )  # fmt: skip
-    (first, second) = (assign([*company(), one], own, PAST).advantages[-1] for one in (plain, labelled))
+    (first, second) = (assign(expecting([*company(), one], PAST), own).advantages[-1] for one in (plain, labelled))
     assert first is not None
     assert second is not None
     np.testing.assert_array_equal(first, second)
 
 
 def test_a_correction_that_nothing_can_be_compared_with_is_left_out() -> None:
-    credits = assign([item("x", 0.0, corrects=1.0)], settings(single="running"), {})
+    credits = assign([item("x", 0.0, corrects=1.0)], settings(single="estimate"))
     assert credits.advantages == (None,)
     assert credits.left == ("zero_advantage",)

@@ -6,9 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from learner.credit import CreditSettings, Running, assign
-from learner.credit.kin import AGENT
-from tests.unit.learner.maker import item
+from learner.credit import CreditSettings, assign
+from tests.unit.learner.maker import expecting, item
 
 LABELS_ONLY = CreditSettings(alpha=1.0, fusion="process_only")
 OUTCOME_ONLY = CreditSettings(alpha=0.0)
@@ -25,7 +24,7 @@ def acted(made, *roles: str):
 
 
 def advantages(items, settings=LABELS_ONLY):
-    return assign(items, settings, {}).advantages
+    return assign(items, settings).advantages
 
 
 def test_a_roles_labels_are_compared_with_the_same_roles_alone():
@@ -75,13 +74,8 @@ def test_a_role_of_one_trajectory_alone_keeps_the_outcome_of_the_whole():
     assert advantages(batch, OUTCOME_ONLY)[0] == pytest.approx([1.0, 1.0])
 
 
-def remembered(credits):
-    """Running means of clusters and tenants; an agent is named by its role."""
-    return {name: (known.mean, known.square) for name, known in credits.running.items() if not name.startswith(AGENT)}
-
-
 @pytest.mark.parametrize("estimator", ["grpo", "rloo", "reinforce++", "reinforce++_baseline"])
-@pytest.mark.parametrize("single", ["running", "leave_one_out", "neighbours", "sandbox"])
+@pytest.mark.parametrize("single", ["estimate", "leave_one_out", "neighbours", "sandbox"])
 @pytest.mark.parametrize("naming", ["none", "one", "one each"])
 def test_with_one_role_a_trajectory_everything_is_exactly_as_without(estimator, single, naming):
     rng = random.Random(f"{estimator}-{single}")
@@ -95,10 +89,9 @@ def test_with_one_role_a_trajectory_everything_is_exactly_as_without(estimator, 
     named = {"none": lambda n: "", "one": lambda n: "desk#1", "one each": lambda n: f"desk#{n}"}[naming]
     roles = [acted(each, *[named(n)] * len(each.attributed.trajectory.steps)) for n, each in enumerate(batch)]
     settings = CreditSettings(alpha=0.7, discount=1.0, estimator=estimator, single=single)
-    before, after = (assign(each, settings, {"c": Running(0.4, 0.3)}) for each in (batch, roles))
+    before, after = (assign(expecting(each, {"c": 0.4}), settings) for each in (batch, roles))
     assert after.left == before.left
     assert after.statistics == before.statistics
-    assert remembered(after) == remembered(before)
     for mine, theirs in zip(after.advantages, before.advantages, strict=True):
         assert (mine is None) == (theirs is None)
         assert mine is None or np.array_equal(mine, theirs)
@@ -118,6 +111,6 @@ def test_who_worked_alone_among_teams_is_compared_with_the_same_role_or_with_oth
 
 def test_a_team_of_production_without_a_group_is_standardised_per_role_too():
     batch = [acted(item(1.0, "+-", id="a"), "p", "w"), acted(item(0.0, "--", id="b"), "p", "w")]
-    found = assign(batch, LABELS_ONLY, {"c": Running(0.5, 0.5)}).advantages
+    found = assign(expecting(batch, {"c": 0.5}), LABELS_ONLY).advantages
     assert found[0] == pytest.approx([1, 0])
     assert found[1] == pytest.approx([-1, 0])

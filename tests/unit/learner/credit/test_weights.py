@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.messages import BatchItem, decode, encode
-from learner.credit import CreditSettings, Running, assign
-from tests.unit.learner.maker import item
+from learner.credit import CreditSettings, assign
+from tests.unit.learner.maker import expecting, item
 
 PAPER = CreditSettings(alpha=0.1, discount=1.0)
 SETTINGS = [
@@ -60,14 +60,14 @@ def test_weight_zero_is_bit_for_bit_what_abstaining_on_all_steps_is(items, credi
     out = data.draw(st.lists(st.booleans(), min_size=len(items), max_size=len(items)))
     zero = [weighed(one, 0.0) if off else one for one, off in zip(items, out, strict=True)]
     silent = [silenced(one) if off else one for one, off in zip(items, out, strict=True)]
-    same(assign(zero, credit, {}), assign(silent, credit, {}))
+    same(assign(zero, credit), assign(silent, credit))
 
 
 @settings(deadline=None, max_examples=60)
 @given(batches, st.sampled_from(SETTINGS), st.floats(0.01, 1.0))
 def test_one_weight_for_all_scales_the_process_channel_and_nothing_else(items, credit, weight):
-    plain, outcome = assign(items, credit, {}), assign([silenced(one) for one in items], credit, {})
-    scaled = assign([weighed(one, weight) for one in items], credit, {})
+    plain, outcome = assign(items, credit), assign([silenced(one) for one in items], credit)
+    scaled = assign([weighed(one, weight) for one in items], credit)
     for full, alone, found in zip(plain.advantages, outcome.advantages, scaled.advantages, strict=True):
         if full is None or found is None or alone is None:
             continue
@@ -78,7 +78,7 @@ def test_one_weight_for_all_scales_the_process_channel_and_nothing_else(items, c
 @given(batches, st.sampled_from(SETTINGS), st.data())
 def test_any_weights_give_finite_credit_within_what_the_labels_alone_would_give(items, credit, data):
     weights = data.draw(st.lists(st.floats(0.0, 1.0), min_size=len(items), max_size=len(items)))
-    found = assign([weighed(one, w) for one, w in zip(items, weights, strict=True)], credit, {})
+    found = assign([weighed(one, w) for one, w in zip(items, weights, strict=True)], credit)
     assert all(np.isfinite(a).all() for a in found.advantages if a is not None)
 
 
@@ -86,20 +86,20 @@ def test_any_weights_give_finite_credit_within_what_the_labels_alone_would_give(
 def test_a_weight_that_is_no_trust_is_zero(weight):
     items = [item(1.0, "++", group="g"), item(0.0, "+-", group="g")]
     same(
-        assign([weighed(one, weight) for one in items], PAPER, {}),
-        assign([weighed(one, 0.0) for one in items], PAPER, {}),
+        assign([weighed(one, weight) for one in items], PAPER),
+        assign([weighed(one, 0.0) for one in items], PAPER),
     )
 
 
 def test_a_weight_above_one_is_one():
     items = [item(1.0, "++", group="g"), item(0.0, "+-", group="g")]
-    same(assign([weighed(one, 7.0) for one in items], PAPER, {}), assign(items, PAPER, {}))
+    same(assign([weighed(one, 7.0) for one in items], PAPER), assign(items, PAPER))
 
 
 def test_weights_by_hand():
     # Means 1 and 0 with weights 1 and 1/2: mu = 2/3, sigma^2 = 1 - 4/9; the second's scores count half.
     items = [item(1.0, "++", group="g"), weighed(item(0.0, "+-", group="g"), 0.5)]
-    credits = assign(items, CreditSettings(), {})
+    credits = assign(items, CreditSettings())
     sigma = (5 / 9) ** 0.5
     assert credits.advantages[0] == pytest.approx([1 + (1 / 3) / sigma] * 2)
     assert credits.advantages[1] == pytest.approx([-1 + (1 / 6) / sigma, -1 - (5 / 6) / sigma])
@@ -116,7 +116,7 @@ def test_full_weight_is_bit_for_bit_what_it_was_before_there_were_weights():
     digests = []
     for credit in SETTINGS:
         digest = hashlib.sha256()
-        for advantages in assign(items, credit, {"c": Running(0.3, 0.2)}).advantages:
+        for advantages in assign(expecting(items, {"c": 0.3}), credit).advantages:
             digest.update(b"none" if advantages is None else advantages.tobytes())
         digests.append(digest.hexdigest()[:12])
     assert digests == BEFORE

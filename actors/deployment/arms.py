@@ -1,0 +1,376 @@
+"""The two sides of a trial, read from the store and counted.
+
+    production trajectories, failed calls  ->  `ArmsCount`  ->  `Arms`: runs, errors and failures, stratum by stratum
+
+Several engines: the tap gives each new trajectory to the canary by chance, and its runs are compared with those of
+the rest since the trial began. One engine: all runs since are compared with the newest runs of the stable version
+from before, as many as the sentinel keeps of a version. Nobody drew by chance then, so like is compared with like:
+runs of one agent, tool list and kind of goal with each other (as `actors.monitoring.versions` does), since its last
+drift. A kind that only one side has runs of says nothing. Two rates are compared, a run each: runs whose outcome was a
+failure, and runs with an error (`erred`). The first is asked of the newest runs *that have an outcome*, however many
+have none yet, and an outcome that comes late counts; the second of the newest runs.
+
+Where chance drew, like need not be compared with like, it only makes the comparison sharper; but the chance must have
+been the same. The canary's share grows while a trial is on (`canary.py`), success has days and nights, and what the
+canary got more of later would be compared with a rest of earlier. So runs are compared within one period of one share
+only, by their beginning; in it who is on trial has nothing to do with anything else. What has too few runs to be
+compared for itself is compared with all of its period.
+
+With one engine failures are also compared with those of all that was stable lately, the version before included: steps
+that each are a little worse, and pass, add up to one that does not.
+
+No trial ends on one party's word (`actors.statistics.parties`): where the rule binds, each party is cut to its cap and
+the two that pull hardest count on neither side; what a trial came to says who they were.
+"""
+
+import math
+from bisect import bisect
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import anyio.to_thread
+import msgspec
+
+from actors.messages import Trajectory, called, derived_id
+from actors.ports.store import CanaryStore, OutcomeRow
+from actors.statistics.change_tests import Strata
+from actors.statistics.parties import binds, set_aside, thinned
+from actors.tool_results.runs import RunSummary, summarize
+from actors.versions.desired_state import ServingTrial
+
+COMMON = 8
+"""Runs of a kind of goal on one side, from which on it is compared for itself; rarer ones of a tenant and tool list are
+one."""
+SAMPLE = 384
+"""Newest runs of a side with an outcome: as many as the sentinel keeps of a version (`VersionSettings.sample`). Before
+the trial at the only engine, newest runs as well."""
+_LATELY = 6
+"""Stable versions that are lately, as many as the sentinel remembers."""
+_BOTH = 4096
+"""Newest runs since the trial began that are looked at for errors, and those of the rest that are for outcomes: where
+the trial has a tenth of the traffic, as many of its own as `SAMPLE`, of the same time."""
+_DETAILS = 512
+"""Trajectories whose bodies are read at a time."""
+_FAILED = 1000
+
+Place = tuple[str, ...]
+"""What a run is like, the coarsest first: where one engine serves agent with its tools, and kind of goal (with other
+tools it is another task); of several the period of a share before these."""
+
+
+class Arm(msgspec.Struct, frozen=True):
+    """The runs of one side."""
+
+    runs: int = 0
+    errors: int = 0
+    """Runs with an error: `erred`, or a call that the engine did not answer."""
+    judged: int = 0
+    """Runs with an outcome."""
+    solved: int = 0
+
+    @property
+    def failed(self) -> int:
+        """Runs with an outcome that is a failure."""
+        return self.judged - self.solved
+
+
+class Arms(msgspec.Struct, frozen=True):
+    """Both sides."""
+
+    canary: Arm = Arm()
+    """On trial."""
+    rest: Arm = Arm()
+    """What it is compared with."""
+    failures: Strata = ()
+    """(on trial, rest) of each stratum: 1 for a run whose outcome is a failure, 0 for one that was solved."""
+    errors: Strata = ()
+    """The same of runs with an error."""
+    lately: Strata = ()
+    """As `failures`, the rest being all that was stable lately; with one engine."""
+    aside: tuple[str, ...] = ()
+    """Parties whose word on outcomes counts on neither side."""
+    drawn: bool = False
+    """Chance said which side a run is on: there are several engines."""
+    waiting: int = 0
+    """Runs on trial without an outcome yet, whoever sent them."""
+    newest: float = 0.0
+    """When the newest run ended, unix seconds; 0: there was none."""
+
+    @property
+    def against(self) -> str:
+        """What the rest is, in words."""
+        return "elsewhere" if self.drawn else "before"
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What is remembered of a run; its outcome is asked for anew each time."""
+
+    canary: bool | None
+    """None: it counts on neither side."""
+    version: int
+    """That sampled all of it, -1 if that is not known."""
+    place: Place
+    error: bool
+    party: str
+    agent: str
+
+
+_Said = list[tuple[_Seen, bool]]
+"""Runs, newest first on either side, and whether it went badly."""
+
+
+def erred(run: RunSummary) -> bool:
+    """Whether `run` went wrong in a way that nobody needs to report: a tool answered with an error, a call could not be
+    right, or it went round in circles."""
+    return run.errors > 0 or run.invalid > 0 or run.loops
+
+
+def sorted_out(runs: Iterable[tuple[Place, bool, float]]) -> Strata:
+    """Strata of runs, each (place, whether it was on trial, 0 or 1)."""
+    known = list(runs)
+    stratum = _strata(Counter((place, mine) for place, mine, _ in known))
+    found: defaultdict[Place, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    for place, mine, value in known:
+        found[stratum[place]][0 if mine else 1].append(value)
+    return list(found.values())
+
+
+def _strata(runs: Mapping[tuple[Place, bool], int]) -> dict[Place, Place]:
+    """By place its stratum: the finest of its levels at which what is left is common, else the coarsest.
+
+    Args:
+        runs: how many, by place and whether they were on trial.
+    """
+    found: dict[Place, Place] = {}
+    depth = max((len(place) for place, _ in runs), default=0)
+    left = runs
+    while left:
+        counts: defaultdict[tuple[Place, bool], int] = defaultdict(int)
+        for (place, mine), count in left.items():
+            counts[place[:depth], mine] += count
+        common = {place for (place, _), count in counts.items() if depth <= 1 or count >= COMMON}
+        found |= {place: place[:depth] for place, _ in left if place[:depth] in common}
+        left = {key: count for key, count in left.items() if key[0] not in found}
+        depth -= 1
+    return found
+
+
+def _fair(said: _Said) -> tuple[_Said, frozenset[str]]:
+    """What counts where nobody's word is to weigh too much, and whose does not."""
+    kept, bound = _Said(), binds(one.party for one, _ in said)
+    for mine in (True, False):
+        side = [one for one in said if one[0].canary is mine]
+        kept += [side[place] for place in thinned([one.party for one, _ in side], bound=bound)]
+    if not bound:
+        return kept, frozenset()
+    stratum = _strata(Counter((one.place, bool(one.canary)) for one, _ in kept))
+    counts = Counter((one.party, stratum[one.place], bool(one.canary), bad) for one, bad in kept)
+    aside = set_aside([one.party for one, _ in kept], lambda left_out: _difference(counts, left_out))
+    return [one for one in kept if one[0].party not in aside], aside
+
+
+def _difference(counts: Mapping[tuple[str, Place, bool, bool], int], left_out: Collection[str]) -> float:
+    """How much more often runs on trial went badly, without the parties `left_out`; NaN if no stratum has both sides.
+
+    Weighted as `actors.statistics.change_tests.means` does, but of runs that are counted already: it is asked once a
+    party.
+    """
+    sums: defaultdict[Place, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for (party, stratum, mine, bad), count in counts.items():
+        if party not in left_out:
+            sums[stratum][2 * mine + bad] += count
+    total = weights = 0.0
+    for fine, bad, my_fine, my_bad in sums.values():
+        mine, rest = my_fine + my_bad, fine + bad
+        if mine and rest:
+            weight = mine * rest / (mine + rest)
+            weights += weight
+            total += weight * (my_bad / mine - bad / rest)
+    return total / weights if weights else math.nan
+
+
+class ArmsCount:
+    """Reads the runs of a trial, and counts them."""
+
+    def __init__(self, store: CanaryStore, *, alone: bool, sample: int = SAMPLE) -> None:
+        """
+        Args:
+            alone: there is one engine: before is compared with after, not one engine with the others.
+            sample: newest runs on trial with an outcome.
+        """
+        self._store, self._alone, self._sample = store, alone, max(SAMPLE, sample)
+        self._seen: dict[str, _Seen] = {}
+        self.records: dict[int, tuple[int, int]] = {}
+        """(solved, runs with an outcome) of the stable version and those lately; with one engine."""
+        self.rows = 0
+        """Runs that the last count went through."""
+
+    def forget(self) -> None:
+        """Another trial begins."""
+        self._seen.clear()
+
+    async def count(
+        self,
+        trial: ServingTrial,
+        stable: int,
+        good: Sequence[int],
+        world: Callable[[str], float],
+        periods: Sequence[float],
+    ) -> Arms:
+        """Both sides by now.
+
+        Args:
+            good: versions that were stable, the latest last.
+            world: since when an agent's world is as it is, unix seconds.
+            periods: when each share of the canary began, unix seconds; with several engines.
+        """
+        store, since = self._store, trial.since
+        lately = [version for version in good if version not in (stable, trial.goal.version)][1 - _LATELY :]
+        lately = lately if self._alone else []
+        judged = await store.judged_outcomes(trial.goal.version, since=since, limit=self._sample)
+        runs = await store.recent_outcomes(source="production", since=since, limit=_BOTH)
+        if self._alone:
+            judged += await store.judged_outcomes(stable, until=since, limit=SAMPLE)
+            runs += await store.recent_outcomes(source="production", until=since, limit=SAMPLE)
+            earlier = [
+                row for version in lately
+                for row in await store.judged_outcomes(version, until=since, limit=SAMPLE)
+            ]  # fmt: skip
+            judged += sorted(earlier, key=lambda row: row.ended, reverse=True)[:SAMPLE]
+        else:
+            judged += await store.judged_outcomes(stable, since=since, limit=_BOTH)
+            judged += await store.judged_outcomes(-1, since=since, limit=_BOTH)
+        self.rows = len(judged) + len(runs)
+        await self._read([row.id for row in (*judged, *runs)], trial, stable, periods)
+        if self._alone:
+            since_when = {agent: world(agent) for agent in {one.agent for one in self._seen.values()}}
+            judged, runs = ([row for row in rows if self._counts(row, since_when)] for rows in (judged, runs))
+        lost = await self._lost(trial, [row for one, row in self._sided(runs) if not one.canary], periods)
+        # In a thread: with thousands of runs it takes a tenth of a second, and everybody else would wait.
+        return await anyio.to_thread.run_sync(self._tally, judged, runs, lost, (stable, *lately))
+
+    def _tally(
+        self,
+        judged: Sequence[OutcomeRow],
+        runs: Sequence[OutcomeRow],
+        lost: Sequence[tuple[Place, bool, float]],
+        stable: Sequence[int],
+    ) -> Arms:
+        """
+        Args:
+            stable: the version that is, and those that were lately.
+        """
+        told = [(one, row.outcome < 0.5) for one, row in self._sided(judged) if row.outcome is not None]
+        others = [
+            (one, row.outcome < 0.5)
+            for one, row in self._known(judged)
+            if row.outcome is not None and one.version in stable
+        ]
+        told, aside = _fair(told)
+        others = [(one, failed) for one, failed in others if one.party not in aside]
+        self.records = {
+            version: (sum(not failed for failed in outcomes), len(outcomes))
+            for version in stable
+            if (outcomes := [failed for one, failed in others if one.version == version])
+        }
+        sided = self._sided(runs)
+        seen, _ = _fair([(one, one.error) for one, _ in sided])
+        # What an engine did not answer at all is no run and has no kind: whether that came to pass more often is asked
+        # of all runs of a period, whether a tool answered with an error of those that were answered.
+        ended = [*lost, *((self._period(one), bool(one.canary), 0.0) for one, _ in seen)]
+        mine = [(one.place, True, float(failed)) for one, failed in told if one.canary]
+        return Arms(
+            _arm(True, seen, told, sum(mine for _, mine, _ in lost)),
+            _arm(False, seen, told, sum(not mine for _, mine, _ in lost)),
+            sorted_out((one.place, bool(one.canary), float(failed)) for one, failed in told),
+            [*sorted_out((one.place, bool(one.canary), float(one.error)) for one, _ in seen), *sorted_out(ended)],
+            sorted_out([*mine, *((one.place, False, float(failed)) for one, failed in others)])
+            if self._alone and len(stable) > 1
+            else (),
+            tuple(sorted(aside)),
+            not self._alone,
+            sum(one.canary is True and row.outcome is None for one, row in sided),
+            max((row.ended for row in runs), default=0.0),
+        )
+
+    async def _read(self, ids: Sequence[str], trial: ServingTrial, stable: int, periods: Sequence[float]) -> None:
+        """Look at the bodies of those that are new, the first `_DETAILS` of them, and forget those that went by."""
+        wanted = dict.fromkeys(ids)
+        self._seen = {key: one for key, one in self._seen.items() if key in wanted}
+        fresh = [key for key in wanted if key not in self._seen][:_DETAILS]
+        if not fresh:
+            return
+        found = await self._store.closed_runs(fresh)
+        self._seen |= await anyio.to_thread.run_sync(self._brief, found, trial, stable, periods)
+
+    def _brief(
+        self, found: Sequence[tuple[Trajectory, str]], trial: ServingTrial, stable: int, periods: Sequence[float]
+    ) -> dict[str, _Seen]:
+        """What is remembered of each run, by its id."""
+        seen: dict[str, _Seen] = {}
+        for run, engine in found:
+            brief, names = summarize(run)
+            place = (derived_id(called(brief.agent), *names), brief.kind)
+            seen[run.id] = _Seen(
+                _side(run, engine, trial, stable, self._alone),
+                run.min_version if run.min_version == run.max_version else -1,
+                place if self._alone else (str(bisect(periods, run.started)), *place),
+                erred(brief),
+                brief.party,
+                brief.agent,
+            )
+        return seen
+
+    def _counts(self, row: OutcomeRow, world: Mapping[str, float]) -> bool:
+        """Whether `row` is of its agent's world as it is; what is on trial is."""
+        one = self._seen.get(row.id)
+        return one is not None and (one.canary is True or row.ended >= world[one.agent])
+
+    def _sided(self, rows: Iterable[OutcomeRow]) -> list[tuple[_Seen, OutcomeRow]]:
+        """Those of `rows` that were read and count on a side."""
+        return [(one, row) for one, row in self._known(rows) if one.canary is not None]
+
+    def _known(self, rows: Iterable[OutcomeRow]) -> list[tuple[_Seen, OutcomeRow]]:
+        known = ((self._seen.get(row.id), row) for row in rows)
+        return [(one, row) for one, row in known if one is not None]
+
+    def _period(self, one: _Seen) -> Place:
+        return () if self._alone else one.place[:1]
+
+    async def _lost(
+        self, trial: ServingTrial, before: Sequence[OutcomeRow], periods: Sequence[float]
+    ) -> list[tuple[Place, bool, float]]:
+        """Runs of either side that ended with an error of the engine, and so are no trajectories."""
+        calls = await self._store.failed_calls(trial.since, _FAILED)
+        if not self._alone:
+            runs = {(call.engine == trial.engine, call.run): (str(bisect(periods, call.started)),) for call in calls}
+            return [(place, mine, 1.0) for (mine, _), place in runs.items()]
+        began = min((row.ended for row in before), default=trial.since)
+        earlier = await self._store.failed_calls(began, _FAILED, until=trial.since)
+        sides = ((True, {call.run for call in calls}), (False, {call.run for call in earlier}))
+        return [((), mine, 1.0) for mine, lost in sides for _ in lost]
+
+
+def _side(run: Trajectory, engine: str, trial: ServingTrial, stable: int, alone: bool) -> bool | None:
+    """True: it was on trial. By the weights that sampled it; of several engines by the engine where it does not say."""
+    if run.side_of:
+        return None
+    version = run.min_version if run.min_version == run.max_version else None
+    if run.started < trial.since:
+        return False if alone and version == stable and run.ended < trial.since else None
+    if run.min_version < 0:
+        return None if alone or not engine else engine == trial.engine
+    if version == trial.goal.version:
+        return True
+    return False if version == stable and not alone else None
+
+
+def _arm(mine: bool, seen: Sequence[tuple[_Seen, bool]], told: Sequence[tuple[_Seen, bool]], lost: int) -> Arm:
+    """
+    Args:
+        told: runs with an outcome, and whether it is a failure.
+        lost: runs that ended with an error of the engine; they count as errors.
+    """
+    errors = [one.error for one, _ in seen if one.canary is mine]
+    failures = [failed for one, failed in told if one.canary is mine]
+    return Arm(len(errors) + lost, sum(errors) + lost, len(failures), len(failures) - sum(failures))

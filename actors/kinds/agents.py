@@ -1,0 +1,128 @@
+"""Which agent a run is of, though prompts are edited and tools renamed: the same agent keeps what is known of it.
+
+An agent's name (`agent_of`) holds a digest of system prompt and tools, so every edit makes a new name. Who comes with a
+new name is one that is known if, within the tenant, it has the same tools, or calls itself the same and has at least
+half of its tools in common. Two agents of one tenant with the same tools are one by that: their goals keep them apart.
+"""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from actors.kinds.neighbourhoods import Leader, Neighbourhoods
+from actors.kinds.remembered import Remembered
+from actors.messages import Trajectory, agent_of, called
+
+AGENTS = 512
+"""Agents with neighbourhoods; the one longest without a run goes first, of a tenant with too many before others'."""
+_NAMES = 8192
+"""Names that are known to be some agent's."""
+_COMMON = 0.5
+"""Share of the tools of two lists together that both have."""
+_LONGEST = 1 << 18
+"""Bytes of a tool list that are looked at."""
+_TOOL = re.compile(rb'"name"\s*:\s*"([^"\\]{1,64})"')
+_UNNAMED = "role"
+"""What a role is called whose prompt does not say (`actors.trajectories.roles`)."""
+
+
+class Agent(msgspec.Struct):
+    """One agent of a tenant."""
+
+    id: str
+    """The name that it was first met by."""
+    tenant: str
+    label: str
+    tools: frozenset[bytes]
+    places: Neighbourhoods
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """An agent as it is stored."""
+
+    id: str
+    tenant: str
+    label: str
+    tools: list[bytes]
+    leaders: list[tuple[str, Leader]]
+
+
+class Agents:
+    """All that are remembered."""
+
+    def __init__(self, limit: int = AGENTS) -> None:
+        self._agents: Remembered[Agent] = Remembered(limit)
+        self._known_as: Remembered[str] = Remembered(_NAMES)
+        self.renamed = 0
+        """New names of agents that were known."""
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    def __iter__(self) -> Iterator[Agent]:
+        return (agent for _, _, agent in self._agents)
+
+    @property
+    def forgotten(self) -> int:
+        """Agents that made room for others."""
+        return self._agents.forgotten
+
+    def find(self, run: Trajectory) -> Agent | None:
+        """The agent of `run`, None if nobody has met it."""
+        agent = self._agents.get(self._known_as.get(agent_of(run)) or "")
+        return agent or self._under_another_name(run)
+
+    def meet(self, run: Trajectory) -> Agent:
+        """The agent of `run`, which may be a new one."""
+        name = agent_of(run)
+        agent = self._agents.get(self._known_as.get(name) or "")
+        if agent is None:
+            agent = self._under_another_name(run)
+            if agent is not None:
+                # What it is like now is what the next edit is compared with.
+                agent.label, agent.tools = _label(run), _tools(run)
+                self.renamed += 1
+            else:
+                agent = Agent(name, run.tenant, _label(run), _tools(run), Neighbourhoods())
+                self._agents.put(name, run.tenant, agent)
+            self._known_as.put(name, run.tenant, agent.id)
+        return agent
+
+    def _under_another_name(self, run: Trajectory) -> Agent | None:
+        label, tools = _label(run), _tools(run)
+        best, most = None, 0.0
+        for _, tenant, agent in self._agents:
+            if tenant != run.tenant:
+                continue
+            both = len(tools | agent.tools)
+            common = len(tools & agent.tools) / both if both else 1.0
+            same = common == 1.0 and bool(tools)
+            if (same or (label and label == agent.label and common >= _COMMON)) and common >= most:
+                best, most = agent, common
+        return best
+
+    def state(self) -> list[Saved]:
+        """Everything, the agent longest without a run first."""
+        return [
+            Saved(agent.id, agent.tenant, agent.label, sorted(agent.tools), agent.places.state())
+            for _, _, agent in self._agents
+        ]
+
+    def load(self, state: list[Saved]) -> None:
+        """Take up what `state` gave."""
+        for saved in state:
+            places = Neighbourhoods()
+            places.load(saved.leaders)
+            agent = Agent(saved.id, saved.tenant, saved.label, frozenset(saved.tools), places)
+            self._agents.put(agent.id, agent.tenant, agent)
+            self._known_as.put(agent.id, agent.tenant, agent.id)
+
+
+def _label(run: Trajectory) -> str:
+    label = called(agent_of(run)).rpartition("/")[2]
+    return "" if label == _UNNAMED else label
+
+
+def _tools(run: Trajectory) -> frozenset[bytes]:
+    return frozenset(_TOOL.findall(run.tools[:_LONGEST]))

@@ -1,0 +1,232 @@
+"""How likely runs of a kind succeed: tenant -> agent -> neighbourhood -> goal, each shrunk towards the one above.
+
+At each level m = (S + k m') / (N + k): S and N are weighted outcomes and weights of the level, m' is the estimate of
+the level above, and k is how many outcomes that one is worth. Its variance is m (1 - m) / (N + k + 1) plus what is not
+known of the level above, (k / (N + k))^2 v'. This is the posterior of a Beta prior with mean m' and strength k (Morris
+1983, "Parametric empirical Bayes inference"). k is learned for each level: the one of a grid under which outcomes so
+far were most likely, one by one as they came; their product is the marginal likelihood, so this is type-II maximum
+likelihood (Good 1965), by prequential scores (Dawid 1984). Above a tenant nothing is known: m' = 1/2, k = 2.
+
+An outcome weighs less the more came after it, and the further the policy has moved since: 2^(-D / HALF), D in nats
+along the updates between. This is SPO's tracker (arXiv 2509.13232, section 3.1, D_half there), with the divergence that
+the learner measured of each update instead of one estimated per prompt.
+
+No run is in its own estimate, and tenants share nothing. At every level the party rule holds
+(`actors.statistics.parties`).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from math import isfinite, log
+
+import msgspec
+
+from actors.kinds.remembered import Remembered
+from actors.messages import Candidate, Estimate
+from actors.statistics.parties import FairWindow, set_aside, thinned
+
+LEVELS = 4
+"""Tenant, agent, neighbourhood, goal."""
+WINDOW = 64
+"""Newest outcomes that a level looks at."""
+REACH = 32
+"""Outcomes after which one weighs 1/e."""
+HALF = 0.06
+"""Nats a token by which the policy has moved when an outcome weighs half; SPO's D_half."""
+OUTCOMES = 4096
+"""Remembered, of all kinds together."""
+_NODES = 4096
+"""Remembered at each level."""
+_VERSIONS = 1024
+"""Weight versions of which it is known how far they are from others."""
+_GRID = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""Strengths that a level may have."""
+_FIRST = 4.0
+"""Strength before anything is known of a level."""
+_KEPT = 1.0 - 1.0 / 512
+"""Of the scores of strengths, an outcome on."""
+_LARGEST = 1e6
+"""What is beyond this, either side of 0, is no outcome; the learner's bound."""
+_EPSILON = 0.01
+"""Least probability of an outcome that is scored."""
+
+
+class Piece(msgspec.Struct):
+    """What came of one run."""
+
+    id: str
+    party: str
+    agent: str
+    """Its name when it ran, by which a drift names it."""
+    path: tuple[str, ...]
+    """Where it counts, the tenant first."""
+    value: float
+    version: int
+
+
+class _Known(msgspec.Struct, frozen=True):
+    mean: float
+    variance: float
+    evidence: float
+
+
+class Estimates:
+    """Of all kinds."""
+
+    def __init__(self) -> None:
+        self._log: Remembered[Piece] = Remembered(OUTCOMES)
+        self._nodes: list[Remembered[FairWindow[Piece]]] = [Remembered(_NODES) for _ in range(LEVELS)]
+        self._scores = [dict.fromkeys(_GRID, 0.0) for _ in range(LEVELS)]
+        self._moved: dict[int, float] = {}
+        """By version: divergence along the updates that led there, nats a token."""
+        self.counts: Counter[str] = Counter()
+        """told, corrected, refused (no number, or beyond all bounds), drifted (forgotten after a drift)."""
+
+    @property
+    def forgotten(self) -> int:
+        """Levels' entries that made room for others."""
+        return sum(level.forgotten for level in self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._log)
+
+    def strength(self, level: int) -> float:
+        """Outcomes that the level above is worth at `level`, 0 the tenant's."""
+        if level == 0:
+            return 2.0
+        scores = self._scores[level]
+        return max(_GRID, key=lambda k: (scores[k], -abs(log(k / _FIRST))))
+
+    def trained(self, candidate: Candidate) -> None:
+        """The policy has moved from one version to the next."""
+        moved = candidate.metrics.get("kl_update", 0.0)
+        moved = min(1.0, max(0.0, moved)) if isfinite(moved) else 0.0
+        if candidate.version not in self._moved:
+            self._moved[candidate.version] = self._moved.setdefault(candidate.parent, 0.0) + moved
+            while len(self._moved) > _VERSIONS:
+                del self._moved[min(self._moved)]
+
+    def tell(self, piece: Piece) -> bool:
+        """Take in an outcome, or what a known one was corrected to. False if it is none."""
+        if not isfinite(piece.value) or abs(piece.value) > _LARGEST:
+            self.counts["refused"] += 1
+            return False
+        known = self._log.get(piece.id)
+        if known is not None:
+            known.value = piece.value
+            self.counts["corrected"] += 1
+            return True
+        self._score(piece)
+        self._add(piece)
+        self.counts["told"] += 1
+        return True
+
+    def estimate(self, path: Sequence[str], *, version: int, without: str = "") -> Estimate | None:
+        """Success that was to be expected of a run; None while its tenant has no outcome but its own.
+
+        Args:
+            path: names of its levels, the tenant first.
+            version: newest weights that sampled in it.
+            without: id of the run whose outcome is left out.
+        """
+        known, evidence = self._top(), 0.0
+        for level, name in enumerate(path):
+            found = self._at(level, name, version, without)
+            if level == 0 and not found[1]:
+                return None
+            evidence = found[1] or evidence
+            known = _shrunk(found, known, self.strength(level))
+        return Estimate(mean=known.mean, variance=known.variance, evidence=evidence, version=version)
+
+    def forget(self, drifted: Collection[str]) -> None:
+        """Forget the outcomes of agents whose world has changed, by their names then."""
+        pieces = self.pieces()
+        kept = [piece for piece in pieces if piece.agent not in drifted]
+        self.counts["drifted"] += len(pieces) - len(kept)
+        self._log = Remembered(OUTCOMES)
+        self._nodes = [Remembered(_NODES) for _ in range(LEVELS)]
+        for piece in kept:
+            self._add(piece)
+
+    def pieces(self) -> list[Piece]:
+        """All outcomes that are remembered, oldest first but for corrected ones."""
+        return [piece for _, _, piece in self._log]
+
+    def state(self) -> tuple[list[Piece], list[list[float]], dict[int, float]]:
+        """Everything: outcomes, scores of the strengths, how far versions have moved."""
+        return self.pieces(), [list(scores.values()) for scores in self._scores], dict(self._moved)
+
+    def load(self, pieces: Iterable[Piece], scores: Sequence[Sequence[float]], moved: dict[int, float]) -> None:
+        """Take up what `state` gave."""
+        for piece in pieces:
+            self._add(piece)
+        for own, saved in zip(self._scores, scores, strict=False):
+            own.update(zip(_GRID, saved, strict=False))
+        self._moved.update(moved)
+
+    def _add(self, piece: Piece) -> None:
+        self._log.put(piece.id, piece.party, piece)
+        for level, name in enumerate(piece.path[:LEVELS]):
+            node = self._nodes[level].get(name)
+            if node is None:
+                node = FairWindow[Piece](WINDOW, _party)
+                self._nodes[level].put(name, piece.path[0], node)
+            node.append(piece)
+
+    def _score(self, piece: Piece) -> None:
+        """How likely each strength found what has happened."""
+        known = self._top()
+        for level, name in enumerate(piece.path[:LEVELS]):
+            found = self._at(level, name, piece.version, "")
+            # Where a level knows nothing all strengths say the same.
+            if level and found[1]:
+                for k, score in self._scores[level].items():
+                    mean = min(1.0 - _EPSILON, max(_EPSILON, _shrunk(found, known, k).mean))
+                    value = min(1.0, max(0.0, piece.value))
+                    likely = value * log(mean) + (1.0 - value) * log(1.0 - mean)
+                    self._scores[level][k] = _KEPT * score + likely
+            known = _shrunk(found, known, self.strength(level))
+
+    def _top(self) -> _Known:
+        return _Known(0.5, 1.0 / 12.0, 0.0)
+
+    def _at(self, level: int, name: str, version: int, without: str) -> tuple[float, float]:
+        """Weighted outcomes and weights of one level, as far as the party rule lets them count."""
+        node = self._nodes[level].get(name)
+        if node is None:
+            return 0.0, 0.0
+        pieces = [piece for piece in reversed(list(node)) if piece.id != without]
+        parties = [piece.party for piece in pieces]
+        taken = [pieces[place] for place in thinned(parties)]
+        sums: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+        now = self._moved.get(version)
+        weight = 1.0
+        for piece in taken:
+            then = self._moved.get(piece.version)
+            apart = 0.0 if now is None or then is None else abs(now - then)
+            own = weight * 2.0 ** (-apart / HALF)
+            total, weights = sums[piece.party]
+            sums[piece.party] = (total + own * piece.value, weights + own)
+            weight *= 1.0 - 1.0 / REACH
+
+        def but(out: Collection[str]) -> tuple[float, float]:
+            left = [pair for party, pair in sums.items() if party not in out]
+            return sum(total for total, _ in left), sum(weights for _, weights in left)
+
+        def mean(out: Collection[str]) -> float:
+            total, weights = but(out)
+            return total / weights if weights else float("nan")
+
+        return but(set_aside([piece.party for piece in taken], mean))
+
+
+def _shrunk(found: tuple[float, float], above: _Known, k: float) -> _Known:
+    total, weights = found
+    mean = (total + k * above.mean) / (weights + k)
+    inside = min(1.0, max(0.0, mean))
+    variance = inside * (1.0 - inside) / (weights + k + 1.0) + (k / (weights + k)) ** 2 * above.variance
+    return _Known(mean, variance, weights)
+
+
+def _party(piece: Piece) -> str:
+    return piece.party

@@ -1,0 +1,108 @@
+"""`Kinds`: what a run is like, and how runs like it have fared.
+
+    run  ->  agent  ->  neighbourhood of its goal  ->  goal     each with an estimate of success
+
+One object a process, told by the curator, which also saves it. Bounded; deterministic in what it was told.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+import structlog
+
+from actors.kinds.agents import Agents, Saved
+from actors.kinds.clusters import cluster_of
+from actors.kinds.estimates import Estimates, Piece
+from actors.messages import Estimate, Trajectory, agent_of, concerns
+from actors.statistics.parties import party_of
+
+_log = structlog.get_logger(__name__)
+_GUIDED = "|guided"
+"""Runs that saw lessons are an arm of their own: their success says nothing of those that did not."""
+
+
+class _State(msgspec.Struct, frozen=True):
+    agents: list[Saved]
+    pieces: list[Piece]
+    scores: list[list[float]]
+    moved: dict[int, float]
+
+
+class Kinds:
+    """Agents, their neighbourhoods, and estimates of success."""
+
+    def __init__(self) -> None:
+        self.agents = Agents()
+        self.estimates = Estimates()
+        self._changed = False
+
+    @property
+    def figures(self) -> Mapping[str, int]:
+        """For people and metrics."""
+        return {
+            **{f"kinds_{name}": number for name, number in self.estimates.counts.items()},
+            "kinds_agents": len(self.agents),
+            "kinds_neighbourhoods": sum(len(agent.places) for agent in self.agents),
+            "kinds_renamed": self.agents.renamed,
+            "kinds_forgotten": self.estimates.forgotten + self.agents.forgotten
+            + sum(agent.places.forgotten for agent in self.agents),
+        }  # fmt: skip
+
+    def place(self, run: Trajectory) -> str:
+        """The neighbourhood of `run`'s goal; its words are learned, and may make a new one."""
+        self._changed = True
+        return self.agents.meet(run).places.place(run.goal, party_of(run.tenant, run.caller))
+
+    def kind(self, run: Trajectory) -> str:
+        """The neighbourhood of `run`'s goal, or its cluster where none is near; nothing is learned by asking."""
+        agent = self.agents.find(run)
+        return (agent.places.near(run.goal) if agent else None) or cluster_of(run.goal)
+
+    def tell(self, run: Trajectory) -> bool:
+        """How `run` went, or what that was corrected to; False if it says nothing."""
+        if run.outcome is None:
+            return False
+        self.place(run)
+        return self.estimates.tell(
+            Piece(
+                id=run.id, party=party_of(run.tenant, run.caller), agent=agent_of(run), path=self._path(run),
+                value=run.outcome, version=run.max_version,
+            )
+        )  # fmt: skip
+
+    def estimate(self, run: Trajectory) -> Estimate | None:
+        """Success that was to be expected of `run`, its own outcome left out; None while nothing is known."""
+        return self.estimates.estimate(self._path(run), version=run.max_version, without=run.id)
+
+    def drifted(self, details: Mapping[str, str]) -> None:
+        """The world of an agent, of a tenant or of all has changed: what they scored says nothing any more."""
+        names = {piece.agent for piece in self.estimates.pieces()}
+        self.estimates.forget({name for name in names if concerns(details, name)})
+        self._changed = True
+
+    def _path(self, run: Trajectory) -> tuple[str, ...]:
+        agent = self.agents.find(run)
+        arm = _GUIDED if run.experience_ids else ""
+        name = (agent.id if agent else agent_of(run)) + arm
+        kind = (agent.places.near(run.goal) if agent else None) or cluster_of(run.goal)
+        return run.tenant, name, f"{name}|{kind}", f"{name}|{kind}|{cluster_of(run.goal)}"
+
+    def to_save(self) -> bytes | None:
+        """What `load` takes, None if nothing has changed since it was last asked for."""
+        if not self._changed:
+            return None
+        self._changed = False
+        return msgspec.msgpack.encode(_State(self.agents.state(), *self.estimates.state()))
+
+    def load(self, data: bytes | None) -> None:
+        """Take up what `to_save` gave; what cannot be read is as if nothing had been kept."""
+        if data is None:
+            return
+        try:
+            state = msgspec.msgpack.decode(data, type=_State)
+        except msgspec.DecodeError as error:
+            _log.warning("kinds_unreadable", error=str(error), bytes=len(data))
+            return
+        self.agents, self.estimates = Agents(), Estimates()
+        self.agents.load(state.agents)
+        self.estimates.load(state.pieces, state.scores, state.moved)

@@ -1,0 +1,70 @@
+"""What is remembered by name, bounded: whoever fills it up pushes out his own."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from actors.statistics.parties import CAP
+
+T = TypeVar("T")
+
+
+class Remembered(Generic[T]):
+    """Things by name, each with an owner; what was longest without use goes first.
+
+    An owner who holds more than `CAP` of it makes room with his own, so that a flood of names forgets the flood.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._things: OrderedDict[str, tuple[str, T]] = OrderedDict()
+        self._held: dict[str, OrderedDict[str, None]] = {}
+        self.forgotten = 0
+        """Things that made room for others."""
+
+    def __len__(self) -> int:
+        return len(self._things)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._things
+
+    def __iter__(self) -> Iterator[tuple[str, str, T]]:
+        """Name, owner and thing, the one longest without use first."""
+        return ((name, owner, thing) for name, (owner, thing) in self._things.items())
+
+    def get(self, name: str) -> T | None:
+        """The thing of that name, which is in use by that; None if there is none."""
+        found = self._things.get(name)
+        if found is None:
+            return None
+        self._things.move_to_end(name)
+        self._held[found[0]].move_to_end(name)
+        return found[1]
+
+    def put(self, name: str, owner: str, thing: T) -> list[T]:
+        """Remember `thing`; returns what made room for it."""
+        self.drop(name)
+        self._things[name] = (owner, thing)
+        own = self._held.setdefault(owner, OrderedDict())
+        own[name] = None
+        gone: list[T] = []
+        while len(self._things) > self._limit:
+            # Only the owner who puts can have come to hold too much.
+            loud = len(own) > CAP * self._limit and len(own) > 1
+            first = next(iter(own if loud else self._things))
+            found = self.drop(first)
+            assert found is not None
+            gone.append(found)
+            self.forgotten += 1
+        return gone
+
+    def drop(self, name: str) -> T | None:
+        """Forget it on purpose; returns what it was."""
+        found = self._things.pop(name, None)
+        if found is None:
+            return None
+        owner, thing = found
+        del self._held[owner][name]
+        if not self._held[owner]:
+            del self._held[owner]
+        return thing

@@ -1,0 +1,243 @@
+"""Each agent for itself, over all versions: one of ten that fails is a tenth of all runs.
+
+Where a version comes every few hundred runs, the one that made an agent worse is gone before that agent has shown it,
+and the next is compared with one that already had the fault. So the newest outcomes of each agent are kept whatever
+version they are of, and each swap is asked about them until enough runs ended after it, though other versions serve by
+then: what came since against what was before.
+
+A tool that is away for half an hour looks the same as a fall of one agent. So a fall must also show without the worst
+three quarters of an hour; and of a busy agent a few outcomes a quarter of an hour are kept, so that those that are kept
+cover hours. A fall since the version that serves goes back; one since an earlier version is told, for going back would
+take from all agents what they gained meanwhile, and then it is what the agent is compared with from there on.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from actors.monitoring.history import History
+from actors.monitoring.monitor import SEVERITY, Action, Finding, Quiet
+from actors.monitoring.settings import VersionSettings
+from actors.monitoring.versions import Comparison, fall
+from actors.statistics.change_tests import Looks, planned_looks
+from actors.statistics.parties import FairWindow, binds
+from actors.tool_results.runs import RunSummary
+
+AGENTS = 16
+"""Agents whose outcomes are kept; the one with the fewest, the longest ago, goes first."""
+_SIDE = 96
+"""Outcomes of an agent on either side of a swap: a fall from 90 to 60 % is sure from them."""
+_SWAPS = 12
+"""Newest swaps that are asked about."""
+_GROWTH = 1.7
+"""Between two looks: few, for an agent's share of the error is small."""
+_QUARTER = 900.0
+_A_QUARTER = 8
+"""Outcomes of an agent that are kept of a quarter of an hour; of each further party one, up to twice as many."""
+_OUTAGE = 2700.0
+"""Seconds without which a fall must still show."""
+_STILL = 0.2
+"""Of the error rate of a swap, the level at which it must. Found at the share of an agent already, it needs no share of
+its own; but two outages in one evening look like a fall to a test that takes runs for independent."""
+
+
+class _Quarter(msgspec.Struct):
+    """What was kept of an agent in the present quarter of an hour."""
+
+    number: int = -1
+    parties: list[str] = []
+
+    def admits(self, number: int, party: str) -> bool:
+        """Whether an outcome of `party` is kept; it is counted then."""
+        if number != self.number:
+            self.number, self.parties = number, []
+        held = len(self.parties)
+        if held >= _A_QUARTER and (party in self.parties or held >= 2 * _A_QUARTER):
+            return False
+        self.parties.append(party)
+        return True
+
+
+class _Series(msgspec.Struct):
+    """What was asked, and said, about one agent and swap."""
+
+    looks: Looks = msgspec.field(default_factory=Looks)
+    told: Action | None = None
+
+
+class State(msgspec.Struct):
+    """What the monitor remembers."""
+
+    runs: dict[str, list[RunSummary]] = {}
+    """Of each agent the newest runs with an outcome, in the order in which the outcomes came."""
+    quarters: dict[str, _Quarter] = {}
+    swaps: dict[int, dict[str, _Series]] = {}
+    """By the version that began to serve, the oldest first; then by agent."""
+
+
+class AgentOutcomes(Quiet):
+    """Success of each agent, since each of the last swaps against before it."""
+
+    name = "agents"
+
+    def __init__(self, settings: VersionSettings) -> None:
+        self._settings = settings
+        self._planned = planned_looks(settings.first_look, _GROWTH, _SIDE) + 1
+        self._fresh: list[RunSummary] = []
+        """Runs whose outcome came since the last look."""
+        self._begin(State())
+
+    def _begin(self, state: State) -> None:
+        self._runs = {agent: _window(runs) for agent, runs in state.runs.items()}
+        self._quarters, self._swaps = state.quarters, state.swaps
+
+    def concluded(self, run: RunSummary) -> None:
+        self._fresh.append(run)
+
+    def forget(self, agent: str) -> None:
+        """The world of `agent` is another: what was before is no measure of what comes."""
+        self._runs.pop(agent, None)
+        for known in self._swaps.values():
+            known.pop(agent, None)
+
+    def look(self, history: History, now: float) -> list[Finding]:
+        self._swapped(history)
+        heard = {run.agent for run in self._fresh if self._kept(run, now)}
+        self._fresh.clear()
+        if len(self._runs) < 2:
+            return []  # the only agent's runs are all runs
+        found: list[Finding] = []
+        for agent in sorted(heard & self._runs.keys()):
+            runs = [(run, version) for run in self._runs[agent] if (version := history.version(run)) is not None]
+            runs = [(run, version) for run, version in runs if version not in history.condemned]
+            # The newest first: it may be gone back from.
+            for version in reversed(list(self._swaps)):
+                finding = None if version in history.condemned else self._asked(agent, version, runs, history)
+                if finding is None:
+                    continue
+                found.append(finding)
+                if finding.action == "rollback":
+                    return found  # of a version that was ordered back nothing more is said
+                break
+        return found
+
+    def _swapped(self, history: History) -> None:
+        swap = history.swap
+        if swap is not None and swap.version > swap.previous and swap.version not in self._swaps:
+            self._swaps[swap.version] = {}
+            while len(self._swaps) > _SWAPS:
+                del self._swaps[next(iter(self._swaps))]
+
+    def _kept(self, run: RunSummary, now: float) -> bool:
+        if not self._quarters.setdefault(run.agent, _Quarter()).admits(int(now // _QUARTER), run.party):
+            return False
+        self._runs.setdefault(run.agent, _window(())).append(run)
+        if len(self._runs) > AGENTS:
+            # One that is gone for good makes room before one that was heard of today.
+            others = (agent for agent in self._runs if agent != run.agent)
+            self.forget(
+                min(others, key=lambda agent: (len(self._runs[agent]), max(r.ended for r in self._runs[agent])))
+            )
+        self._quarters = {agent: self._quarters[agent] for agent in self._runs}
+        return True
+
+    def _asked(
+        self, agent: str, version: int, runs: Sequence[tuple[RunSummary, int]], history: History
+    ) -> Finding | None:
+        """What is to be said of `agent` since `version` began to serve; `runs` of it, each with its version."""
+        settings = self._settings
+        after = [run for run, its in runs if its >= version][-_SIDE:]
+        before = [run for run, its in runs if its < version][-_SIDE:]
+        series = self._swaps[version].setdefault(agent, _Series())
+        looks = series.looks
+        if len(before) < settings.min_runs or not looks.due(len(after), settings.first_look):
+            return None
+        looks.take(len(after), _GROWTH)
+        if len(after) < _SIDE:
+            looks.next = min(looks.next, _SIDE)  # the last look is at all that are kept
+        # By the most agents that are kept apart: how many there are now says nothing of how many come.
+        level = looks.spend(settings.error_rate / AGENTS, self._planned)
+        comparison = fall(after, before, level, settings.outcome_fall)
+        if not comparison.found or not self._still(_without_worst(after), before):
+            return None
+        party = self._single(after, before) if binds(history.parties()) else ""
+        serves = history.swap is not None and history.swap.version == version
+        action: Action = "tell" if party or not serves else settings.outcome_action
+        if series.told is not None and SEVERITY[series.told] >= SEVERITY[action]:
+            return None
+        series.told = action
+        if not serves:
+            # What it does now is what it is compared with from here on.
+            self._runs[agent] = _window([run for run, its in runs if its >= version])
+        return self._finding(agent, version, history, comparison, (len(after), len(before)), action, party)
+
+    def _still(self, after: Sequence[RunSummary], before: Sequence[RunSummary]) -> bool:
+        """Whether what was found shows in a part of it, too."""
+        settings = self._settings
+        return fall(after, before, _STILL * settings.error_rate, settings.outcome_fall).found
+
+    def _single(self, after: Sequence[RunSummary], before: Sequence[RunSummary]) -> str:
+        """The party without which it is not found; empty if two show it."""
+
+        def shown(party: str) -> bool:
+            now, was = ([run for run in side if run.party != party] for side in (after, before))
+            return self._still(now, was)
+
+        return next((party for party in sorted({run.party for run in after}) if not shown(party)), "")
+
+    def _finding(
+        self, agent: str, version: int, history: History, comparison: Comparison, runs: tuple[int, int],
+        action: Action, party: str,
+    ) -> Finding:  # fmt: skip
+        swap = history.swap
+        assert swap is not None
+        if party:
+            note = f"; not acted on, for it is not shown without {party}"
+        elif swap.version != version:
+            note = f"; version {swap.version}, which serves, has not mended it"
+        else:
+            note = ""
+        return Finding(
+            cause="outcomes",
+            key=(swap.engine, version, agent),
+            action=action,
+            reason=(
+                f"agent {agent}: {comparison.text} since version {version} ({runs[0]} runs, {runs[1]} before){note}"
+            ),
+            details={
+                "engine": swap.engine,
+                "version": str(version),
+                "agent": agent,
+                **({"to": str(swap.previous)} if swap.version == version else {}),
+                **({"party": party} if party else {}),
+                **{name: f"{value:.4g}" for name, value in comparison.values.items()},
+            },
+        )
+
+    def readings(self) -> Mapping[str, float]:
+        return {"agents": len(self._runs)} if self._runs else {}
+
+    def save(self) -> bytes:
+        runs = {agent: list(window) for agent, window in self._runs.items()}
+        return msgspec.msgpack.encode(State(runs, self._quarters, self._swaps))
+
+    def restore(self, data: bytes) -> None:
+        self._begin(msgspec.msgpack.decode(data, type=State))
+
+
+def _window(runs: Collection[RunSummary]) -> FairWindow[RunSummary]:
+    return FairWindow(2 * _SIDE, lambda run: run.party, runs)
+
+
+def _without_worst(runs: Sequence[RunSummary]) -> list[RunSummary]:
+    """`runs` but for those of the stretch of `_OUTAGE` seconds in which most failed."""
+    listed = sorted(runs, key=lambda run: run.ended)
+    failed = [0]
+    for run in listed:
+        failed.append(failed[-1] + (not run.succeeded))
+    best, end = (-1, 0, 0), 0
+    for begin, run in enumerate(listed):
+        while end < len(listed) and listed[end].ended <= run.ended + _OUTAGE:
+            end += 1
+        best = max(best, (failed[end] - failed[begin], begin, end))
+    return listed[: best[1]] + listed[best[2] :]

@@ -1,0 +1,197 @@
+"""Whether a text that a tool answered with tells that the call failed.
+
+A message (short, not laid out like source, Markdown or a listing) is read for words of failure, with what it quotes
+taken out; anything longer only for what programs print when they break off: tracebacks, frames of a stack, exit codes,
+compilers' and shells' complaints, HTTP statuses. So a file, a log or a ticket may speak of errors and is no failure.
+
+Bounded work: only the first and the last characters of a text are looked at, and no expression nests quantifiers.
+"""
+
+import re
+from collections.abc import Iterable
+
+from actors.ports.tool_answers import phrases
+
+NO = 1
+"""The exit code by which `grep`, `diff` and `test` say no; by itself it is no failure."""
+_HEAD = 4_096
+"""Characters at the beginning that are read: a failure says so at once, or at the end."""
+_TAIL = 2_048
+"""Characters at the end that are read."""
+_MESSAGE = 700
+"""Characters of a message: longer is data."""
+_SENTENCE = 260
+"""Characters within which a word of failure speaks of the call and not of something that was found."""
+_MESSAGE_LINES = 12
+_DENSE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+"""Scripts that say in one character what takes others three."""
+_DENSE_SENTENCE = 90
+
+_QUOTED = re.compile(
+    r"\"[^\"\n]{0,300}\"|“[^”\n]{0,300}”|«[^»\n]{0,300}»|「[^」\n]{0,300}」|`[^`\n]{0,300}`|'[^'\n]{3,300}'(?!\w)"
+)
+_MARKS = r"^[^\w\n]{0,8}"
+_ERROR_HEAD = re.compile(
+    _MARKS + r"(?:[a-z]{1,20} ){0,3}?(?:error|errors|exception|failure|fault)\b"
+    r"(?:\(s\))?(?:\W{0,3}$|\s{0,2}[:!\]>)#]|\s\w{1,20}(?:ing|ando|iendo|endo)\b"
+    r"|\s(?:occurred|while|when|during|from|code|at|\d)|\sin [^\n]{1,80}:)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_VALIDATION = re.compile(r"\W{0,8}[1-9]\d{0,4} validation errors?\b")
+_NO_ERROR = re.compile(
+    _MARKS + r"(?:\w{1,20} )?errors?\b\W{0,3}(?:0|none|null|no|nil)\b"
+    r"|[^\n]{0,100}\b(?:no|zero|0|without(?: any)?) (?:\w{1,20} )?(?:errors?|failures?|exceptions?)\b",
+    re.IGNORECASE,
+)
+_HEADS = re.compile(_MARKS + f"(?:{'|'.join(phrases.HEADS)})", re.IGNORECASE)
+_PHRASES = re.compile(rf"\b(?:{'|'.join(phrases.PHRASES)})", re.IGNORECASE)
+_FOREIGN = re.compile("|".join(phrases.FOREIGN), re.IGNORECASE)
+_SUCCESS = re.compile(rf"(?<!un)(?<!not )(?<!not been )(?:{'|'.join(phrases.SUCCESS)})", re.IGNORECASE)
+_NOTHING = re.compile(_MARKS + f"(?:{'|'.join(phrases.FOUND_NOTHING)})", re.IGNORECASE)
+_WORKED = re.compile(
+    _MARKS + r"(?:(?:successfully|done|ok|created|updated|deleted|saved|sent|inserted|wrote|completed|finished|clicked|"
+    r"typed|navigated|opened|searched|search results|echo|debug|info|the (?:result|sum)|here (?:is|are)|results?)\b)",
+    re.IGNORECASE,
+)
+_REMOVED = re.compile(
+    _MARKS + r"(?:note\W{1,3})?[^\n]{0,80}\b(?:removed|omitted|cleared|elided) to save\b", re.IGNORECASE
+)
+_LAID_OUT = re.compile(
+    r"^\s{0,8}(?:#|//|/\*|```|\||[-*] |\d+[:.] |class |def |func |function |import |from \w+ import|export |public |"
+    r"(?:fix|feat|chore|docs|refactor|test|build|ci|perf|style)(?:\([\w-]{1,40}\))?!?: |[0-9a-f]{7,40} |"
+    r"\[File: |diff --git|@@ |<\w|\S{1,200}:\d+[:-])"
+)
+"""The first line of source, Markdown, a diff, a table, a history, or what grep prints."""
+_BLOCKS = re.compile(r"^\s{0,8}(?:```|\"\"\"|#{1,6} \w|try:|\|.*\|$)", re.MULTILINE)
+"""Further lines that no message has."""
+
+_EXIT = re.compile(
+    r"(?:\bexit(?:ed)?(?: with)?(?: an?)?(?: non-?zero)?(?: error)?(?: \(?(?:POSIX )?(?:exit )?)?(?: ?code| ?status)"
+    r"|\breturn(?:ed)?[ _]code|\bexit[ _](?:code|status)|\bPOSIX exit code)(?: was| is)?"
+    r"\W{0,3}?(-?\d{1,10})\b(?=\W{0,3}$|[:,)\]])",
+    re.IGNORECASE | re.MULTILINE,
+)
+_HTTP_FIRST = re.compile(
+    _MARKS + r"(?:(?:HTTP(?:/\d(?:\.\d)?)?|(?:HTTP )?status(?: code)?|response(?: status| code)?|code)\W{1,3}[45]\d\d\b"
+    r"|[45]\d\d\b\W{1,3}(?:client error|server error|bad request|unauthori|payment req|forbidden|not found|"
+    r"method not|not acc|request|conflict|gone|length|precond|payload|uri too|unsupp|expect|unproc|locked|too many|"
+    r"internal|not impl|bad gate|service|gateway|validation))",
+    re.IGNORECASE,
+)
+_HTTP_WITHIN = re.compile(
+    r"\bstatus(?: code)?\W{0,3}[45]\d\d\b|\bHTTP(?:/\d(?:\.\d)?)?\W{1,3}[45]\d\d\b|: [45]\d\d [A-Z]\w+", re.IGNORECASE
+)
+_XML = re.compile(
+    r"<(?:\w{1,20}:)?(?:errors?|errorresponse|fault|exception|error_message|tool_use_error|tool_call_error)\b",
+    re.IGNORECASE,
+)
+_TITLE = re.compile(r"<title>[^<]{0,80}(?:\b[45]\d\d\b|error|not found|forbidden|unavailable)", re.IGNORECASE)
+_TRACEBACK = re.compile(r"^\W{0,8}Traceback \(most recent call last\)", re.MULTILINE)
+_EXCEPTION = re.compile(
+    r"^\s{0,4}(?:\[?\w{1,20}\]? ){0,3}?(?:[\w$]{1,60}[.:/]{1,2}){0,12}"
+    r"\w{0,60}(?:Error|Exception|Fault|Panic|Interrupt)\b(?:\s{0,2}[:(]|\s{0,4}$)"
+)
+_FRAME = re.compile(
+    r"^[ \t]{0,8}(?:at [^\n]{2,200}[(:]\S{0,200}|File \"[^\"\n]{1,300}\", line \d+|#\d{1,3}[ \t]+\S[^\n]{0,300}[(:]"
+    r"|from [^\n]{1,300}:\d+:in |[^\s:]{1,300}\.(?:rb|go|php):\d+(?::in | \+0x))",
+    re.MULTILINE,
+)
+_BROKE_OFF = re.compile(
+    r"^(?:exception in thread|unhandled exception|uncaught |(?:php )?fatal error|php parse error|panic: |"
+    r"thread '[^'\n]{0,80}'(?: \(\d+\))? panicked at|goroutine \d+ \[|signal: |segmentation fault|npm err(?:!|or )|"
+    r"fatal: |error\[E\d+\]|error: |make(?:\[\d+\])?: \*\*\*|[^\s:][^\n:]{0,200}: (?:command )?not found$|"
+    r"[^\n]{0,80}\bpanic serving\b|"
+    r"[^\n]{1,300}(?:: |\()(?:no such file(?: or directory)?|permission denied|operation not permitted|is a directory|"
+    r"not a directory|connection refused|command not found|name or service not known|no space left on device)\)?$|"
+    r"[^\n]{1,200} is not recognized as |\[?the command timed out|caused by: \S)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_COMPILER = re.compile(r"\S{1,200}:\d{1,7}:\d{1,5}: (?:fatal )?error: ")
+_FRAMES = 2
+"""Frames that make a stack."""
+_NEAR = 40
+"""Lines at the beginning within which a stack begins if it is the answer."""
+
+
+def why_failed(text: str) -> str:
+    """What in `text` says that the call failed, for people; empty if nothing does."""
+    head, tail = text[:_HEAD].strip(), text[-_TAIL:].strip()
+    lines = [line for line in head.splitlines()[: 4 * _NEAR] if line.strip()]
+    if not lines:
+        return ""
+    code = _exit_code(head, tail)
+    if code is not None and code != NO:
+        return f"exit code {code}" if code else ""
+    if head.startswith("<"):
+        found = _XML.search(head[:500]) or _TITLE.search(head)
+        return f"it is {found.group()[:40]!r}" if found else ""
+    return _message(text.strip(), lines) or _broken(lines, tail)
+
+
+def why_unclear(text: str) -> str:
+    """What in `text`, which does not say that the call failed, leaves it open whether it did; empty if nothing does."""
+    if _REMOVED.match(text.strip()[:_SENTENCE]):
+        return "it was taken away"
+    return "exit code 1" if _exit_code(text[:_HEAD].strip(), text[-_TAIL:].strip()) == NO else ""
+
+
+def _exit_code(head: str, tail: str) -> int | None:
+    """The exit code that the end of an output states, or its first line."""
+    found: Iterable[str] = _EXIT.findall(tail[-400:])
+    codes = list(found) or _EXIT.findall(head.split("\n", 1)[0][:400])
+    return int(codes[-1]) if codes else None
+
+
+def _message(text: str, lines: list[str]) -> str:
+    """What a message says of a failure; empty for what is no message."""
+    if len(text) > 4 * _MESSAGE or _LAID_OUT.match(lines[0]):
+        return ""
+    first = lines[0].strip()[:_SENTENCE]
+    if _NO_ERROR.match(first) or _NOTHING.match(first):
+        return ""
+    if _HTTP_FIRST.match(first):
+        return _said(first)
+    if _ERROR_HEAD.match(first) or _VALIDATION.match(first):
+        return _said(first)
+    if len(text) > _MESSAGE or len(lines) > _MESSAGE_LINES or any(map(_BLOCKS.match, lines[1:])):
+        return ""
+    plain = _QUOTED.sub("_", text)[:_MESSAGE]
+    if _WORKED.match(plain) or _SUCCESS.search(plain):
+        return ""
+    if _HEADS.match(plain):
+        return _said(first)
+    beginning = plain[:_SENTENCE]
+    if _PHRASES.search(beginning) or _HTTP_WITHIN.search(beginning):
+        return _said(first)
+    if len(plain) <= (
+        _SENTENCE if plain.isascii() or not _DENSE.search(plain) else _DENSE_SENTENCE
+    ) and _FOREIGN.search(plain):
+        return _said(first)
+    return _said(first) if _PHRASES.search(plain[-_SENTENCE:]) and len(plain) <= 2 * _SENTENCE else ""
+
+
+def _broken(lines: list[str], tail: str) -> str:
+    """What a program printed when it broke off; empty if nothing."""
+    near = lines[:_NEAR]
+    if _COMPILER.match(near[0][:400]):
+        return _said(near[0])
+    if _LAID_OUT.match(near[0]):
+        return ""
+    for line in near[:3]:
+        if _EXCEPTION.match(line[:300]) or _TRACEBACK.match(line[:200]):
+            return _said(line)
+    stack = "\n".join(line[:400] for line in near)
+    if len(_FRAME.findall(stack)) >= _FRAMES:
+        return _said(near[0])
+    for part in (stack, tail[-_TAIL:]):
+        found = _BROKE_OFF.search(part) if part else None
+        if found:
+            return _said(found.group())
+    last = tail.rsplit("\n", 1)[-1][:300]
+    if _TRACEBACK.search(tail) and _EXCEPTION.match(last):
+        return _said(last)
+    return ""
+
+
+def _said(line: str) -> str:
+    return f"it says {' '.join(line.split())[:120]!r}"

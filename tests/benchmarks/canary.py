@@ -1,0 +1,289 @@
+"""How long is a bad version on trial at one of three engines, and how long an equal one? And what does a count cost?
+
+    python -m tests.benchmarks.canary --seeds 20 --json build/canary.json
+    python -m tests.benchmarks.canary --equal 400
+    python -m tests.benchmarks.canary --rows 20000
+
+The real watch over a trial, on virtual time and a store in memory; the tap's draw is by the share that the watch says.
+Ten agents with a key each ask in free words. Failures are reported three times as often as successes, half of the
+reports come four hours late on average (exponential). A trial that goes on after 30 days or 40,000 runs is given up.
+
+`--equal`: versions that are as good, in weather that should fool a test whose sides are not of one time: traffic and
+success have days and nights (96 and 60 %), an agent's tools are away for a quarter of an hour twice a day.
+`--rows`: CPU that one count takes, with a store in SQLite that has so many runs since the trial began.
+"""
+
+import argparse
+import asyncio
+import heapq
+import itertools
+import math
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from actors.deployment.canary import CanarySettings, CanaryWatch
+from actors.messages import Step, ToolCall, Trajectory
+from actors.ports.store import FailedCall, OutcomeRow
+from actors.store import Store
+from actors.versions.desired_state import Goal, ServingTrial
+from tests.benchmarks import report
+from tests.simulation import words
+
+AGENTS = 10
+SKEW = 3.0
+"""Times as often as successes are failures reported."""
+LATE, LATE_SECONDS = 0.5, 4 * 3600.0
+PARTS = {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}
+DAY = 86_400.0
+FEW = 50
+"""Outcomes elsewhere up to which each may be one that a look waited for."""
+RARELY = 3600.0
+"""Seconds between two looks without news."""
+GIVE_UP_DAYS, GIVE_UP_RUNS = 30.0, 40_000
+RATES = (0.1, 1.0, 10.0, 100.0)
+REPORTED = (1.0, 0.2, 0.05)
+VERSIONS = {"90 to 10 %": (0.9, 0.1), "80 to 60 %": (0.8, 0.6), "equal, 90 %": (0.9, 0.9)}
+"""(elsewhere, on trial)."""
+TRIAL = ServingTrial(Goal(2, "", "", "verdict"), "a", 0.0, 1)
+STABLE = 1
+
+
+class Memory:
+    """The store of one trial: what the watch asks of it."""
+
+    def __init__(self) -> None:
+        self.runs: list[Trajectory] = []
+        self.by_id: dict[str, Trajectory] = {}
+        self.state: dict[str, bytes] = {}
+
+    def add(self, run: Trajectory) -> None:
+        self.runs.append(run)
+        self.by_id[run.id] = run
+
+    async def state_get(self, key: str) -> bytes | None:
+        return self.state.get(key)
+
+    async def state_put(self, key: str, value: bytes) -> None:
+        self.state[key] = value
+
+    def _rows(self, runs: Sequence[Trajectory]) -> list[OutcomeRow]:
+        return [
+            OutcomeRow(
+                id=run.id, ended=run.ended, outcome=run.outcome, min_version=run.min_version,
+                max_version=run.max_version, cluster="", goal="",
+            )
+            for run in runs
+        ]  # fmt: skip
+
+    async def recent_outcomes(
+        self, *, source: str | None = None, since: float = 0.0, limit: int = 100, until: float | None = None
+    ) -> list[OutcomeRow]:
+        return self._rows([self.by_id[run.id] for run in self.runs[-limit:][::-1]])
+
+    async def judged_outcomes(
+        self, version: int, *, since: float = 0.0, limit: int = 100, until: float | None = None
+    ) -> list[OutcomeRow]:
+        newest = (self.by_id[run.id] for run in reversed(self.runs) if run.min_version == version)
+        return self._rows(list(itertools.islice((run for run in newest if run.outcome is not None), limit)))
+
+    async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
+        return [(self.by_id[key], "") for key in ids]
+
+    async def failed_calls(self, since: float, limit: int = 1000, *, until: float | None = None) -> list[FailedCall]:
+        return []
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How one trial ended."""
+
+    how: str
+    hours: float
+    runs: int
+    """On trial."""
+    share: float
+    """At the end."""
+
+
+class Weather:
+    """Chance of a success, and of a run, by time."""
+
+    def __init__(self, rng: random.Random, *, rough: bool) -> None:
+        self._rough, self._rng = rough, rng
+        self._start = rng.random() * DAY if rough else 0.0
+        self._away = {(agent, day): rng.random() * 0.49 for agent in range(AGENTS) for day in range(61)}
+
+    def success(self, at: float, agent: int, usual: float) -> float:
+        if not self._rough:
+            return usual
+        half, place = divmod((self._start + at) / DAY, 0.5)
+        away = self._away.get((agent, int(half)), 1.0)
+        if away <= place < away + 900.0 / DAY:
+            return 0.1
+        return 0.78 + 0.18 * math.sin(2 * math.pi * (self._start + at) / DAY)
+
+    def comes(self, at: float) -> bool:
+        """Thinning: nearly nothing at night."""
+        return not self._rough or self._rng.random() < 0.55 + 0.45 * math.sin(2 * math.pi * (self._start + at) / DAY)
+
+
+async def trial(
+    seed: int, rate: float, reported: float, elsewhere: float, here: float, *, rough: bool = False
+) -> Ended:
+    """Play one trial."""
+    rng = random.Random(f"{seed}/{rate}/{reported}/{elsewhere}/{here}")
+    store, weather = Memory(), Weather(rng, rough=rough)
+    watch = CanaryWatch(CanarySettings(), store, parts=PARTS)
+    told = min(1.0, reported / (elsewhere + (1.0 - elsewhere) * SKEW))
+    reports: list[tuple[float, str, float]] = []
+    now = looked = 0.0
+    mine, others, news, growing = 0, 0, False, 1.0
+    share = CanarySettings().share
+    while now < GIVE_UP_DAYS * DAY and len(store.runs) < GIVE_UP_RUNS:
+        now += rng.expovariate(rate / 60.0)
+        if not weather.comes(now):
+            continue
+        while reports and reports[0][0] <= now:
+            at, key, outcome = heapq.heappop(reports)
+            run = store.by_id[key] = msgspec.structs.replace(store.by_id[key], outcome=outcome)
+            others += run.min_version != TRIAL.goal.version
+            news |= run.min_version == TRIAL.goal.version or others < FEW
+            # The watch looks when there may be news for it: outcomes, time for a larger share, or the deadline.
+            if (news and at - looked >= 30.0) or at - looked >= RARELY:
+                end, _ = await watch.verdict(TRIAL, STABLE, at, hold=False)
+                looked, news, share, growing = at, False, watch.needs(TRIAL).share, watch.needs(TRIAL).grows
+                if end:
+                    return Ended(end, at / 3600.0, mine, share)
+        if growing and now >= growing and now - looked >= 30.0:
+            end, _ = await watch.verdict(TRIAL, STABLE, now, hold=False)
+            looked, news, share, growing = now, False, watch.needs(TRIAL).share, watch.needs(TRIAL).grows
+            if end:
+                return Ended(end, now / 3600.0, mine, share)
+        agent, on_trial = rng.randrange(AGENTS), rng.random() < share
+        mine += on_trial
+        success = rng.random() < weather.success(now, agent, here if on_trial else elsewhere)
+        version = TRIAL.goal.version if on_trial else STABLE
+        store.add(
+            Trajectory(
+                id=str(len(store.runs)), tenant="t", caller=f"key-{agent}", goal=words.request(rng),
+                steps=(Step(exchange_id="", role=f"agent{agent}#0", tool_calls=(ToolCall("find", "{}"),)),),
+                started=now, ended=now + 5.0, min_version=version, max_version=version,
+            )
+        )  # fmt: skip
+        if rng.random() < told * (1.0 if success else SKEW):
+            late = rng.expovariate(1.0 / LATE_SECONDS) if rng.random() < LATE else 0.0
+            heapq.heappush(reports, (now + 60.0 + late, store.runs[-1].id, float(success)))
+    return Ended("", now / 3600.0, mine, share)
+
+
+def trials(names: Sequence[str], seeds: int, rates: Sequence[float], figures: dict[str, float]) -> None:
+    """Print how trials end, by rate and feedback."""
+    for name in names:
+        elsewhere, here = VERSIONS[name]
+        wanted = "rollback" if here < elsewhere else "roll_on"
+        rows: list[tuple[object, ...]] = []
+        for rate, reported in itertools.product(rates, REPORTED):
+            found = [asyncio.run(trial(seed, rate, reported, elsewhere, here)) for seed in range(seeds)]
+            done = [one for one in found if one.how == wanted]
+            wrong = sum(one.how not in ("", wanted) for one in found)
+            hours, runs = [one.hours for one in done], [one.runs for one in done]
+            key = f"{name}, {rate:g}, {reported:g}"
+            figures[f"{key}: ended"], figures[f"{key}: other"] = len(done), wrong
+            if done:
+                figures[f"{key}: hours"], figures[f"{key}: runs"] = statistics.median(hours), statistics.median(runs)
+                figures[f"{key}: most hours"], figures[f"{key}: most runs"] = max(hours), max(runs)
+            rows.append(
+                (
+                    f"{rate:g}", f"{reported:.0%}", f"{len(done)} of {seeds}", wrong,
+                    f"{statistics.median(hours):.1f}, {max(hours):.1f}" if done else "-",
+                    f"{statistics.median(runs):.0f}, {max(runs)}" if done else "-",
+                    f"{statistics.median(one.share for one in found):.2f}",
+                )
+            )  # fmt: skip
+            print(f"{name}: {rows[-1]}", file=sys.stderr, flush=True)
+        columns = ("runs a minute", "reported", wanted, "other end", "hours", "runs on trial", "share in the end")
+        report.table(f"{name}: median, most", columns, rows)
+
+
+def equal(count: int, figures: dict[str, float]) -> None:
+    """Print how often an equal version is rolled back in rough weather."""
+    rows: list[tuple[object, ...]] = []
+    for rate, reported in ((0.3, 1.0), (1.0, 0.2), (3.0, 0.2)):
+        found = [asyncio.run(trial(seed, rate, reported, 0.9, 0.9, rough=True)) for seed in range(count)]
+        back = sum(one.how == "rollback" for one in found)
+        hours = statistics.median(one.hours for one in found)
+        grown = sum(one.share > CanarySettings().share for one in found)
+        figures[f"equal, {rate:g}, {reported:g}"] = back / count
+        rows.append((f"{rate:g}", f"{reported:.0%}", f"{back} of {count}", f"{grown} of {count}", f"{hours:.1f}"))
+        print(rows[-1], file=sys.stderr, flush=True)
+    stated = f"rolled back ({CanarySettings().error:.0%} stated)"
+    report.table("As good", ("runs a minute", "reported", stated, "the share grew", "hours, median"), rows)
+
+
+async def cost(rows: int, figures: dict[str, float]) -> None:
+    """Print the CPU of a count while bodies are read, and once all were; one run in five has an outcome."""
+    rng = random.Random(0)
+    with tempfile.TemporaryDirectory() as directory:
+        store = Store(f"sqlite:///{directory}/s.db", clock=lambda: float(rows))
+        await store.open()
+        batch: list[Trajectory] = []
+        for number in range(rows):
+            agent, version = rng.randrange(AGENTS), 2 if rng.random() < 0.1 else 1
+            steps = tuple(
+                Step(exchange_id=f"{number}-{at}", role=f"agent{agent}#0", observation='{"found": 3}', text="I look.",
+                     tool_calls=(ToolCall("find", '{"text": "a table for two"}'),))
+                for at in range(4)
+            )  # fmt: skip
+            batch.append(
+                Trajectory(
+                    id=f"r{number:06d}", tenant="t", caller=f"key-{agent}", goal=words.request(rng), steps=steps,
+                    started=float(number), ended=number + 0.5, min_version=version, max_version=version,
+                    outcome=float(rng.random() < 0.9) if rng.random() < 0.2 else None,
+                )
+            )  # fmt: skip
+            if len(batch) == 500:
+                await store.save(batch)
+                batch = []
+        await store.save(batch)
+        watch = CanaryWatch(CanarySettings(), store, parts=PARTS)
+        first, again = list[float](), list[float]()
+        for number in range(30):
+            begun = time.process_time()
+            await watch.verdict(TRIAL, STABLE, rows + 60.0 * number, hold=True)
+            (again if number >= 20 else first).append(time.process_time() - begun)
+        await store.aclose()
+    figures["ms, reading"], figures["ms, all read"] = 1e3 * max(first), 1e3 * statistics.median(again)
+    shown = [
+        ("while bodies are read, most", figures["ms, reading"]),
+        ("all read, median of 10", figures["ms, all read"]),
+    ]
+    report.table(f"One count, {rows:,} runs since the trial began", ("", "ms of CPU"), shown)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20, help="trials a row")
+    parser.add_argument("--versions", nargs="+", choices=VERSIONS, default=tuple(VERSIONS))
+    parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="runs a minute")
+    parser.add_argument("--equal", type=int, default=0, metavar="TRIALS", help="only as good ones, rough weather")
+    parser.add_argument("--rows", type=int, default=0, help="only what a count costs with so many runs")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    args = parser.parse_args()
+    figures: dict[str, float] = {}
+    if args.rows:
+        asyncio.run(cost(args.rows, figures))
+    elif args.equal:
+        equal(args.equal, figures)
+    else:
+        trials(args.versions, args.seeds, args.rates, figures)
+    report.write(args.json, "canary", figures, range(args.equal or args.seeds))
+
+
+if __name__ == "__main__":
+    main()

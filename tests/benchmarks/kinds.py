@@ -1,0 +1,174 @@
+"""Runs of live traffic to 80 %: goals in free words against the desk's three templates, real tiny learner.
+
+    python -m tests.benchmarks.kinds [--seeds 5] [--lr 5e-4] [--json FILE]
+
+Live traffic alone: every run comes once, with its outcome and without labels; eight make an update, and a gate that
+always says yes lets each version serve at once. The arms differ in one thing, the goal that `actors.kinds` sees. In
+`desk` it is the desk's ("Cancel the order for:Amy."). In `free` it is a paraphrase out of a grammar of synonyms, with a
+beginning and an end that have nothing to do with it, and no two goals of a run of the benchmark share a template. What
+the policy reads is the desk's goal in both, because the demo's model knows no English: what is measured is what free
+words do to the estimates, and not whether a model understands them. `none` has no estimates: the mean of the other
+seven runs of the batch. Success is of 128 held-out tasks, sampled at temperature 1, every second update.
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import msgspec
+import torch
+
+from actors.kinds.clusters import template_of
+from actors.messages import BatchItem
+from tests.benchmarks import report
+from tests.benchmarks.ablation import bases
+from tests.benchmarks.ablation.loop import Loop
+from tests.benchmarks.ablation.plan import Setup
+
+ARMS = ("desk", "free", "none")
+WANTED = 0.8
+RUNS = 8
+"""Of an update."""
+_OPENINGS = (
+    "hello,", "hi there,", "good morning,", "dear team,", "it is me again:", "quick one:", "sorry to bother you,",
+    "as discussed on the phone,", "I am in a hurry,", "my colleague told me to write here.", "urgent!", "",
+)  # fmt: skip
+_ASKING = ("please", "could you", "can somebody", "I need you to", "we would like you to", "would you kindly", "pls")
+_BOOK = ("book", "reserve", "get us", "arrange", "buy")
+_FLIGHT = ("a flight", "a plane ticket", "an air ticket", "a seat on a flight", "flights")
+_CANCEL = ("cancel", "call off", "undo", "withdraw", "cancel completely")
+_ORDER = ("the order", "the booking", "that reservation", "the order we placed", "what was ordered")
+_CLOSINGS = (
+    "thanks a lot", "before noon if that is possible", "the cheaper the better", "tell me when it is done",
+    "it rains here anyway", "the boss is waiting", "we talked about this last week", "same as every year",
+    "do not call me back", "send the papers by post", "no rush", "",
+)  # fmt: skip
+_FILLERS = ("really", "again", "today", "kindly", "for our office", "as usual", "at last", "if you can", "this time")
+
+
+class Phrases:
+    """Paraphrases of the desk's goals, no two of one template."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng, self._seen = Random(f"phrases-{seed}"), set[str]()
+
+    def __call__(self, family: str) -> str:
+        """A goal of the desk's `family`: A books, B cancels, C does both."""
+        while True:
+            words = [self._one(_OPENINGS), self._one(_ASKING)]
+            if family in "BC":
+                words += [self._one(_CANCEL), self._one(_ORDER)]
+            words += ["and"] if family == "C" else []
+            if family in "AC":
+                words += [self._one(_BOOK), self._one(_FLIGHT)]
+            words += [self._one(_FILLERS), self._one(_CLOSINGS)]
+            goal = " ".join(word for word in words if word)
+            template = template_of(goal)
+            if template not in self._seen:
+                self._seen.add(template)
+                return goal
+
+    def _one(self, words: Sequence[str]) -> str:
+        return self._rng.choice(words)
+
+
+class LiveLoop(Loop):
+    """The ablation's loop on live traffic, which comes in one or another's words."""
+
+    def __init__(self, arm: str, setup: Setup, base: Path, seed: int, work: Path) -> None:
+        super().__init__(setup, base, seed, work)
+        self._arm, self._phrases = arm, Phrases(seed)
+        self.errors: list[float] = []
+        """Of each estimate: outcome less what was expected."""
+
+    def _expecting(self, fresh: Sequence[BatchItem]) -> Sequence[BatchItem]:
+        live = [self._live(item) for item in fresh]
+        if self._arm == "none":
+            return live
+        live = super()._expecting(live)
+        for item in live:
+            if item.estimate is not None:
+                self.errors.append((item.attributed.trajectory.outcome or 0.0) - item.estimate.mean)
+        return live
+
+    def _live(self, item: BatchItem) -> BatchItem:
+        run = item.attributed.trajectory
+        goal = run.goal
+        if self._arm == "free":
+            cancels, books = "Cancel" in goal, "ook a flight" in goal
+            goal = self._phrases("C" if cancels and books else "B" if cancels else "A")
+        run = msgspec.structs.replace(run, source="production", goal=goal)
+        return msgspec.structs.replace(item, attributed=msgspec.structs.replace(item.attributed, trajectory=run))
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """One arm with one seed."""
+
+    runs: int
+    """Until held-out success was 80 %; the limit if it never was."""
+    reached: bool
+    neighbourhoods: int
+    bias: float
+    """Mean of outcome less estimate."""
+    seconds: float
+
+
+def cell(arm: str, setup: Setup, seed: int) -> Ran:
+    """One run of the benchmark."""
+    torch.set_num_threads(1)
+    began = time.process_time()
+    base = bases.require(bases.warm_start(0))
+    with tempfile.TemporaryDirectory() as work:
+        loop = LiveLoop(arm, setup, base, seed, Path(work))
+        reached = 0
+        for number in range(1, setup.updates + 1):
+            loop.update()
+            if number % setup.eval_every == 0 and loop.measure().success >= WANTED:
+                reached = number
+                break
+        found = Ran(
+            (reached or setup.updates) * RUNS, bool(reached), sum(len(agent.places) for agent in loop.kinds.agents),
+            statistics.fmean(loop.errors) if loop.errors else 0.0, time.process_time() - began,
+        )  # fmt: skip
+    print(f"{arm}, seed {seed}: {found}", flush=True)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    parser = report.arguments("Runs of live traffic to 80 %, goals in free words against the desk's templates.")
+    parser.add_argument("--seeds", type=int, default=5, help="runs of each arm (5)")
+    parser.add_argument("--first-seed", type=int, default=0, help="number of the first (0)")
+    parser.add_argument("--updates", type=int, default=80, help="of each run at most (80)")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS), help="which arms (all)")
+    parser.add_argument("--lr", type=float, default=5e-4, help="learning rate of all arms (5e-4)")
+    options = parser.parse_args(arguments)
+    setup = Setup(
+        groups=RUNS, group_size=1, updates=options.updates, eval_every=2,
+        learner={"lr": options.lr, "credit": {"alpha": 0.0}},
+    )  # fmt: skip
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    found = {arm: [cell(arm, setup, seed) for seed in seeds] for arm in options.arms}
+    medians = {arm: statistics.median(ran.runs for ran in own) for arm, own in found.items()}
+    rows = [
+        (arm, f"{medians[arm]:.0f}", " ".join(str(ran.runs) if ran.reached else f">{ran.runs}" for ran in own),
+         f"{statistics.fmean(ran.neighbourhoods for ran in own):.1f}",
+         f"{statistics.fmean(ran.bias for ran in own):+.3f}")
+        for arm, own in found.items()
+    ]  # fmt: skip
+    columns = ("goals", "median runs", "by seed", "neighbourhoods", "outcome - estimate")
+    report.table("runs to 80 %", columns, rows)
+    figures = {f"runs_to_80_{arm}": float(runs) for arm, runs in medians.items()}
+    if {"desk", "free"} <= medians.keys():
+        figures["ratio"] = medians["free"] / medians["desk"]
+        print(f"free / desk: {figures['ratio']:.2f}")
+    report.write(options.json, "kinds", figures, list(seeds))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

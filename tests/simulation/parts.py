@@ -1,0 +1,134 @@
+"""The real actors at their defaults, and what makes them anew when they died."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from actors.credit.attributor import Attributor, AttributorSettings
+from actors.curation.curator import Curator
+from actors.curation.pool import CuratorSettings
+from actors.deployment.canary import CanarySettings
+from actors.deployment.swapper import Swapper, SwapperSettings
+from actors.experience.experiencer import Experiencer, ExperiencerSettings
+from actors.gate.drift import DriftCheck, DriftSettings
+from actors.gate.gatekeeper import Gatekeeper, GatekeeperSettings
+from actors.gate.panel import Panel, PanelSettings
+from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
+from actors.gate.sandbox_trial import Trial
+from actors.monitoring.sentinel import Sentinel, SentinelSettings
+from actors.system.actor import Actor
+from actors.trajectories.assembler import Assembler, AssemblerSettings
+from actors.versions.version_timeline import VersionTimeline
+from adapters.judges.rules import RulesJudge
+from daemon.collectors.learning import LearningView
+from tests.simulation.policies import SimulatedSwaps
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+SHADOW = "shadow"
+
+
+class Unlucky:
+    """`Trial` that has bad luck with its first decisions: they are rejections, whatever was measured."""
+
+    def __init__(self, trial: Trial, times: int) -> None:
+        self._trial, self._left = trial, times
+
+    async def compare(self, *args: Any, **options: Any) -> Any:
+        """As the real one, and then luck."""
+        comparison = await self._trial.compare(*args, **options)
+        # A hold decides nothing; where there is no evidence, there is no luck.
+        if self._left and comparison.decision in ("promote", "reject"):
+            self._left -= 1
+            return msgspec.structs.replace(comparison, decision="reject", reason=f"bad luck: {comparison.reason}")
+        return comparison
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._trial, name)
+
+
+class Parts:
+    """Makes the actors, and makes them anew when their daemon died."""
+
+    def __init__(self, world: "World", state: Path, swaps: SimulatedSwaps, keys: Any) -> None:
+        self.world, self.state, self.swaps, self.keys = world, state, swaps, keys
+        self.made: dict[str, Any] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """The whole daemon died: what actors share in memory is gone too."""
+        self.times = VersionTimeline(self.world.clock)
+
+    @property
+    def swapper(self) -> Swapper:
+        """The one of now."""
+        return self.made["swapper"]
+
+    @property
+    def view(self) -> LearningView:
+        """What status says of learning."""
+        return LearningView(
+            curator=self.made["curator"], gatekeeper=self.made["gatekeeper"], fleet=lambda: self.swapper.fleet,
+            canary=CanarySettings(), halted=lambda: "", clock=self.world.clock,
+        )  # fmt: skip
+
+    def build(self) -> dict[str, Callable[[], Actor]]:
+        """By name, in the order in which records are handed on."""
+        names = ["curator", "gatekeeper", "swapper", "sentinel", "experiencer"]
+        names = ["assembler", "attributor", *names] if self.world.cell.exchanges else names
+        return {name: lambda name=name: self._kept(name) for name in names}
+
+    def _kept(self, name: str) -> Actor:
+        self.made[name] = getattr(self, f"make_{name}")()
+        return self.made[name]
+
+    def make_assembler(self) -> Actor:
+        """Calls become trajectories."""
+        return Assembler(AssemblerSettings(), store=self.world.store, clock=self.world.clock)
+
+    def make_attributor(self) -> Actor:
+        """Credit by the rules."""
+        store, clock = self.world.store, self.world.clock
+        return Attributor(
+            AttributorSettings(), judge=RulesJudge(), evidence=store, store=store, clock=clock, ticks=clock
+        )  # fmt: skip
+
+    def make_curator(self) -> Actor:
+        """Batches from production alone."""
+        return Curator(
+            CuratorSettings(groups_per_batch=0), store=self.world.store, batches=self.state / "batches",
+            clock=self.world.clock,
+        )  # fmt: skip
+
+    def make_gatekeeper(self) -> Actor:
+        """Verdicts by replay; no checks of prompts and of safety: they ask for words, and these policies have none."""
+        world = self.world
+        replay = ReplayTrial(ReplayTrialSettings(), engine=world.shadow, store=world.store)
+        checks = [DriftCheck(DriftSettings(), engine=world.shadow, store=world.store)]
+        trial = Unlucky(Panel(PanelSettings(), trial=replay, checks=checks), world.cell.luck)
+        return Gatekeeper(
+            GatekeeperSettings(), store=world.store, shadow=world.shadow, shadow_name=SHADOW, runner=self.swaps,
+            trial=trial, versions=self.state / "versions", key=world.key,
+            clock=world.clock, times=self.times,
+        )  # fmt: skip
+
+    def make_swapper(self) -> Actor:
+        """Swaps one engine after the other."""
+        world = self.world
+        return Swapper(
+            SwapperSettings(), store=world.store, engines=world.serving, runner=self.swaps,
+            versions=self.state / "versions", key=world.key, keys=self.keys, clock=world.clock, times=self.times,
+        )  # fmt: skip
+
+    def make_sentinel(self) -> Actor:
+        """All monitors."""
+        world = self.world
+        engines = {**world.serving, SHADOW: world.shadow}
+        return Sentinel(SentinelSettings(), store=world.store, engines=engines, clock=world.clock)
+
+    def make_experiencer(self) -> Actor:
+        """Lessons by contrast."""
+        return Experiencer(ExperiencerSettings(), store=self.world.store, prober=None, clock=self.world.clock)

@@ -1,0 +1,296 @@
+"""Kinds by meaning, and what is known of each."""
+
+import random
+import time
+
+import msgspec
+import numpy as np
+import pytest
+
+from actors.kinds.agents import AGENTS
+from actors.kinds.estimates import HALF, OUTCOMES, Estimates, Piece
+from actors.kinds.kinds import Kinds
+from actors.kinds.neighbourhoods import LEADERS, Neighbourhoods
+from actors.messages import Candidate, Step, Trajectory
+
+REFUNDS = (
+    "Please refund the invoice that I paid twice",
+    "the customer wants a refund of an invoice, it was paid two times",
+    "Could you refund invoice A-17? We paid it twice last week",
+)
+PASSWORDS = (
+    "I cannot log in, please reset my password",
+    "reset the password of our new colleague, she cannot log in",
+    "password reset needed: log in fails since Monday",
+)
+TOOLS = b'[{"type":"function","function":{"name":"find"}},{"type":"function","function":{"name":"act"}}]'
+
+
+def run(
+    number: int,
+    goal: str,
+    outcome: float | None = None,
+    *,
+    tenant: str = "t",
+    caller: str = "",
+    role: str = "clerk#1",
+    tools: bytes = TOOLS,
+    version: int = 0,
+    lessons: tuple[str, ...] = (),
+) -> Trajectory:
+    return Trajectory(
+        id=f"{tenant}-{caller}-{number}", tenant=tenant, caller=caller, goal=goal, tools=tools, outcome=outcome,
+        steps=(Step(exchange_id="x", role=role),), started=0.0, ended=1.0, min_version=version, max_version=version,
+        experience_ids=lessons,
+    )  # fmt: skip
+
+
+def test_goals_in_free_words_that_share_what_matters_are_one_kind() -> None:
+    places = Neighbourhoods()
+    found = [places.place(goal, "p") for pair in zip(REFUNDS, PASSWORDS, strict=True) for goal in pair]
+    assert len(set(found[0::2])) == 1
+    assert len(set(found[1::2])) == 1
+    assert found[0] != found[1]
+
+
+def test_the_same_order_gives_the_same_neighbourhoods() -> None:
+    goals = [*REFUNDS, *PASSWORDS] * 3
+    random.Random(1).shuffle(goals)
+    assert [Neighbourhoods().place(goal, "p") for goal in goals[:1]] == [Neighbourhoods().place(goals[0], "q")]
+    one, other = Neighbourhoods(), Neighbourhoods()
+    assert [one.place(goal, "p") for goal in goals] == [other.place(goal, "p") for goal in goals]
+
+
+@pytest.mark.parametrize(
+    "goal", ["", "   ", "\ud800 broken", "退款 发票 请", "word " * 300_000, "x" * 2_000_000, "*" * 99]
+)
+def test_any_goal_has_a_kind_and_takes_no_time(goal: str) -> None:
+    places = Neighbourhoods()
+    began = time.process_time()
+    assert places.place(goal, "p") == places.place(goal, "p")
+    assert time.process_time() - began < 0.5
+
+
+def test_whoever_floods_an_agent_with_odd_goals_pushes_out_no_kind_of_others() -> None:
+    places = Neighbourhoods()
+    kept = {places.place(REFUNDS[0], "honest"), places.place(PASSWORDS[0], "honest")}
+    for number in range(2000):
+        word = "".join(random.Random(number).choices("abcdefghijklmnopqrstuvwxyz", k=12))
+        places.place(f"{word} {word[::-1]} {word[3:]}", "loud")
+    assert len(places) <= LEADERS
+    assert places.forgotten > 1000
+    assert {places.near(REFUNDS[1]), places.near(PASSWORDS[1])} == kept
+
+
+def test_an_estimate_is_of_the_kind_and_not_of_the_agent_alone() -> None:
+    kinds = Kinds()
+    for number in range(40):
+        kinds.tell(run(number, f"{REFUNDS[number % 3]} no {number}", 1.0))
+        kinds.tell(run(1000 + number, f"{PASSWORDS[number % 3]} at {number}", 0.0))
+    easy, hard = kinds.estimate(run(5000, REFUNDS[1])), kinds.estimate(run(5001, PASSWORDS[1]))
+    new = kinds.estimate(run(5002, "translate the annual report into Dutch"))
+    assert easy is not None
+    assert hard is not None
+    assert new is not None
+    assert easy.mean > 0.85
+    assert hard.mean < 0.15
+    assert 0.35 < new.mean < 0.65
+    assert new.variance > 2 * easy.variance
+
+
+def test_a_run_has_no_part_in_its_own_estimate() -> None:
+    def of(outcome: float) -> float:
+        kinds = Kinds()
+        for number in range(6):
+            kinds.tell(run(number, REFUNDS[number % 3], float(number % 2)))
+        mine = run(99, REFUNDS[0], outcome)
+        kinds.tell(mine)
+        found = kinds.estimate(mine)
+        assert found is not None
+        return found.mean
+
+    assert of(0.0) == of(1.0)
+    kinds = Kinds()
+    alone = run(1, REFUNDS[0], 1.0)
+    kinds.tell(alone)
+    assert kinds.estimate(alone) is None
+
+
+def test_under_a_policy_that_stays_the_expected_advantage_is_zero() -> None:
+    """A thousand runs of three kinds of unequal difficulty: outcome less estimate averages to nothing, in each kind."""
+    advantages: dict[int, list[float]] = {0: [], 1: [], 2: []}
+    for seed in range(8):
+        rng, kinds, runs = random.Random(seed), Kinds(), list[tuple[int, Trajectory]]()
+        goals = (REFUNDS, PASSWORDS, ("what is on the menu today", "today's menu please", "read me the menu of today"))
+        for number in range(240):
+            kind = rng.randrange(3)
+            outcome = float(rng.random() < (0.9, 0.5, 0.1)[kind])
+            runs.append((kind, run(number, f"{rng.choice(goals[kind])} {number}", outcome)))
+            kinds.tell(runs[-1][1])
+        for kind, told in runs[-60:]:
+            found = kinds.estimate(told)
+            assert found is not None
+            advantages[kind].append((told.outcome or 0.0) - found.mean)
+    for kind, own in advantages.items():
+        # Outcomes of one seed share their estimates: the error is that of the means by seed, and this allows three.
+        assert abs(np.mean(own)) < 3 * 0.5 / np.sqrt(len(own)) + 0.02, (kind, np.mean(own))
+
+
+def test_what_the_policy_was_long_ago_counts_less() -> None:
+    estimates = Estimates()
+    for version in range(1, 9):
+        estimates.trained(
+            Candidate(
+                id=f"v{version}", version=version, parent=version - 1, path="", files=(), manifest="",
+                metrics={"kl_update": HALF},
+            )
+        )  # fmt: skip
+    path = ("t", "a", "n", "g")
+    for number in range(20):
+        estimates.tell(Piece(f"old{number}", "t", "a", path, 0.0, 0))
+        estimates.tell(Piece(f"new{number}", "t", "a", path, 1.0, 8))
+    then, now = estimates.estimate(path, version=0), estimates.estimate(path, version=8)
+    assert then is not None
+    assert now is not None
+    assert then.mean < 0.1
+    assert now.mean > 0.9
+
+
+def test_a_correction_changes_what_a_run_counts_for() -> None:
+    kinds = Kinds()
+    for number in range(10):
+        kinds.tell(run(number, REFUNDS[0], 0.0))
+    before = kinds.estimate(run(99, REFUNDS[1]))
+    for number in range(10):
+        kinds.tell(run(number, REFUNDS[0], 1.0))
+    after = kinds.estimate(run(99, REFUNDS[1]))
+    assert before is not None
+    assert after is not None
+    assert (len(kinds.estimates), after.evidence) == (10, before.evidence)
+    assert after.mean == pytest.approx(1.0 - before.mean)
+
+
+def test_one_party_of_five_does_not_set_what_others_are_measured_against() -> None:
+    kinds, honest = Kinds(), Kinds()
+    rng = random.Random(3)
+    for number in range(60):
+        for party in "abcd":
+            told = run(number, REFUNDS[number % 3], float(rng.random() < 0.7), caller=party)
+            kinds.tell(told)
+            honest.tell(told)
+        for extra in range(4):
+            kinds.tell(run(10 * number + extra, REFUNDS[number % 3], 0.0, caller="liar"))
+    lied, true = kinds.estimate(run(999, REFUNDS[0], caller="a")), honest.estimate(run(999, REFUNDS[0], caller="a"))
+    assert lied is not None
+    assert true is not None
+    assert abs(lied.mean - true.mean) < 0.12
+
+
+def test_tenants_share_nothing() -> None:
+    kinds = Kinds()
+    for number in range(20):
+        kinds.tell(run(number, REFUNDS[0], 1.0, tenant="one"))
+    assert kinds.estimate(run(1, REFUNDS[0], tenant="two")) is None
+
+
+def test_runs_that_saw_lessons_are_an_arm_of_their_own() -> None:
+    kinds = Kinds()
+    for number in range(30):
+        kinds.tell(run(number, REFUNDS[0], 0.0))
+        kinds.tell(run(100 + number, REFUNDS[0], 1.0, lessons=("l",)))
+    plain, guided = kinds.estimate(run(999, REFUNDS[0])), kinds.estimate(run(999, REFUNDS[0], lessons=("l",)))
+    assert plain is not None
+    assert guided is not None
+    assert plain.mean < 0.2 < 0.8 < guided.mean
+
+
+@pytest.mark.parametrize(
+    ("role", "tools"),
+    [
+        ("clerk#2", TOOLS),
+        ("role#77777777", TOOLS),
+        ("clerk#3", TOOLS.replace(b"]", b',{"type":"function","function":{"name":"more"}}]')),
+    ],
+    ids=["prompt edited", "prompt replaced", "tool added"],
+)
+def test_an_agent_that_is_renamed_keeps_what_is_known_of_it(role: str, tools: bytes) -> None:
+    kinds = Kinds()
+    for number in range(30):
+        kinds.tell(run(number, REFUNDS[number % 3], 1.0))
+        kinds.tell(run(100 + number, PASSWORDS[number % 3], 0.0))
+    renamed = run(999, PASSWORDS[0], role=role, tools=tools)
+    assert kinds.kind(renamed) == kinds.kind(run(999, PASSWORDS[0]))
+    found = kinds.estimate(renamed)
+    assert found is not None
+    assert found.mean < 0.2
+    kinds.place(renamed)
+    assert (len(kinds.agents), kinds.agents.renamed) == (1, 1)
+
+
+def test_another_agent_with_a_like_name_is_another() -> None:
+    kinds = Kinds()
+    kinds.place(run(1, REFUNDS[0], role="assistant#1"))
+    kinds.place(run(2, REFUNDS[0], role="assistant#2", tools=b'[{"name":"weather"},{"name":"news"}]'))
+    kinds.place(run(3, REFUNDS[0], role="assistant#1", tenant="other"))
+    assert len(kinds.agents) == 3
+
+
+def test_a_restart_keeps_everything() -> None:
+    kinds, again = Kinds(), Kinds()
+    rng = random.Random(5)
+    for number in range(50):
+        kinds.tell(run(number, rng.choice(REFUNDS + PASSWORDS), float(rng.random() < 0.5), caller=rng.choice("abcde")))
+    data = kinds.to_save()
+    assert data is not None
+    assert kinds.to_save() is None
+    again.load(data)
+    asked = [run(999, goal, caller="a") for goal in (*REFUNDS, *PASSWORDS, "something else")]
+    assert [again.kind(one) for one in asked] == [kinds.kind(one) for one in asked]
+    assert [again.estimate(one) for one in asked] == [kinds.estimate(one) for one in asked]
+    assert [again.place(one) for one in asked] == [kinds.place(one) for one in asked]
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"nonsense", msgspec.msgpack.encode({"agents": 1})])
+def test_a_state_that_cannot_be_read_is_none(data: bytes) -> None:
+    kinds = Kinds()
+    kinds.tell(run(1, REFUNDS[0], 1.0))
+    kinds.load(data)
+    assert len(kinds.estimates) == 1
+
+
+@pytest.mark.parametrize("outcome", [float("nan"), float("inf"), -1e300])
+def test_what_is_no_outcome_is_refused_and_counted(outcome: float) -> None:
+    kinds = Kinds()
+    assert not kinds.tell(run(1, REFUNDS[0], outcome))
+    assert kinds.figures["kinds_refused"] == 1
+    assert not kinds.tell(run(1, REFUNDS[0], None))
+
+
+def test_after_a_drift_the_outcomes_of_its_agent_are_forgotten_and_no_others() -> None:
+    kinds = Kinds()
+    for number in range(10):
+        kinds.tell(run(number, REFUNDS[0], 1.0))
+        kinds.tell(run(number, REFUNDS[0], 0.0, tenant="other"))
+    kinds.drifted({"agent": "t/clerk#1"})
+    assert kinds.estimate(run(99, REFUNDS[0])) is None
+    assert kinds.estimate(run(99, REFUNDS[0], tenant="other")) is not None
+    assert kinds.figures["kinds_drifted"] == 10
+
+
+def test_a_flood_of_agents_goals_and_parties_is_bounded_and_counted() -> None:
+    kinds = Kinds()
+    for number in range(30):
+        kinds.tell(run(number, REFUNDS[number % 3], 1.0, tenant="quiet"))
+    for number in range(6000):
+        tools = b'[{"name":"t%d"}]' % number
+        goal = f"{number:x}a zz{number:x} qq{number * 7:x}"
+        kinds.tell(run(number, goal, 0.0, tenant="loud", caller=f"k{number}", role=f"r#{number}", tools=tools))
+    assert len(kinds.agents) <= AGENTS
+    assert len(kinds.estimates) <= OUTCOMES
+    assert kinds.figures["kinds_forgotten"] > 0
+    found = kinds.estimate(run(999, REFUNDS[0], tenant="quiet"))
+    assert found is not None
+    assert found.mean > 0.8
+    data = kinds.to_save()
+    assert data is not None
+    assert len(data) < 4_000_000
