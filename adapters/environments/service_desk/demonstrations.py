@@ -240,8 +240,7 @@ class _Play:
             return None
         role = following[0]
         if case.wish == "refund" and role == "lookup_order" and self._errs("amount", at, habits.guesses):
-            case_prepared = case.prepared
-            role = DOES[case.wish] if case_prepared else PREPARES[case.wish]
+            role = DOES[case.wish] if case.prepared else PREPARES[case.wish]
             return self._call(role, self._arguments(case, role, amount=str(rng.randint(11, 399))))
         if role == PREPARES.get(case.wish) and self._errs("before", at, habits.skips_before):
             return self._call(DOES[case.wish], self._arguments(case, DOES[case.wish], amount=case.amount))

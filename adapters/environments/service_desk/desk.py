@@ -105,7 +105,7 @@ class Desk:
         return [case for case in self.cases[: self.asked] if not case.done]
 
     def state(self) -> dict[str, list[str]]:
-        """What was changed and whom the customer heard it from; looks and steps leave no trace in it."""
+        """What was changed, and where the customer was told that parcels are; looks and steps leave no trace in it."""
         return {
             "effects": sorted(self.effects),
             "told": [case.place for case in self.cases if case.wish == "track" and case.done],

@@ -15,6 +15,7 @@ Phrases = dict[Split, tuple[str, ...]]
 
 
 def _lines(text: str) -> tuple[str, ...]:
+    """The lines of `text`; a line with nothing but "_" is the empty phrase."""
     return tuple(line.strip().replace("_", "") for line in text.strip().splitlines())
 
 
