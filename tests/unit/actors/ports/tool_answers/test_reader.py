@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from actors.ports.tool_answers.reader import documents, failed, read
+from actors.ports.tool_answers.reader import documents, failed, flagged, read
 
 FAILED = [
     # what the readers of before took for fine
@@ -16,6 +16,7 @@ FAILED = [
     '{"isError": true}',
     '{"status": 403}',
     "HTTP 404: no such page",
+    "HTTP 302: the server redirects, which is not followed to another host",
     '{"detail": "Not found."}',
     '{"detail": [{"loc": ["body", "id"], "msg": "field required", "type": "value_error.missing"}]}',
     # APIs
@@ -160,6 +161,13 @@ def test_content_parts_and_structured_content_are_read_like_text() -> None:
     assert failed({"structuredContent": {"error": "no order"}, "content": []})
     assert failed(b'{"error": "no order"}')
     assert not failed({"error": None})
+
+
+def test_a_flag_beside_the_text_is_kept_as_words() -> None:
+    assert flagged("3 orders", False) == "3 orders"
+    assert flagged("Error: no order", True) == "Error: no order"
+    for text in ("0", "", "Division by zero\n" * 400, '{"rows": []}'):
+        assert read(flagged(text, True)).verdict == "failed"
 
 
 def test_results_of_parallel_calls_are_told_apart() -> None:
