@@ -50,7 +50,7 @@ class Figures(msgspec.Struct):
 
 
 def load(part: str) -> list[Case]:
-    """The cases of `part`: "build", "unseen" or "fresh"."""
+    """The cases of `part`: "build", "unseen" or "later"."""
     lines = (CASES / f"{part}.jsonl").read_text(encoding="utf-8").splitlines()
     return [msgspec.json.decode(line, type=Case) for line in lines]
 
@@ -84,7 +84,7 @@ def main() -> None:
     args = report.arguments("Reader of tool answers: precision and recall of failed calls").parse_args()
     figures: dict[str, float] = {}
     rows: list[tuple[object, ...]] = []
-    for part in ("unseen", "fresh", "build"):
+    for part in ("unseen", "later", "build"):
         cases = load(part)
         kinds = sorted({case.kind for case in cases})
         for kind in ("", *kinds):
