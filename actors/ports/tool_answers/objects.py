@@ -116,10 +116,10 @@ def _mapping(answer: Mapping[Any, Any], text: Callable[[str], Reading], depth: i
 
 
 def _flags(members: Mapping[str, Any]) -> str:
-    for key in members.keys() & _TRUE_IS_BAD:
+    for key in sorted(members.keys() & _TRUE_IS_BAD):
         if members[key] is True and not (key == "errors" and _mixed(members)):
             return f"{key} is true"
-    for key in members.keys() & _FALSE_IS_BAD:
+    for key in sorted(members.keys() & _FALSE_IS_BAD):
         if members[key] is False:
             return f"{key} is false"
     said = members.get("response")
