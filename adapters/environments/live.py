@@ -21,6 +21,7 @@ from actors.messages import Step, Task, ToolCall, derived_id
 from actors.ports.environments import Observation, Profile, Split
 from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed, JudgeUnavailable, LiveApiError, LiveApiRefused
 from actors.ports.graders import Grader
+from actors.ports.tool_answers.reader import flagged
 from adapters.live import LiveApi, Operation
 
 NAME = "live"
@@ -76,7 +77,8 @@ class LiveEpisode:
         if not isinstance(arguments, dict):
             return f"Error: the arguments of {call.name[:64]!r} are not a JSON object"
         try:
-            return (await self._api.call(call.name, arguments)).text
+            result = await self._api.call(call.name, arguments)
+            return flagged(result.text, result.error)
         except LiveApiRefused as error:
             return f"Error: {error}"
         except LiveApiError as error:

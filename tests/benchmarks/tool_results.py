@@ -3,8 +3,9 @@
     python -m tests.benchmarks.tool_results --json build/tool_results.json
 
 The cases are `tests/data/tool_results`: excerpts of APIs' documentation, MCP servers, agent frameworks and runtimes,
-labelled by hand, in a part to build on and a part of other sources (README.md there). Precision and recall are those of
-"failed"; an `unknown` counts as not failed. The interval is Wilson's, at 95 %.
+labelled by hand or by the HTTP status of their source, in a part to build on and two of sources that the reader was not
+built on (README.md there); the figures that are written are of these two. Precision and recall are those of "failed";
+an `unknown` counts as not failed. The interval is Wilson's, at 95 %.
 """
 
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from actors.ports.tool_answers.reader import read
 from actors.statistics.intervals import wilson
 from tests.benchmarks import report
 
+_FROZEN = "unseen sources"
 CASES = Path(__file__).parents[1] / "data" / "tool_results"
 
 
@@ -50,7 +52,7 @@ class Figures(msgspec.Struct):
 
 
 def load(part: str) -> list[Case]:
-    """The cases of `part`: "build" or "unseen"."""
+    """The cases of `part`: "build", "unseen" or "later"."""
     lines = (CASES / f"{part}.jsonl").read_text(encoding="utf-8").splitlines()
     return [msgspec.json.decode(line, type=Case) for line in lines]
 
@@ -84,13 +86,13 @@ def main() -> None:
     args = report.arguments("Reader of tool answers: precision and recall of failed calls").parse_args()
     figures: dict[str, float] = {}
     rows: list[tuple[object, ...]] = []
-    for part in ("unseen", "build"):
-        cases = load(part)
+    parts = {part: load(part) for part in ("unseen", "later", "build")}
+    for part, cases in {_FROZEN: parts["unseen"] + parts["later"], **parts}.items():
         kinds = sorted({case.kind for case in cases})
         for kind in ("", *kinds):
             found = measure(case for case in cases if not kind or case.kind == kind)
             rows.append(_row(f"{part} {kind}".strip(), found))
-            if part == "unseen":
+            if part == _FROZEN:
                 end = f"_{kind}" if kind else ""
                 figures |= {f"cases{end}": found.cases}
                 if found.hits + found.missed:

@@ -30,12 +30,15 @@ _DEPTH = 4
 """Wrappers within wrappers that are opened."""
 _ITEMS = 200
 """Results of a list that are read."""
-_ERRORS = frozenset(
-    {"error", "errors", "exception", "exceptions", "errormessage", "errormsg", "errorcode", "errordetails",
-     "errordescription", "errorkey", "errortype", "errorinfo", "fault", "faultstring", "faultcode", "traceback",
-     "stacktrace", "err", "failurereason"}
-)  # fmt: skip
+_ERROR_KEY = re.compile(
+    r"(?:err|error|exception|fault|failure)"
+    r"(?:s|code|codes|number|no|message|messages|msg|summary|description|detail|details|info|type|name|text|reason|reasons|"
+    r"key|cause|causes|title|body|string|response|list)?$|traceback$|stacktrace$|exceptions$|"
+    r"(?:validation|field|form|nonfield|request|input|api|parameter)errors?$|modelstate$|violations$|invalidparams$"
+)
 """Members that hold what went wrong, in lower case without separators."""
+_SEVERAL = re.compile(r"(?:errors|errordetails|errorlist|failures|exceptions|\w{3,20}errors)$")
+"""Those that may stand beside what went well."""
 _TRUE_IS_BAD = frozenset({"iserror", "haserror", "haserrors", "error", "errors", "failed", "failure", "errored"})
 _FALSE_IS_BAD = frozenset({"success", "ok", "succeeded", "successful", "issuccess", "issuccessful"})
 _STATUS = ("status", "statuscode", "httpstatus", "httpstatuscode", "httpcode", "responsecode")
@@ -52,6 +55,8 @@ _TELLING = frozenset(
      "path", "link", "helpurl", "traceid", "name", "hint"}
 )  # fmt: skip
 """Members of an object that does nothing but tell something."""
+_COMPLAINT = frozenset({*_SAYS, "code", "type", "field", "path", "source", "parameter", "loc", "location"}) - {"text"}
+"""Members of one complaint in a list of them."""
 _WRAPPERS = (
     "content", "result", "output", "returnvalue", "toolresult", "structuredcontent", "response", "data", "text",
     "value", "contents", "body", "stdout", "observation",
@@ -94,9 +99,9 @@ def _mapping(answer: Mapping[Any, Any], text: Callable[[str], Reading], depth: i
         if code == NO and not members.get("stderr"):
             return Reading("unknown", "exit code 1")
         return Reading("failed", f"exit code {code}") if code else OK
-    error = _error(members)
+    error, whole = _error(members)
     if error:
-        partly = not _is_wrong(members.get("error")) and _holds_data(members)
+        partly = not whole and _holds_data(members)
         partly = partly or any(members.get(key) is True for key in _FALSE_IS_BAD)
         return Reading("unknown", f"part of it failed: {error}") if partly else Reading("failed", error)
     status = _status(members)
@@ -111,25 +116,26 @@ def _mapping(answer: Mapping[Any, Any], text: Callable[[str], Reading], depth: i
 
 
 def _flags(members: Mapping[str, Any]) -> str:
-    for key in members.keys() & _TRUE_IS_BAD:
+    for key in sorted(members.keys() & _TRUE_IS_BAD):
         if members[key] is True and not (key == "errors" and _mixed(members)):
             return f"{key} is true"
-    for key in members.keys() & _FALSE_IS_BAD:
+    for key in sorted(members.keys() & _FALSE_IS_BAD):
         if members[key] is False:
             return f"{key} is false"
     said = members.get("response")
     return "response is False" if said == "False" else ""
 
 
-def _error(members: Mapping[str, Any]) -> str:
-    """What a member for errors holds; empty if there is none, or nothing in it."""
-    for key in members.keys() & _ERRORS:
-        if _is_wrong(members[key]):
-            return f"{key}: {_short(members[key])}"
+def _error(members: Mapping[str, Any]) -> tuple[str, bool]:
+    """(what a member for errors holds, whether it speaks of the call as a whole); empty if there is none, or nothing
+    in it."""
     kind = members.get("type", members.get("object"))
-    if isinstance(kind, str) and _plain(kind).removesuffix("list") in ("error", "exception", "apierror"):
-        return f"it is of type {kind!r}"
-    return ""
+    if isinstance(kind, str) and _plain(kind).removesuffix("list").endswith(("error", "exception")):
+        return f"it is of type {kind[:80]!r}", True
+    wrong = [key for key, value in members.items() if _ERROR_KEY.match(key) and _is_wrong(value)]
+    whole = [key for key in wrong if not _SEVERAL.match(key)]
+    key = (whole or wrong or [""])[0]
+    return (f"{key}: {_short(members[key])}", bool(whole)) if key else ("", False)
 
 
 def _is_wrong(value: Any) -> bool:
@@ -178,7 +184,11 @@ def _status(members: Mapping[str, Any]) -> Reading | None:
 def _holds_data(members: Mapping[str, Any]) -> bool:
     """Whether something was returned beside the errors."""
     for key, value in members.items():
-        if key in _ERRORS or key in _TELLING or key in ("extensions", "locations", "jsonapi", "meta", "links"):
+        if (
+            key.startswith(("err", "exception", "fault", "cause"))
+            or key in _TELLING
+            or key in ("extensions", "locations", "jsonapi", "meta", "links")
+        ):
             continue
         if key == "data" and isinstance(value, Mapping):
             if any(member is not None for member in value.values()):
@@ -273,13 +283,13 @@ def _list(answer: list[Any], text: Callable[[str], Reading], depth: int) -> Read
     objects = [item for item in answer[:_ITEMS] if isinstance(item, Mapping)]
     if not objects or len(objects) < min(len(answer), _ITEMS):
         return OK
-    wrong = sum(_item_failed(item) for item in objects)
+    wrong = sum(_item_failed(item, text) for item in objects)
     if not wrong:
         return OK
     return Reading("failed" if wrong == len(objects) else "unknown", f"{wrong} of {len(objects)} failed")
 
 
-def _item_failed(item: Mapping[Any, Any]) -> bool:
+def _item_failed(item: Mapping[Any, Any], text: Callable[[str], Reading]) -> bool:
     """Whether an item of a list is the result of something that failed, not a record that tells of a failure."""
     members = {_SEPARATORS.sub("", str(key)[:64]).lower(): member for key, member in item.items()}
     if len(members) == 1:
@@ -288,6 +298,8 @@ def _item_failed(item: Mapping[Any, Any]) -> bool:
             return _is_wrong(inner.get("error"))
     if _flags(members) or _kind(members) == "error":
         return True
+    if members.keys() <= _COMPLAINT and len(members) >= 2:
+        return any(isinstance(told, str) and text(told).verdict == "failed" for told in members.values())
     record = "timestamp" in members or "level" in members or "severity" in members or "createdat" in members
     return (
         not record

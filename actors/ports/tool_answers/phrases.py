@@ -36,6 +36,16 @@ PHRASES = (
     r"no (?:write |read )?(?:access|permission)\b", r"may not have access\b", r"restricted\b",
     r"not (?:currently )?(?:enrolled|logged in|signed in|connected|running|installed|configured|initiali[sz]ed)\b",
     r"is not an? \w+", r"does not add up\b", r"only one of\b", r"exactly one of\b", r"either\b.{0,80}\bmust\b",
+    r"no .{1,40}\b(?:provided|given|specified|supplied|set|configured|received|selected|connected)\b", r"not an? \w",
+    r"is (?:empty|blank|null|undefined|malformed|locked|read-only)\b",
+    r"required (?:parameter|argument|field|property)\b",
+    r"(?:parameter|argument|field|property) (?:missing|required)\b", r"missing (?:the|a|an|or)\b", r"faults?$",
+    r"(?:mismatch|malformed|corrupt|corrupted|unreachable|misconfigured|throttled|rate.?limit(?:ed|ing)?|"
+    r"read-only mode)\b",
+    r"expected\b.{1,80}\b(?:got|but|found|received|to be)\b", r"not ok\b", r"(?:has|have|had) no\b",
+    r"unexpected (?:token|end|"
+    r"response|status|type|value|character|argument|eof)\b", r"is not in\b",
+    r"isn't (?:a|an|in|valid|supported|allowed)\b",
     r"exited with an error\b", r"syntax error", r"(?:an|was an) (?:unexpected |unknown |internal )?error\b",
     r"instead of using\b",
 )  # fmt: skip

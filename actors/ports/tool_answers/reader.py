@@ -30,6 +30,7 @@ _CUT_BAD = re.compile(
     r"|(?:success|ok)\"\s*:\s*false|is_?[eE]rror\"\s*:\s*true)"
 )
 """The beginning of a cut-off object whose first member says that the call failed."""
+_FLAG = "[the call failed] "
 _EMPTY = frozenset({"null", "None", "undefined", "nil", '""', "''"})
 
 
@@ -46,6 +47,12 @@ def read(answer: Any) -> Reading:
 def failed(answer: Any) -> bool:
     """Whether `answer` says that the call failed, or every result in it does."""
     return read(answer).verdict == "failed"
+
+
+def flagged(text: str, error: bool) -> str:
+    """`text` of an answer that came with a flag for failure (MCP's `isError`, Anthropic's `is_error`), which is kept as
+    words where the text itself does not say so: what is passed on is the text."""
+    return text if not error or failed(text) else _FLAG + text
 
 
 def parsed(text: str) -> Any:
@@ -77,6 +84,8 @@ def _text(text: str) -> Reading:
     stripped = text[: _JSON + 1].strip()
     if not stripped:
         return Reading("unknown", "it is empty")
+    if stripped.startswith(_FLAG.strip()):
+        return Reading("failed", "the tool flagged it")
     if stripped in _EMPTY:
         return Reading("unknown", "it is null")
     results = documents(stripped) if stripped[0] in '{["' else [stripped]

@@ -72,7 +72,8 @@ _EXIT = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _HTTP_FIRST = re.compile(
-    _MARKS + r"(?:(?:HTTP(?:/\d(?:\.\d)?)?|(?:HTTP )?status(?: code)?|response(?: status| code)?|code)\W{1,3}[45]\d\d\b"
+    _MARKS + r"(?:HTTP(?:/\d(?:\.\d)?)?\W{1,3}30[1278]:|"
+    r"(?:HTTP(?:/\d(?:\.\d)?)?|(?:HTTP )?status(?: code)?|response(?: status| code)?|code)\W{1,3}[45]\d\d\b"
     r"|[45]\d\d\b\W{1,3}(?:client error|server error|bad request|unauthori|payment req|forbidden|not found|"
     r"method not|not acc|request|conflict|gone|length|precond|payload|uri too|unsupp|expect|unproc|locked|too many|"
     r"internal|not impl|bad gate|service|gateway|validation))",

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from actors.ports.tool_answers.reader import flagged
 from actors.trajectories.dialects.conversation import Conversation, Item, merged, text_of, tool_call
 
 
@@ -54,7 +55,8 @@ def _said(content: Any) -> Iterator[Item]:
             continue
         if block.get("type") == "tool_result":
             call_id = block.get("tool_use_id")
-            yield Item("tool", text_of(block.get("content")), (), call_id if isinstance(call_id, str) else "")
+            text = flagged(text_of(block.get("content")), block.get("is_error") is True)
+            yield Item("tool", text, (), call_id if isinstance(call_id, str) else "")
         elif block.get("type") == "text" and _is_text(block.get("text")):
             words.append(block["text"])
     if words:

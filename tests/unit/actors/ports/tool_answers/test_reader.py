@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from actors.ports.tool_answers.reader import documents, failed, read
+from actors.ports.tool_answers.reader import documents, failed, flagged, read
 
 FAILED = [
     # what the readers of before took for fine
@@ -16,6 +16,7 @@ FAILED = [
     '{"isError": true}',
     '{"status": 403}',
     "HTTP 404: no such page",
+    "HTTP 302: the server redirects, which is not followed to another host",
     '{"detail": "Not found."}',
     '{"detail": [{"loc": ["body", "id"], "msg": "field required", "type": "value_error.missing"}]}',
     # APIs
@@ -42,6 +43,12 @@ FAILED = [
     "404 Not Found",
     "503 Service Unavailable",
     "Request failed with status code 429",
+    '{"errorCode": "E07", "errorSummary": "Api validation failed: name", "errorCauses": [{"errorSummary": "name"}]}',
+    '{"errorSummary": "The policy is in use and cannot be deleted.", "errorId": "x", "errorCauses": []}',
+    '{"ErrorNumber": 10, "Type": "ValidationException", "Message": "it is wrong", "Elements": [{"AccountID": "7"}]}',
+    '[{"type": "Validation", "title": "Validation failure", "detail": "Name contains bad characters"}]',
+    '{"errorMessages": ["Issue does not exist"], "errors": {}}',
+    '{"type": "invalid_request_error", "message": "No such customer"}',
     # runtimes and shells
     'Exception in thread "main" java.lang.NullPointerException\n\tat com.acme.Main.main(Main.java:5)',
     "TypeError: Cannot read properties of undefined (reading 'x')\n    at f (/app/a.js:1:2)\n    at g (/app/b.js:3:4)",
@@ -64,6 +71,10 @@ FAILED = [
     "I encountered an error while trying to use the tool. This was the error: x.",
     "1 validation error for search\nquery\n  Field required [type=missing, input_value={}, input_type=dict]",
     "Error executing tool search: timeout",
+    "teamID is empty",
+    "no channel ids provided",
+    "required parameter missing",
+    "expected a number, got 'x'",
     "<tool_use_error>File has not been read yet</tool_use_error>",
     "MCP error -32602: Invalid arguments for tool read_file",
     "search is not a valid tool, try one of [find].",
@@ -103,8 +114,12 @@ OK = [
     "42",
     "true",
     "Order 17 was refunded.",
+    '{"error_rate": 0.1, "error_count": 3, "last_error": "boom", "errors_total": 7}',
+    '[{"id": 1, "title": "Error: cannot log in"}, {"id": 2, "title": "Payment failed"}]',
     "No results found.",
     "No errors found.",
+    "No customers found",
+    "Delivery is on Monday; a signature is needed. The parcel has 2 items.",
     "0 errors, 3 warnings",
     "Errors: 0",
     "Tool ran without output or errors",
@@ -160,6 +175,13 @@ def test_content_parts_and_structured_content_are_read_like_text() -> None:
     assert failed({"structuredContent": {"error": "no order"}, "content": []})
     assert failed(b'{"error": "no order"}')
     assert not failed({"error": None})
+
+
+def test_a_flag_beside_the_text_is_kept_as_words() -> None:
+    assert flagged("3 orders", False) == "3 orders"
+    assert flagged("Error: no order", True) == "Error: no order"
+    for text in ("0", "", "Division by zero\n" * 400, '{"rows": []}'):
+        assert read(flagged(text, True)).verdict == "failed"
 
 
 def test_results_of_parallel_calls_are_told_apart() -> None:

@@ -120,7 +120,7 @@ def test_blocks_of_anthropics_api() -> None:
     calls = (ToolCall("add", '{"a":2}', "toolu_1"), ToolCall("add", "{}", "toolu_2"))
     assert said.items == [
         Item("system", "desk"), Item("user", "hello"), Item("assistant", "let me see", calls),
-        Item("tool", "4", (), "toolu_1"), Item("tool", "0", (), "toolu_2"), Item("user", "and?"),
+        Item("tool", "4", (), "toolu_1"), Item("tool", "[the call failed] 0", (), "toolu_2"), Item("user", "and?"),
     ]  # fmt: skip
     assert said.answers == [Item("assistant", "4")]
 
