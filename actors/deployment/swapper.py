@@ -121,6 +121,9 @@ class Swapper:
         self._looks: dict[str, Look] = {}
         self._waits: dict[str, str] = {}
         self._shown = Routes(until=0.0)
+        self._unpinned = False
+        self.unpinned = 0
+        """Times that the versions that must stay could not be written down."""
         self.untold = 0
         """Times that the tap's routes could not be written."""
 
@@ -413,9 +416,19 @@ class Swapper:
         """Tell the learner, who deletes old versions, which ones must stay."""
         wanted = self._plan()
         pins = self._deployment_log.pins(wanted, self._settings.keep), self._deployment_log.serving(wanted)
-        if pins != self._pins:
+        if pins == self._pins:
+            return
+        try:
             await anyio.to_thread.run_sync(write_pins, self._versions, *pins)
-            self._pins = pins
+        except OSError as error:
+            # A full disk must not keep a bad version serving: what one goes back to was pinned before, and the learner
+            # that would clear away what is new has no room for a version either. Written anew with the next tick.
+            if not self._unpinned:
+                _log.error("pins_not_written", path=str(self._versions), reason=str(error))
+            self._unpinned = True
+            self.unpinned += 1
+            return
+        self._pins, self._unpinned = pins, False
 
 
 def _subject(message: Message) -> str:

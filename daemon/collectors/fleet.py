@@ -29,6 +29,9 @@ def fleet_figures(swapper: Swapper) -> Iterator[Metric]:
         pauses.add_metric([engine], seen.cumulative(), seen.sum)
     yield pauses
     yield counter("evolved_swapper_unsigned", "Verdicts and orders without a valid signature.", swapper.unsigned)
+    yield counter(
+        "evolved_swapper_pins_unwritten", "Times that the versions that must stay could not be noted.", swapper.unpinned
+    )
     yield counter("evolved_swapper_routes_unwritten", "Times that the tap could not be told.", swapper.untold)
 
 

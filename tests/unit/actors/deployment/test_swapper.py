@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from actors.deployment import swapper as swapper_module
 from actors.deployment.swapper import Swapper, SwapperSettings
 from actors.messages import Directive, Message, Serving, Step, ToolCall, Trajectory, Verdict
 from actors.messages.signing import sign
@@ -333,6 +334,21 @@ async def test_versions_that_may_be_needed_again_are_pinned_on_disk_and_those_th
     for version in (3, 4):
         await bench.stable(version)
     assert pinned() == ["2", "3", "4 serving"]
+
+
+async def test_a_full_disk_keeps_no_bad_version_serving_and_the_pins_are_written_once_there_is_room(bench, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    await bench.stable(3)
+    await bench.tell(bench.promote(5))
+    with monkeypatch.context() as patch:
+        patch.setattr(swapper_module, "write_pins", full)
+        (serving,) = await bench.tell(bench.order("rollback", version="5", to="3"), bench.order("freeze"))
+        assert (serving.version, bench.swapper.unpinned > 0) == (3, True)
+    before = (bench.path / "pinned").read_text()
+    await bench.tick()
+    assert (bench.path / "pinned").read_text() != before
 
 
 async def test_what_an_engine_served_when_follows_from_looks_and_swaps(tmp_path):
