@@ -23,6 +23,8 @@ PROMISES = {
 }
 QUEUE = 5000
 """Records in an inbox; what the pools may hold is theirs to say."""
+_A_RUN = 3
+"""Records of a run that one actor hears of: that it closed, what was thought of it, what was reported."""
 STANDS = 4000.0
 """Seconds after which a call that is in no trajectory is lost: it closes after 900 s without another, or in a minute
 when its beginning is missing; the rest is for daemons that died meanwhile."""
@@ -53,6 +55,8 @@ class Watcher:
         self._said: set[tuple[str, str]] = set()
         self._promoted: dict[int, str] = {0: first}
         """Manifest digest by version."""
+        self._held = self._begun = 0
+        """Runs that began while the disk was full, and all that did."""
         self._out: set[str] = set()
         self._ordered: Counter[tuple[str, int]] = Counter()
         self._orders: set[str] = set()
@@ -92,8 +96,14 @@ class Watcher:
         """A record was given up."""
         self._break("parked", f"the {actor}'s: {why}")
 
-    def looked(self, engines: Mapping[str, SimulatedEngine], shadow: str, inboxes: Mapping[str, int]) -> None:
-        """After each event."""
+    def looked(
+        self, engines: Mapping[str, SimulatedEngine], shadow: str, inboxes: Mapping[str, int], *, full: bool = False
+    ) -> None:
+        """After each event.
+
+        Args:
+            full: the disk is full: what comes meanwhile is there all at once when there is room again.
+        """
         for name, engine in engines.items():
             if engine.paused:
                 self._break("paused", f"{name} with v{engine.current}")
@@ -103,8 +113,11 @@ class Watcher:
                 self._break("unverified", f"{name} serves v{engine.current}, which nobody promoted")
             elif engine.manifest not in ("", self._promoted[engine.current]):
                 self._break("unverified", f"{name} says v{engine.current}, and serves other weights than were promoted")
+        begun, _ = self._now()
+        self._held += full * (begun - self._begun)
+        self._begun = begun
         for name, records in inboxes.items():
-            if records > QUEUE:
+            if records > QUEUE + _A_RUN * self._held:
                 self._break("queue", f"{records} records wait for the {name}")
 
     def trained(self, counts: Mapping[tuple[str, int], int]) -> None:

@@ -195,7 +195,7 @@ class World:
 
     async def _step(self) -> None:
         await self.loop.step()
-        self.watcher.looked({**self.serving, SHADOW: self.shadow}, SHADOW, self.loop.waiting)
+        self.watcher.looked({**self.serving, SHADOW: self.shadow}, SHADOW, self.loop.waiting, full=self.faults.full)
 
     def _over(self) -> bool:
         if self.watcher.broken or self.runs >= self.cell.limit:
