@@ -6,10 +6,14 @@
 #   make test-postgres all tests that keep a store, on a real PostgreSQL of their own (apt install postgresql)
 #   make test-operations the doctor, SIGHUP and bad input, with real processes (root: it mounts small disks)
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo, and of one of three daemons (apt install postgresql)
+#   make chaos-matrix  faults of 32 kinds, in pairs, on one installation at work (root; apt install gcc libc6-dev)
+#                 (FAULTS=300 SEED=1: so many, most of them alone; MINUTES=60 stops in time)
+#   make fuzz     coverage-guided fuzzing of every parser of outside bytes, in .venv-fuzz (SECONDS=36000: ten hours; RUNS=400: the same inputs each time)
 #   make test-clients real agent frameworks through the tap, in .venv-clients (apt install nodejs npm; Node.js 20)
 #   make test-mcp  five real MCP servers through our adapter, in .venv-mcp and tests/mcp/node_modules (nodejs, npm, git)
 #   make test-vllm a real vLLM on the CPU with our plug-in, in .venv-vllm: engine contract, swaps, the tap before it
 #                  (make vllm sets up just that)
+#   make embed-server MODEL=DIR: a sentence encoder behind /v1/embeddings, for measurements
 #   make test-verl the verl trainer against the native one, on the CPU, in .venv-verl
 #   make test-bfcl the BFCL environment against the real bfcl-eval, in .venv-bfcl (make bfcl sets up just that)
 #   make test-appworld AppWorld as an environment and as live APIs, in .venv-appworld (make appworld sets up just that)
@@ -54,7 +58,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test test-operations test-postgres chaos test-clients clients test-mcp vllm test-vllm test-verl bfcl test-bfcl test-docs test-peers appworld test-appworld test-schemathesis test-browser test-k8s check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-years bench-ablation bench-peers-setup sbom licences lock clean
+.PHONY: setup demo test test-operations test-postgres chaos chaos-matrix fuzz test-clients clients test-mcp embed-server vllm test-vllm test-verl bfcl test-bfcl test-docs test-peers appworld test-appworld test-schemathesis test-browser test-k8s check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-years bench-ablation bench-peers-setup sbom licences lock clean
 
 setup: .venv/ready
 
@@ -89,15 +93,30 @@ test-operations: setup
 chaos: setup
 	$(BIN)/python -m pytest tests/chaos
 
+# In pairs each row fits into three minutes of an idle machine; on a busy one no fault begins after MINUTES.
+chaos-matrix: setup
+	@mkdir -p build
+	$(BIN)/python -m tests.chaos.matrix --seed $(or $(filter-out 0,$(SEED)),7) --json build/chaos.json \
+		$(if $(FAULTS),--faults $(FAULTS),--paired 1) --minutes $(or $(MINUTES),$(if $(FAULTS),0,3))
+
+fuzz: .venv-fuzz/ready
+	.venv-fuzz/bin/python -m tests.fuzz.run --seconds $(or $(SECONDS),110) $(if $(RUNS),--runs $(RUNS) --seed 1)
+
+.venv-fuzz/ready: locks/fuzz.txt locks/base.txt | setup
+	@echo "setup: the fuzzer"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-fuzz
+	@$(UV) pip install --quiet --python .venv-fuzz/bin/python --no-deps --require-hashes -r locks/base.txt -r locks/fuzz.txt
+	@touch $@
+
 test-clients: clients
 	$(BIN)/python -m pytest tests/clients
 
-clients: .venv-clients/ready tests/clients/js/node_modules/ready
+clients: .venv-clients/ready .venv-clients-litellm/ready .venv-clients-crewai/ready tests/clients/js/node_modules/ready
 
-.venv-clients/ready: locks/clients.txt | setup
-	@echo "setup: agent frameworks"
-	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-clients
-	@$(UV) pip install --quiet --python .venv-clients/bin/python --require-hashes -r locks/clients.txt
+.venv-clients/ready .venv-clients-litellm/ready .venv-clients-crewai/ready: .venv-%/ready: locks/%.txt | setup
+	@echo "setup: agent frameworks, $*"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-$*
+	@$(UV) pip install --quiet --python .venv-$*/bin/python --require-hashes -r locks/$*.txt
 	@touch $@
 
 tests/clients/js/node_modules/ready: tests/clients/js/package-lock.json
@@ -121,6 +140,11 @@ tests/mcp/node_modules/ready: tests/mcp/package-lock.json
 		{ echo "Node.js 20 or newer with npm is needed (Debian: apt install nodejs npm)"; exit 1; }
 	@npm ci --prefix tests/mcp --silent --no-audit --no-fund
 	@touch $@
+
+# MODEL is a directory as sentence-transformers saves it, of a BERT that takes the mean (docs/retrieval.md).
+embed-server: setup
+	@test -n "$(MODEL)" || { echo "make embed-server MODEL=DIR: name a directory with model.safetensors"; exit 1; }
+	$(BIN)/python -m tests.support.sentence_server $(MODEL)
 
 vllm: .venv-vllm/plugin
 
@@ -301,12 +325,15 @@ lock:
 	$(LOCK) tests/benchmarks/peers/hnswlib.in -o tests/benchmarks/peers/hnswlib.txt
 	$(LOCK) --no-deps locks/bfcl.in -o locks/bfcl.txt
 	$(LOCK) locks/clients.in -o locks/clients.txt
+	$(LOCK) locks/clients-litellm.in -o locks/clients-litellm.txt
+	$(LOCK) locks/clients-crewai.in -o locks/clients-crewai.txt
 	$(LOCK) tests/mcp/servers.in -o tests/mcp/servers.txt
 	$(LOCK) locks/appworld.in -o locks/appworld.txt
 	$(LOCK) locks/schemathesis.in -o locks/schemathesis.txt
 	$(LOCK) locks/k8s.in -o locks/k8s.txt
+	$(LOCK) locks/fuzz.in -o locks/fuzz.txt
 	$(LOCK) locks/browser.in -o locks/browser.txt
 	$(LOCK) --override locks/verl-overrides.txt --extra verl pyproject.toml locks/torch-needs.in locks/verl.in -o locks/verl.txt
 
 clean:
-	rm -rf .venv .venv-appworld .venv-bfcl .venv-browser .venv-clients .venv-hnswlib .venv-k8s .venv-litellm .venv-mcp .venv-schemathesis .venv-trl .venv-vllm .venv-verl tests/browser/node_modules tests/clients/js/node_modules tests/mcp/node_modules build .run
+	rm -rf .venv .venv-appworld .venv-bfcl .venv-browser .venv-clients .venv-clients-litellm .venv-clients-crewai .venv-fuzz .venv-hnswlib .venv-k8s .venv-litellm .venv-mcp .venv-schemathesis .venv-trl .venv-vllm .venv-verl tests/browser/node_modules tests/clients/js/node_modules tests/mcp/node_modules build .run

@@ -27,6 +27,12 @@ def configure(level: int = logging.INFO) -> None:
         logging.getLogger(name).propagate = False
 
 
+def as_command() -> None:
+    """What a command needs that prints a result: logs on standard error, as people read them."""
+    # Looked up for each logger: a test puts another stream there.
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+
+
 def as_service() -> None:
     """What a process needs before it does anything: structured logs, and files for our user alone, because spool, store
     and logs hold agents' prompts and answers."""

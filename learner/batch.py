@@ -6,6 +6,7 @@ The file is safetensors: no pickle, and no types but numpy's, so that any traine
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from actors.messages import Processing
 from actors.messages.files import write_whole
 from learner.errors import BatchFileInvalid
 
-SCHEMA = 2
+SCHEMA = 3
 LOGPROB_SLACK = 1e-3
 """Log-probs above 0 by less than this are rounding of a lower precision; by more, they are no log-probs."""
 
@@ -27,6 +29,13 @@ TOKENS: dict[str, str] = {
     "clip_high": "float32", "versions": "int32", "steps": "int16",
 }  # fmt: skip
 ROWS: dict[str, str] = {"lengths": "int64", "guided": "uint8", "temperature": "float32", "trajectory": "int32"}
+
+
+def computable(one: Processing) -> bool:
+    """Whether log-probs can be computed under `one`: its numbers are within their ranges, and finite."""
+    penalties = (one.repetition_penalty, one.presence_penalty, one.frequency_penalty)
+    within = 0 < one.top_p <= 1 and one.top_k >= 0 and 0 <= one.min_p <= 1 and one.repetition_penalty > 0
+    return within and all(map(math.isfinite, penalties))
 
 
 class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -51,7 +60,8 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     lengths: npt.NDArray[np.int64]
     """`(B,)` tokens."""
     guided: npt.NDArray[np.uint8]
-    """`(B,)`, 1 where experience was cut out: the behaviour log-probs are of another context."""
+    """`(B,)`, 1 where experience was cut out, or placeholders stand for what redaction took out: the behaviour
+    log-probs are of another context."""
     temperature: npt.NDArray[np.float32]
     """`(B,)` that the row was sampled at."""
     trajectory: npt.NDArray[np.int32]
@@ -68,6 +78,8 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """sha256 of the manifest of `base_version`; empty if not known."""
     tokenizer: str = ""
     """sha256 of the tokenizer.json that the ids are of; empty if not known."""
+    processing: tuple[Processing, ...] = ()
+    """Of each row, what was done to the logits that it was sampled from; no entries: nothing but the temperature."""
     algorithm: dict[str, Any] = {}
     """Settings that the batch was made under, for whoever reads the file later; trainers have their own."""
 
@@ -111,10 +123,11 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             "groups": json.dumps(self.groups),
             "model": self.model,
             "tokenizer": self.tokenizer,
+            "processing": json.dumps(msgspec.to_builtins(self.processing)),
             "algorithm": json.dumps(self.algorithm),
         }
         data = save({name: getattr(self, name) for name in (*TOKENS, *ROWS)}, metadata=header)
-        write_whole(path, data)
+        write_whole(path, data, mode=0o600)  # what agents and users said: for our own eyes alone
 
     @classmethod
     def load(cls, path: Path) -> "TrajectoryBatch":
@@ -143,9 +156,10 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 groups=tuple(json.loads(header["groups"])),
                 model=header["model"],
                 tokenizer=header["tokenizer"],
+                processing=msgspec.json.decode(header["processing"], type=tuple[Processing, ...]),
                 algorithm=dict(json.loads(header["algorithm"])),
             )
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, msgspec.DecodeError) as error:
             raise BatchFileInvalid(f"{path.name}: header: {error}") from error
         batch.check()
         return batch
@@ -172,6 +186,11 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             raise BatchFileInvalid("trajectory: an index without its trajectory")
         if self.groups and len(self.groups) != len(self.trajectories):
             raise BatchFileInvalid(f"groups: {len(self.groups)} entries for {len(self.trajectories)} trajectories")
+        if self.processing and len(self.processing) != self.rows:
+            raise BatchFileInvalid(f"processing: {len(self.processing)} entries for {self.rows} rows")
+        strange = next((one for one in self.processing if not computable(one)), None)
+        if strange is not None:
+            raise BatchFileInvalid(f"processing: {strange} cannot be computed with")
         if np.any(self.mask > 1) or np.any(self.guided > 1):
             raise BatchFileInvalid("mask, guided: neither 0 nor 1")
         if np.any(self.clip_low < 0) or np.any(self.clip_high < 0):

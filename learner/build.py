@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actors.messages import BatchItem, Lineage, TokenRow, floats_array, ids_array, steps_array
-from learner.batch import LOGPROB_SLACK, TOKENS, TrajectoryBatch
+from actors.messages import BatchItem, Lineage, Processing, TokenRow, floats_array, ids_array, steps_array
+from learner.batch import LOGPROB_SLACK, TOKENS, TrajectoryBatch, computable
 from learner.credit import Credits
 
 T = TypeVar("T", bound=np.generic)
@@ -49,6 +49,8 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True):
     """sha256 of tokenizer.json."""
     algorithm: dict[str, Any] = {}
     """Settings of the update."""
+    processes: bool = True
+    """The trainer can do to its logits what an engine does, beside temperature: truncate them, penalise tokens."""
 
 
 class Built(msgspec.Struct, frozen=True):
@@ -72,6 +74,7 @@ class _Row(msgspec.Struct, frozen=True):
     columns: dict[str, npt.NDArray[np.generic]]
     guided: bool
     temperature: float
+    processing: Processing
     trajectory: int
     staleness: npt.NDArray[np.int64]
     """Per trained token, in updates."""
@@ -92,8 +95,10 @@ def build(items: Sequence[BatchItem], credits: Credits, settings: BuildSettings,
     """Pack the rows that have credit; whatever cannot be trained on is left out and counted by reason.
 
     Reasons: `ragged` (arrays of different lengths), `empty`, `hint_span` (experience that cannot be cut out),
-    `temperature`, `vocabulary`, `bad_logprobs`, `step_outside`, `step_twice` (an earlier row has its tokens),
-    `bad_advantage`, `future_version`, `unknown_version`, `too_long`, `stale` (every token too old), `all_masked`.
+    `temperature`, `processing` (the trainer cannot do to its logits what the engine did), `grammar` (in another context
+    its masks cannot be told), `vocabulary`, `bad_logprobs`, `step_outside`, `step_twice` (an earlier row has its
+    tokens), `bad_advantage`, `future_version`, `unknown_version`, `too_long`, `stale` (every token too old),
+    `all_masked`.
 
     Args:
         items: the batch.
@@ -144,6 +149,7 @@ def build(items: Sequence[BatchItem], credits: Credits, settings: BuildSettings,
         guided=np.array([row.guided for row in rows], np.uint8),
         temperature=np.array([row.temperature for row in rows], np.float32),
         trajectory=np.array([row.trajectory for row in rows], np.int32),
+        processing=tuple(row.processing for row in rows) if any(row.processing != Processing() for row in rows) else (),
         trajectories=tuple(trajectories),
         base_version=settings.chain[-1],
         order=order,
@@ -215,8 +221,12 @@ def _row(
         return _Left("ragged"), none, 0
     if not np.isfinite(row.temperature) or row.temperature < COLDEST:
         return _Left("temperature"), none, 0
+    if not computable(row.processing) or not (settings.processes or row.processing.only_grammar):
+        return _Left("processing"), none, 0
     start, end = row.hint
     guided = end > start
+    if row.processing.grammar and (guided or row.redacted):
+        return _Left("grammar"), none, 0
     if (experienced and not guided) or not 0 <= start <= end <= len(ids) or np.any(steps[start:end] >= 0):
         return _Left("hint_span"), none, 0
     if guided:
@@ -243,7 +253,8 @@ def _row(
     if np.any(own < 0):
         return _Left("unknown_version"), none, 0
     # A version that is not in the chain was rolled back, or forgotten for its age.
-    limit = min(settings.max_staleness, settings.max_staleness_guided) if guided else settings.max_staleness
+    elsewhere = guided or row.redacted
+    limit = min(settings.max_staleness, settings.max_staleness_guided) if elsewhere else settings.max_staleness
     age = np.full(len(ids), -1, np.int64)
     age[mask] = [age_of(version) for version in own.tolist()]
     known = np.bincount(np.minimum(age[mask & (age >= 0)], OLDEST + 1), minlength=OLDEST + 2).astype(np.int64)
@@ -264,4 +275,4 @@ def _row(
         "versions": versions,
         "steps": steps,
     }
-    return _Row(columns, guided, row.temperature, trajectory, age[mask]), known, stale
+    return _Row(columns, elsewhere, row.temperature, row.processing, trajectory, age[mask]), known, stale

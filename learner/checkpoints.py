@@ -1,27 +1,29 @@
 """The learner's own memory: optimizer and cursor, paired with the version they belong to.
 
-    <state>/learner/v000007/    optimizer.safetensors, cursor.json
+    <state>/learner/v000007/    cursor, batch, and with every eighth the optimizer (`memory.py`)
     <state>/versions/v000007/   the weights (`versions.py`)
 
 The learner's directory of a version is renamed into place before the version's own, and that second rename is the
-commit: a version that exists has its optimizer and a cursor that names the orders in it. What lies above the newest
-version is debris of a kill and is removed. An order that trained nothing makes no version; it goes into the newest
-one's cursor. So does going back: the head, which the next update starts from, is the last of that cursor's chain and
-need not be the newest version. One rename is the commit of that, too.
+commit: a version that exists has a cursor that names the orders in it, and what its optimizer is found again from. What
+lies above the newest version is debris of a kill and is removed. An order that trained nothing makes no version; it
+goes into the newest one's cursor. So does going back: the head, which the next update starts from, is the last of that
+cursor's chain and need not be the newest version. One rename is the commit of that, too.
 """
 
+import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 import structlog
 
-from actors.messages import Answer, Candidate, derived_id
+from actors.messages import Answer, Candidate, FileDigest, derived_id
 from actors.messages.signing import PublicKeys, SigningKey
-from learner.cursor import CHAIN, Cursor, Reply, cut
+from learner.batch import TrajectoryBatch
+from learner.cursor import CHAIN, Cursor, Made, Reply, cut
 from learner.errors import CheckpointInvalid, StateEmpty
-from learner.memory import Memory
+from learner.memory import STATE_EVERY, Memory, Recovery
 from learner.versions import Versions, debris, weight_files
 
 _log = structlog.get_logger(__name__)
@@ -39,8 +41,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Names of what a kill left half written; harmless, and removed by the next start."""
     cursor: Cursor | None
     """Where to go on from, its head first of all; None if there is nothing on disk, or nothing sound."""
-    moments: bool = False
-    """Whether the optimizer goes on as well; not looked for without `verify`."""
+    recovery: Recovery | None = None
+    """Of the head's optimizer; None without `verify`, or if there is no head."""
+
+    @property
+    def moments(self) -> bool:
+        """Whether the optimizer goes on exactly as well."""
+        return self.recovery is not None and not self.recovery.broken and not self.recovery.afresh
 
 
 class Checkpoints:
@@ -54,6 +61,7 @@ class Checkpoints:
         trusted: PublicKeys | None = None,
         remembered: int = 4096,
         keep: int = 8,
+        state_every: int = STATE_EVERY,
     ) -> None:
         """
         Args:
@@ -62,12 +70,12 @@ class Checkpoints:
             trusted: checks them; None leaves them unchecked.
             remembered: orders that the cursor remembers.
             keep: newest versions to keep.
+            state_every: updates from one full state to the next.
         """
         self.versions = Versions(state / "versions", key=key, trusted=trusted)
         self._memory = Memory(state / "learner")
-        self._remembered, self._keep = remembered, keep
+        self._remembered, self._keep, self._state_every = remembered, keep, state_every
         self._cursor: Cursor | None = None
-        self._moments: Path | None = None
 
     @property
     def cursor(self) -> Cursor:
@@ -85,16 +93,6 @@ class Checkpoints:
     def head(self) -> Path:
         """Directory of the version that the next update starts from."""
         return self.versions.path(self.cursor.head)
-
-    @property
-    def memory(self) -> Path | None:
-        """Directory of the optimizer that goes with the head, None if it starts afresh."""
-        return self._moments
-
-    @property
-    def moments_lost(self) -> bool:
-        """Whether the optimizer starts afresh although updates were made: never of a new learner."""
-        return self._moments is None and self.cursor.updates > 0
 
     def open(self, warm_start: Path | None, now: float) -> Cursor:
         """Find where the learner stands and what goes with it; make version 0 of `warm_start` if there is nothing.
@@ -119,7 +117,7 @@ class Checkpoints:
         if cursor is None:
             raise CheckpointInvalid("; ".join(damaged.values()))
         self._memory.clear(self._memory.above(cursor.version))
-        self._cursor, self._moments = cursor, self._goes_on(cursor)
+        self._cursor = cursor
         return cursor
 
     def look(self, *, verify: bool = True) -> Standing:
@@ -141,7 +139,7 @@ class Checkpoints:
                 *self._memory.above(versions[-1] if versions else -1),
             ),
             cursor=cursor,
-            moments=verify and cursor is not None and self._goes_on(cursor) is not None,
+            recovery=self.recovery(cursor.head) if verify and cursor is not None else None,
         )  # fmt: skip
 
     def initialise(self, warm_start: Path, now: float) -> None:
@@ -153,47 +151,58 @@ class Checkpoints:
         weights = weight_files(warm_start)
         index = warm_start / "model.safetensors.index.json"
 
-        def copy(directory: Path) -> None:
+        def copy(directory: Path) -> Sequence[FileDigest]:
             for path in (*weights, *([index] if len(weights) > 1 else [])):
                 shutil.copyfile(path, directory / path.name)
+            return ()
 
-        self._memory.write(Cursor(version=0, chain=(0,)), None)
+        self._memory.write(Cursor(version=0, chain=(0,)), save_state=None)
         self.versions.write(0, -1, copy, rest=warm_start, batch_ids=(), metrics={}, created=now)
 
     def commit(
         self,
         record: str,
         *,
-        save: Callable[[Path], None],
-        save_state: Callable[[Path], None],
+        save: Callable[[Path], Sequence[FileDigest]],
+        save_state: Callable[[Path], Sequence[FileDigest]],
         metrics: dict[str, float],
         now: float,
         no_gradient: dict[str, str] | None = None,
+        batch: TrajectoryBatch | None = None,
+        seed: int = 0,
     ) -> Candidate:
         """Write the next version, a child of the head, with `record` done in it; returns its announcement.
 
         Args:
-            save: writes model.safetensors into a directory.
-            save_state: writes optimizer.safetensors into a directory.
+            save: writes model.safetensors into a directory, see `Trainer.save`.
+            save_state: writes optimizer.safetensors into a directory, see `Trainer.save_state`; not called for a
+                version that is found again from the state before it.
             no_gradient: what the manifest says of the batch's trajectories.
+            batch: what the trainer was given; None if the head's optimizer, as the trainer had it, cannot be found
+                again: only a full state will do then.
+            seed: what it was given besides.
 
         Raises:
             OSError: disk full; nothing has changed.
             NonFiniteWeights: as raised by `save`.
         """
         before, version = self.cursor, self.highest + 1
+        since = None if batch is None else self._memory.since(before.head)
+        full = since is None or since + 1 >= self._state_every
         cursor = msgspec.structs.replace(
             before.with_done(record, version, None, self._remembered),
             version=version,
             chain=(*before.chain, version)[-CHAIN:],
             updates=before.updates + 1,
+            made=None if since is None else Made(order=record, parent=before.head, seed=seed, batch=""),
+            since=0 if since is None or full else since + 1,
         )
-        cursor = self._memory.write(cursor, save_state)
+        cursor = self._memory.write(cursor, save_state=save_state if full else None, batch=batch)
         self.versions.write(
             version, before.head, save, rest=self.head, batch_ids=(record,), metrics=metrics, created=now,
             no_gradient=no_gradient,
         )  # fmt: skip
-        self._cursor, self._moments = cursor, self._memory.path(version)
+        self._cursor = cursor
         # The parent stays as well: after going back it may be far below the newest, and a child that fares badly goes
         # back to it.
         for old in self.versions.prune(self._keep, spared=cursor.chain[-2:]):
@@ -211,13 +220,12 @@ class Checkpoints:
         noted = before.with_done(record, before.head, reply, self._remembered)
         self._rewrite(noted)
 
-    def go_back(self, record: str, target: int, reply: Reply, *, moments: Path | None) -> None:
+    def go_back(self, record: str, target: int, reply: Reply) -> None:
         """Let the next update start from `target`, with `record` done; what is above it stays on disk, unused.
 
         Args:
             target: a version that was read and found sound.
             reply: what is answered.
-            moments: what `self.moments` said of it.
 
         Raises:
             OSError: the disk fails.
@@ -226,11 +234,17 @@ class Checkpoints:
         chain = cut(before.chain, target) if target in before.chain else self.versions.line(target, CHAIN)
         noted = before.with_done(record, target, reply, self._remembered)
         self._rewrite(msgspec.structs.replace(noted, chain=chain))
-        self._moments = moments
 
-    def moments(self, version: int) -> Path | None:
-        """Directory of the optimizer that goes with `version`; None if it had none, or it is not kept or not sound."""
-        return self._memory.moments(version)
+    def recovery(self, version: int) -> Recovery:
+        """How the optimizer of `version` is found again; see `Memory.recovery`."""
+        return self._memory.recovery(version)
+
+    def said(self) -> float:
+        """When the last word was said that is remembered, unix seconds; 0 for none."""
+        times = [reply.created for reply in self.cursor.replies.values() if reply.created is not None]
+        with contextlib.suppress(CheckpointInvalid):
+            times.append(self.versions.read(self.cursor.version).created)
+        return max(times, default=0.0)
 
     def answer(self, record: str, *, otherwise: Answer = "skipped") -> Candidate:
         """What is said of `record`, which is done; the same each time, for as long as it is remembered.
@@ -268,8 +282,6 @@ class Checkpoints:
                 cursor = self._memory.read(version)
                 if cursor.head == version:
                     self.versions.read(version, verify=verify)
-                    if verify:
-                        self._memory.check(cursor)
                     return cursor, damaged
             except CheckpointInvalid as error:
                 damaged[version] = str(error)
@@ -285,23 +297,20 @@ class Checkpoints:
                 return msgspec.structs.replace(cursor, chain=cut(cursor.chain, head)), damaged
         return None, damaged
 
-    def _goes_on(self, cursor: Cursor) -> Path | None:
-        """Directory of the optimizer to go on with, of a cursor from `_stand`."""
-        if cursor.head != cursor.version:
-            return self._memory.moments(cursor.head)
-        # It was read and checked there, gigabytes maybe.
-        return self._memory.path(cursor.version) if cursor.optimizer else None
-
     def _rewrite(self, cursor: Cursor) -> None:
         self._memory.rewrite(cursor)
         self._cursor = cursor
 
     def _clear_memory(self) -> None:
-        """Keep the memory of the newest two versions, in case the newest is damaged, and of what may be gone back to.
+        """Keep what the newest two versions are found again from, in case the newest is damaged, and what may be gone
+        back to.
 
-        That is the head and whatever serves. A list of pinned versions that cannot be read protects everything.
+        That is the head, whatever serves, and all since the second newest full state. A list of pinned versions that
+        cannot be read protects everything.
         """
         pins = self.versions.pins()
         if pins is None:
             return
-        self._memory.keep({*self.versions.numbers()[-2:], self.cursor.version, self.cursor.head} | pins.serving)
+        wanted = {*self.versions.numbers()[-2:], self.cursor.version, self.cursor.head} | pins.serving
+        lines = {needed for version in wanted for needed in self._memory.line(version)}
+        self._memory.keep(wanted | lines | set(self._memory.recent(2)))

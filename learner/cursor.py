@@ -26,6 +26,18 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     no_gradient: dict[str, str] = {}
 
 
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """How a version came of its parent, so that the update can be made again."""
+
+    order: str
+    """Id of the order."""
+    parent: int
+    seed: int
+    """As the trainer was given it."""
+    batch: str
+    """sha256 of batch.safetensors."""
+
+
 class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     """Where the learner stands."""
 
@@ -42,6 +54,10 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     """Updates that changed the weights, ever."""
     optimizer: str = ""
     """sha256 of the newest version's optimizer.safetensors, or over those of its shards; empty without."""
+    made: Made | None = None
+    """How the newest version came about; None if what it was trained with could not be found again."""
+    since: int = 0
+    """Updates from the newest full state to the newest version; 0 if its own lies beside it."""
 
     @property
     def head(self) -> int:

@@ -9,7 +9,10 @@ LearnerError
 ├── CheckpointUnsupported   a model whose files the trainer could not write back under the same names and shapes
 ├── NonFiniteWeights        weights that must not be written
 ├── TrainerUnavailable      the trainer that the settings name cannot run in this environment
+├── MemoryTooSmall          what an update takes is more than the machine, or the GPU, has
+├── ShapeUnknown            a model whose size cannot be counted beforehand
 ├── RankFailed              a trainer of several processes failed in one of the others
+├── MetricsUnavailable      metrics are asked for and no port is free, or the address is not this machine's
 ├── TensorBoardUnavailable  curves are asked for and cannot be written
 └── StateEmpty              no version on disk and no warm start to begin from
 """
@@ -58,8 +61,20 @@ class TrainerUnavailable(LearnerError):
     """A package or a GPU is missing; the text says what to do."""
 
 
+class MemoryTooSmall(LearnerError):
+    """Raised before anything is loaded; the text has the figures and the remedies."""
+
+
+class ShapeUnknown(LearnerError):
+    """No config.json that can be read, or one of another kind of model than the formulas are for."""
+
+
 class RankFailed(LearnerError):
     """Rank 0's own part was done; the other rank's log has its error in full."""
+
+
+class MetricsUnavailable(LearnerError):
+    """Nothing can listen where the settings say; the text names them."""
 
 
 class TensorBoardUnavailable(LearnerError):

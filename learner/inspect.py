@@ -17,7 +17,16 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
-from actors.messages import BatchItem, MessageError, TokenRow, decode_batch, floats_array, ids_array, steps_array
+from actors.messages import (
+    BatchItem,
+    MessageError,
+    Processing,
+    TokenRow,
+    decode_batch,
+    floats_array,
+    ids_array,
+    steps_array,
+)
 from learner.batch import TrajectoryBatch
 from learner.build import BuildSettings, build
 from learner.credit import Credits, assign
@@ -61,6 +70,7 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
     """Share of its trajectory's trained tokens."""
     reason: str = ""
     """Why it is left out; empty if it is trained on."""
+    processing: Processing = Processing()
 
 
 class TrajectoryView(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +230,7 @@ def _order(
         clip_low=settings.clip_low,
         clip_high=settings.clip_high,
         clip_boosted=settings.clip_boosted,
+        processes=settings.trainer == "native",
     )
     built = build(items, credits, limits)
     dropped = dict(credits.skipped)
@@ -283,6 +294,7 @@ def _row(
         hint=row.hint,
         weight=0.0,
         reason=next(iter(made.dropped), ""),
+        processing=row.processing,
     )
 
 
@@ -305,6 +317,7 @@ def _packed(name: str, batch: TrajectoryBatch, decode: Decode, chosen: _Chosen) 
                 tokens=tokens,
                 guided=bool(batch.guided[b]),
                 temperature=float(batch.temperature[b]),
+                processing=batch.processing[b] if batch.processing else Processing(),
                 hint=None,
                 weight=float(weights[b]),
             )
@@ -315,7 +328,11 @@ def _packed(name: str, batch: TrajectoryBatch, decode: Decode, chosen: _Chosen) 
         for id, own, group, wanted in zip(batch.trajectories, rows, groups, shown, strict=True)
         if wanted
     )
-    notes = ("experience is cut out of these rows already",) if batch.guided.any() else ()
+    notes = (
+        ("of guided rows experience is cut out already, or placeholders stand for what was redacted",)
+        if batch.guided.any()
+        else ()
+    )
     figures = {"rows": float(batch.rows), "trained_tokens": float(batch.tokens)}
     return Inspection(
         file=name, kind="packed", trajectories=views, base_version=batch.base_version, dropped={}, figures=figures,

@@ -29,7 +29,7 @@ def show(inspection: Inspection, console: Console, *, full: bool = False) -> Non
     console.print(_legend(inspection.largest))
     for view in inspection.trajectories:
         console.print()
-        console.rule(Text(visible(view.id)), align="left")
+        console.print(Text(visible(view.id)))
         for line in (*about_trajectory(view), *about_steps(view)):
             console.print(Text(visible(line)))
         for number, row in enumerate(view.rows):

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from actors.messages import Processing
 from learner.inspect import Inspection, RowView, TokenView, TrajectoryView
 
 Kind = Literal["trained", "context", "cut", "masked"]
@@ -101,10 +102,16 @@ def about_steps(view: TrajectoryView) -> list[str]:
     ]
 
 
+def _changed(one: Processing) -> list[str]:
+    fields = msgspec.structs.asdict(one).items()
+    return [f"{name} {value:g}" for name, value in fields if value != getattr(Processing(), name)]
+
+
 def about_row(number: int, row: RowView) -> str:
     """What stands above a row's tokens."""
     trained = [token for token in row.tokens if token.trained]
     words = [f"row {number}: {len(row.tokens)} tokens, {len(trained)} trained", f"temperature {row.temperature:g}"]
+    words += _changed(row.processing)
     if trained:
         versions = sorted({token.version for token in trained})
         words.append(f"version{'s' * (len(versions) > 1)} {', '.join(map(str, versions))}")

@@ -1,8 +1,9 @@
 """The policy loss: one pure function of tensors, the same for every trainer.
 
-Dual-clip PPO with clip bounds per token, a k3 penalty towards a reference, optional importance weights. How tokens
-become one number is decided before: `token_shares` gives each token of a mini-batch its share, the loss is
-`sum(per_token * share)`, so micro-batches and ranks, however cut, add up to one big batch.
+Dual-clip PPO with clip bounds per token, or a mask of tokens whose probability moved too far, a k3 penalty towards a
+reference, and optional importance weights. How tokens become one number is decided before: `token_shares` gives
+each token of a mini-batch its share, the loss is `sum(per_token * share)`, so micro-batches and ranks, however cut, add
+up to one big batch.
 
 Sources: PPO (arXiv 1707.06347), dual clip (arXiv 1912.09729), asymmetric clip and token-mean (DAPO, arXiv 2503.14476),
 k3 (Schulman, "Approximating KL divergence"), aggregations as in verl's `agg_loss`.
@@ -31,6 +32,9 @@ class LossSettings(NamedTuple):
     """With a negative advantage the ratio counts no higher than this."""
     kl_coef: float = 0.001
     """Weight of the k3 penalty; without reference log-probs it is 0."""
+    token_limit: float = 0.0
+    """How far a token's probability may have moved the way that its advantage pulls, see `within_limit`. It takes the
+    place of the clip, which stops nearly all of those tokens anyway. 0: the clip."""
 
 
 class LossResult(NamedTuple):
@@ -40,7 +44,7 @@ class LossResult(NamedTuple):
     """Scalar: the micro-batch's part of the mini-batch's loss, to call `backward` on."""
     sums: dict[str, Tensor]
     """`policy`, `kl_reference`, `kl_old` (k3 of the old policy to this one), `ratio`, `surprise` (-log-prob), and apart
-    for plain and guided tokens `clipped_*` and `tokens_*`."""
+    for plain and guided tokens `clipped_*`, `masked_*` and `tokens_*`."""
     ratio_max: Tensor
     """Scalar, detached; 0 without tokens."""
 
@@ -64,6 +68,19 @@ def icepop_weights(proximal: Tensor, behaviour: Tensor, low: float, high: float)
     """
     weights = (proximal - behaviour).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
     return torch.where((weights >= low) & (weights <= high), weights, torch.zeros_like(weights))
+
+
+def within_limit(log_probs: Tensor, sampled: Tensor, advantages: Tensor, limit: float) -> Tensor:
+    """Whether each token may still be pulled the way that its advantage pulls; same shape as all three.
+
+    With pi the policy under training and b the one that sampled: pi - b <= limit where A > 0, b - pi <= limit where
+    A < 0. That is the total variation between the two if all other tokens are taken together as one. A ratio's clip
+    stops rare tokens early and frequent ones late; this stops both at the same loss of probability.
+
+    Source: DPPO (arXiv 2602.04879), its mask with the binary total variation; prime-rl's IPO is the same rule.
+    """
+    moved = (log_probs.detach().exp() - sampled.exp()) * advantages.sign()
+    return moved <= limit
 
 
 def accepted_rows(proximal: Tensor, behaviour: Tensor, row: Tensor, rows: int, low: float, high: float) -> Tensor:
@@ -181,6 +198,7 @@ def policy_loss(
     mask: Tensor | None = None,
     weights: Tensor | None = None,
     reference: Tensor | None = None,
+    sampled: Tensor | None = None,
 ) -> LossResult:
     """Loss of one micro-batch. All tensors share one shape, `(R,)` packed or `(B, T)` padded with a mask.
 
@@ -196,6 +214,7 @@ def policy_loss(
         mask: true on trained tokens; None for all.
         weights: importance weights, without gradient; None for 1.
         reference: log-probs of the reference policy; None for no penalty.
+        sampled: of the policy that `settings.token_limit` counts from; None for `old`.
     """
     on = torch.ones_like(log_probs, dtype=torch.bool) if mask is None else mask.bool()
     zero = torch.zeros_like(log_probs)
@@ -203,12 +222,15 @@ def policy_loss(
     ratio = log_ratio.exp()
     plain = -advantages * ratio
     clipped = -advantages * torch.minimum(torch.maximum(ratio, 1 - clip_low), 1 + clip_high)
-    worse = torch.maximum(plain, clipped)
+    worse = plain if settings.token_limit > 0 else torch.maximum(plain, clipped)
     bounded = torch.minimum(-advantages * settings.dual_clip, worse)
     per_token = torch.where(advantages < 0, bounded, worse)
     if weights is not None:
         per_token = per_token * weights
-    per_token = torch.where(on, per_token, zero)
+    pulled = on
+    if settings.token_limit > 0:
+        pulled = on & within_limit(log_probs, old if sampled is None else sampled, advantages, settings.token_limit)
+    per_token = torch.where(pulled, per_token, zero)
     share = share.to(per_token.dtype)
     policy = per_token.sum()
     loss = (per_token * share).sum()
@@ -220,7 +242,8 @@ def policy_loss(
         loss = loss + settings.kl_coef * (each * share).sum()
 
     with torch.no_grad():
-        cut = on & (clipped > plain)
+        cut = on & (clipped > plain) & (settings.token_limit == 0)
+        out = on & ~pulled
         led = torch.zeros_like(on) if guided is None else guided.bool() & on
         sums = {
             "policy": policy.detach(),
@@ -230,6 +253,8 @@ def policy_loss(
             "surprise": torch.where(on, -log_probs, zero).sum(),
             "clipped_plain": (cut & ~led).sum(),
             "clipped_guided": (cut & led).sum(),
+            "masked_plain": (out & ~led).sum(),
+            "masked_guided": (out & led).sum(),
             "tokens_plain": (on & ~led).sum(),
             "tokens_guided": led.sum(),
         }

@@ -44,6 +44,7 @@ class Resumption(msgspec.Struct, frozen=True, kw_only=True):
             "chain": [] if cursor is None else list(cursor.chain),
             "updates": 0 if cursor is None else cursor.updates,
             "optimizer": standing.moments,
+            "replayed": 0 if standing.recovery is None else len(standing.recovery.updates),
             "orders": orders,
             "versions": list(standing.versions),
             "damaged_versions": {str(version): reason for version, reason in standing.damaged.items()},
@@ -55,7 +56,7 @@ class Resumption(msgspec.Struct, frozen=True, kw_only=True):
         standing, cursor = self.standing, self.standing.cursor
         lines = [f"state {self.state}"]
         if cursor is not None:
-            lines += _about(cursor, standing.moments)
+            lines += _about(cursor, standing)
         elif self.warm_start:
             lines.append(f"no version yet: version 0 will be made of {self.warm_start}")
         lines += [f"version {version} is damaged: {reason}" for version, reason in sorted(standing.damaged.items())]
@@ -93,8 +94,14 @@ def check(state: Path, settings: LearnerSettings, *, trusted: PublicKeys | None 
 
 
 def _damage(state: Path, standing: Standing) -> str:
+    cursor, recovery = standing.cursor, standing.recovery
     if not standing.damaged:
-        return ""
+        if cursor is None or recovery is None or not recovery.kept:
+            return ""
+        return recovery.broken and (
+            f"the optimizer of version {cursor.head} cannot be found again: {recovery.broken}; bring it back from a "
+            f"backup, or run `evolved learner`, which goes on with {_optimizer(standing)}"
+        )
     names = ", ".join(f"v{version:06d}" for version in sorted(standing.damaged))
     restore = f"bring {names} back from a backup, in {state / 'versions'} and {state / 'learner'} both"
     if standing.cursor is None:
@@ -105,13 +112,23 @@ def _damage(state: Path, standing: Standing) -> str:
     )
 
 
-def _about(cursor: Cursor, moments: bool) -> list[str]:
+def _about(cursor: Cursor, standing: Standing) -> list[str]:
     newest = [f"{order} (version {version})" for order, version in reversed(cursor.done[-SHOWN:])]
     more = f", and {len(cursor.done) - SHOWN} before" if len(cursor.done) > SHOWN else ""
     back = f" (it went back: version {cursor.version} is the newest)" if cursor.head != cursor.version else ""
     return [
         f"stands at version {cursor.head}{back}, after {cursor.updates} updates; the line that led there: "
         f"{' '.join(map(str, cursor.chain[-SHOWN:]))}",
-        f"goes on with {'its optimizer' if moments else 'an optimizer that starts afresh'}",
+        f"goes on with {_optimizer(standing)}",
         f"orders done: {', '.join(newest) or 'none'}{more}",
     ]
+
+
+def _optimizer(standing: Standing) -> str:
+    recovery = standing.recovery
+    if recovery is None or recovery.afresh:
+        return "an optimizer that starts afresh"
+    if recovery.broken:
+        return f"its weights and the optimizer of version {recovery.version}"
+    again = f", after {len(recovery.updates)} updates since version {recovery.version} are made again"
+    return f"its optimizer{again if recovery.updates else ''}"

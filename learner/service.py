@@ -7,6 +7,7 @@ The commit on disk comes before the publish, and a record that comes again is an
 costs at most the work of one update. A broken order is parked as a dead letter, and the learner goes on.
 """
 
+import errno
 import math
 import time
 from collections import Counter
@@ -30,7 +31,7 @@ from actors.system.errors import DependencyUnavailable, StreamFull
 from actors.system.lifecycle import Lifecycle
 from actors.system.streams import DEAD, POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
 from learner.checkpoints import Checkpoints
-from learner.errors import OrderFileMissing, OrderUnusable, StateEmpty, TrainerUnavailable
+from learner.errors import MetricsUnavailable, OrderFileMissing, OrderUnusable, StateEmpty, TrainerUnavailable
 from learner.metrics import LearnerMetrics
 from learner.settings import LearnerSettings
 from learner.tensorboard import TensorBoard
@@ -41,6 +42,8 @@ _log = structlog.get_logger(__name__)
 R = TypeVar("R")
 NAME = "learner"
 FETCH_SECONDS = 5.0
+METRICS_PORTS = 16
+"""Ports tried for metrics: so many learners of one machine are scraped without a setting each."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
 """Seconds between attempts while the broker is away."""
 
@@ -326,7 +329,25 @@ class LearnerService:
 
 @contextmanager
 def _metrics_server(settings: LearnerSettings, registry: CollectorRegistry) -> Iterator[None]:
-    server, thread = start_http_server(settings.metrics_port, settings.metrics_host, registry)
+    """Serves `registry` at the first free port; raises `MetricsUnavailable`."""
+    first, where = settings.metrics_port, settings.metrics_host
+    for port in range(first, min(first + METRICS_PORTS, 1 << 16)):
+        try:
+            server, thread = start_http_server(port, where, registry)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise MetricsUnavailable(
+                    f"learner.metrics_host = {where!r}, port {port}: {error.strerror or error}; name an address of "
+                    "this machine and a port that this user may open, or set learner.metrics_port = 0 for no metrics"
+                ) from error
+        else:
+            break
+    else:
+        raise MetricsUnavailable(
+            f"learner.metrics_port = {first}: this and the {METRICS_PORTS - 1} ports after it are taken at {where}; "
+            "set another, or 0 for no metrics"
+        )
+    _log.info("metrics_served", address=f"{where}:{port}", asked_for=first)
     try:
         yield
     finally:

@@ -42,7 +42,7 @@ class LearnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_grad_norm: Positive = 1.0
     """Gradients are scaled down to this norm."""
     mini_batches: AtLeastOne = 4
-    """Optimizer steps an update; rows are dealt to them by chance."""
+    """Optimizer steps an update at most, one for each two trajectories; rows are dealt to them by chance."""
     micro_tokens: Count = 0
     """Tokens of one forward and backward; bounds memory, changes no result. 0 suits the device."""
     gradient_checkpointing: bool = False
@@ -56,6 +56,9 @@ class LearnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """clip_high of guided tokens with a positive advantage (selective boosting)."""
     dual_clip: Annotated[float, msgspec.Meta(gt=1)] = 3.0
     """With a negative advantage the ratio counts no higher than this."""
+    token_limit: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
+    """In the place of the clip's bounds: tokens whose probability has moved by more than this since they were sampled,
+    the way that their advantage pulls, give no gradient, see `learner.loss.within_limit`; 0 for the clip."""
     aggregation: Aggregation = "token-mean"
     """How tokens add up to the loss of a mini-batch, verl's names, see `learner.loss.token_shares`; a sequence is a
     trajectory."""
@@ -109,8 +112,9 @@ class LearnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Deliveries of an order whose file is missing, or that the trainer fails on, before it is given up."""
     retry_seconds: Positive = 2.0
     """Wait before the next attempt at an order that could not be handled."""
-    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
-    """Port of Prometheus metrics; 0 for none."""
+    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 9464
+    """First port that is tried for Prometheus metrics; 0 for none. Where another learner has it, the next free one of
+    16 is taken and logged (`metrics_served`); where all are taken, the learner does not start."""
     metrics_host: str = "127.0.0.1"
     """Address that metrics are served on."""
     tensorboard_dir: str = ""

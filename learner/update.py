@@ -4,7 +4,8 @@
 
 An order that is already in the cursor is not trained again; its answer is found again instead. Going back writes no
 version: the next update starts from an older one (`checkpoints`). After an error between
-training and commit the trainer is put back to what is on disk, so memory and disk never tell different stories.
+training and commit the trainer is put back to what is on disk, so memory and disk never tell different stories. Where
+the disk has no full state of the head, that is the last one and the updates since, made again.
 """
 
 import time
@@ -19,19 +20,37 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
-from actors.messages import Answer, BatchItem, BatchOrder, Candidate, Directive, MessageError, decode_batch
+from actors.messages import (
+    Answer,
+    BatchItem,
+    BatchOrder,
+    Candidate,
+    Directive,
+    FileDigest,
+    MessageError,
+    decode_batch,
+)
+from actors.messages.manifest import SPOT_CHECK
 from learner.batch import TrajectoryBatch
 from learner.build import BuildSettings, Built, build
 from learner.checkpoints import Checkpoints
 from learner.credit import Credits, assign
 from learner.cursor import Reply
-from learner.errors import BatchRefused, CheckpointInvalid, OrderFileMissing, OrderUnusable
+from learner.errors import BatchRefused, CheckpointInvalid, LearnerError, OrderFileMissing, OrderUnusable
+from learner.memory import Recovery
 from learner.settings import LearnerSettings
+from learner.spot_check import spot_check
 from learner.throughput import update_flops
 from learner.trainers import Trainer
 
 _log = structlog.get_logger(__name__)
 Result = Literal["trained", "skipped", "repeated", "went_back"]
+_REMEDY = (
+    "the weights are those that were written, the optimizer is close to theirs; if settings of [learner] or the "
+    "machine changed since, that is why, and nothing needs doing"
+)
+_TICK = 1e-3
+"""Seconds between two words of ours, where the clock was put back."""
 NOT_ALGORITHM = frozenset(
     {
         "warm_start", "device", "threads", "keep_versions", "remembered_orders", "attempts", "retry_seconds",
@@ -92,6 +111,10 @@ class Updater:
         self._settings, self._checkpoints, self._clock, self._timer = settings, checkpoints, clock, timer
         self._make_trainer = make_trainer
         self._trainer: Trainer | None = None
+        self._exact = True
+        """Whether the head's optimizer, as the trainer has it, can be found again from disk."""
+        self._said = 0.0
+        """Unix seconds of our last word."""
 
     def open(self) -> int:
         """Take up the version to go on from and its optimizer; returns its number.
@@ -102,10 +125,18 @@ class Updater:
         """
         warm_start = Path(self._settings.warm_start) if self._settings.warm_start else None
         cursor = self._checkpoints.open(warm_start, self._clock())
+        self._said = self._checkpoints.said()
         head, first = self._checkpoints.head, self._checkpoints.versions.path(0)
         # Version 0 is never deleted by us; somebody who did it by hand gets the present weights as anchor.
-        self._restore(self._make_trainer(head, first if first.is_dir() else head))
+        self._take_up(self._make_trainer(head, first if first.is_dir() else head), cursor.head)
         return cursor.head
+
+    def _now(self) -> float:
+        """Unix seconds, but not before our last word: whoever listens tells by it which is the newer, and would take
+        for old all that is said after a clock was put back."""
+        now = self._clock()
+        self._said = now if now >= self._said else self._said + _TICK
+        return self._said
 
     def apply(self, order: BatchOrder) -> Outcome:
         """Train on `order`, unless that was done before.
@@ -140,23 +171,27 @@ class Updater:
             report = trainer.update(built.batch, seed=seed)
         except BatchRefused as refusal:
             _log.warning("batch_refused", order=order.id, reason=refusal.reason, text=str(refusal))
-            self._restore(trainer)
+            self._trainer = trainer  # nothing has changed in it
             return self._skipped(order.id, refusal.reason, missed(refusal.reason), about)
         seconds = max(self._timer() - began, 1e-9)
         about.metrics |= {"seconds_update": seconds, "tokens_per_second": float(built.batch.lengths.sum()) / seconds}
         about.metrics |= report.metrics | self._utilisation(built.batch, report.metrics, seconds)
         if report.steps == 0:
-            self._restore(trainer)
+            if report.metrics.get("steps_undone"):
+                self._take_up(trainer, cursor.head)  # the weights are as they were, the moments have seen the step
+            self._trainer = trainer
             return self._skipped(order.id, "no_step", missed("no_step"), about)
         candidate = self._checkpoints.commit(
             order.id,
-            save=trainer.save,
+            save=partial(_save, trainer, seed),
             save_state=trainer.save_state,
             metrics=about.metrics,
-            now=self._clock(),
+            now=self._now(),
             no_gradient=missed("", report.untrained),
+            batch=built.batch if self._exact else None,
+            seed=seed,
         )
-        self._trainer = trainer
+        self._trainer, self._exact = trainer, True
         return Outcome(result="trained", candidate=candidate, **about.fields())
 
     def go_back(self, directive: Directive) -> Outcome | None:
@@ -195,14 +230,14 @@ class Updater:
         except CheckpointInvalid as error:
             log.error("going_back_impossible", reason=str(error))
             return None
-        moments = checkpoints.moments(target)
-        log.info("going_back", to=target, head=cursor.head, moments_kept=moments is not None)
+        log.info("going_back", to=target, head=cursor.head)
         self._trainer = None
         # Before the commit: weights that cannot be taken up must not become those to go on from.
-        trainer.restore(versions.path(target), moments, rewarm=moments is None)
-        metrics = {"moments_kept": float(moments is not None)}
-        reply = Reply(answer="went_back", created=self._clock(), metrics=metrics)
-        checkpoints.go_back(directive.id, target, reply, moments=moments)
+        self._take_up(trainer, target)
+        self._trainer = None
+        metrics = {"moments_kept": float(self._exact)}
+        reply = Reply(answer="went_back", created=self._now(), metrics=metrics)
+        checkpoints.go_back(directive.id, target, reply)
         self._trainer = trainer
         return Outcome(result="went_back", candidate=checkpoints.answer(directive.id), metrics=metrics)
 
@@ -233,11 +268,61 @@ class Updater:
         tensors = self._checkpoints.versions.read(self._checkpoints.cursor.head).tensors
         return {"mfu": update_flops(tensors, batch.lengths, batch.tokens) / (seconds * peak)}
 
-    def _restore(self, trainer: Trainer) -> None:
-        """Put `trainer` to what is on disk."""
+    def _take_up(self, trainer: Trainer, version: int) -> None:
+        """Put `trainer` to `version` as it was when it was written, as far as it can be found again.
+
+        Its weights always are: they are on disk. What the optimizer lacks is told, and the next version has a full
+        state of its own.
+        """
         checkpoints = self._checkpoints
-        trainer.restore(checkpoints.head, checkpoints.memory, rewarm=checkpoints.moments_lost)
+        recovery, weights = checkpoints.recovery(version), checkpoints.versions.path(version)
+        start = checkpoints.versions.path(recovery.version)
+        for reason in recovery.unsound:
+            _log.warning("moments_unusable", reason=reason)
+        if not recovery.kept:
+            _log.warning("moments_not_kept", version=version)
+        elif recovery.broken:
+            _log.error(
+                "replay_impossible", version=version, reason=recovery.broken,
+                goes_on="its weights, an optimizer that starts afresh" if recovery.afresh
+                else f"its weights, the optimizer of version {recovery.version}",
+                remedy="to go on exactly, stop the learner and bring what is named back from a backup of state_dir",
+            )  # fmt: skip
+        if recovery.afresh or (recovery.state is None and not start.is_dir()):
+            lost = checkpoints.cursor.updates > 0  # a new learner has lost nothing
+            trainer.restore(weights, None, rewarm=lost)
+            self._exact = not lost
+        elif recovery.version == version:
+            trainer.restore(weights, recovery.state)
+            self._exact = True
+        else:
+            self._exact = self._replay(trainer, recovery, start if start.is_dir() else weights, weights)
         self._trainer = trainer
+
+    def _replay(self, trainer: Trainer, recovery: Recovery, start: Path, weights: Path) -> bool:
+        """Make the updates since `recovery.version` again, and have `trainer` end at the numbers in `weights`; whether
+        it came to those by itself, to the bit.
+
+        Args:
+            start: directory of weights for what the state lacks.
+        """
+        began, broken = self._timer(), recovery.broken
+        trainer.restore(start, recovery.state)
+        try:
+            for update in recovery.updates:
+                trainer.update(TrajectoryBatch.load(update.batch), seed=update.seed)
+        except LearnerError as error:
+            broken = f"{type(error).__name__}: {error}"
+            _log.error("replay_failed", version=weights.name, reason=broken, remedy=_REMEDY)
+            trainer.restore(start, recovery.state, rewarm=recovery.state is None)
+        differing = trainer.settle(weights)
+        if differing and not broken:
+            _log.warning("replay_differs", version=weights.name, numbers=differing, remedy=_REMEDY)
+        _log.info(
+            "replayed", since=recovery.version, version=weights.name, updates=len(recovery.updates),
+            seconds=self._timer() - began, exact=not broken and not differing,
+        )  # fmt: skip
+        return not broken and not differing
 
     def _skipped(self, order: str, reason: str, missed: dict[str, str], about: "_About") -> Outcome:
         self._checkpoints.done(order, Reply(answer="skipped", no_gradient=missed))
@@ -265,6 +350,7 @@ class Updater:
             model=candidate.manifest,
             tokenizer=next((file.sha256 for file in candidate.files if file.name == "tokenizer.json"), ""),
             algorithm=algorithm(settings),
+            processes=settings.trainer == "native",
         )
 
 
@@ -321,6 +407,12 @@ def no_gradient(
         trained = {name for row, name in enumerate(names) if row not in left}
         own |= {names[row]: reason for row, reason in left.items()}
     return {id: own.get(id) or whole or "dropped" for id in ids if id not in trained}
+
+
+def _save(trainer: Trainer, seed: int, directory: Path) -> Sequence[FileDigest]:
+    known = trainer.save(directory)
+    (directory / SPOT_CHECK).write_bytes(msgspec.json.encode(spot_check(trainer, seed)))
+    return known
 
 
 def _number(directive: Directive, key: str) -> int | None:

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
@@ -94,7 +94,7 @@ class Versions:
         self,
         version: int,
         parent: int,
-        fill: Callable[[Path], None],
+        fill: Callable[[Path], Sequence[FileDigest]],
         *,
         rest: Path,
         batch_ids: tuple[str, ...],
@@ -105,7 +105,8 @@ class Versions:
         """Make the directory of `version`; it appears whole, with the rename at the very end.
 
         Args:
-            fill: writes the weights' safetensors files into the directory it is given.
+            fill: writes the weights' safetensors files into the directory it is given; returns digests of those that it
+                hashed meanwhile: they are not read back.
             rest: directory that configuration and tokenizer are taken from.
             no_gradient: see `Manifest`.
 
@@ -115,11 +116,11 @@ class Versions:
         """
 
         def content(aside: Path) -> Manifest:
-            fill(aside)
+            known = fill(aside)
             for name in COPIED:
                 if (rest / name).is_file():
                     shutil.copyfile(rest / name, aside / name)
-            files = tuple(digest(path) for path in sorted(aside.iterdir()))
+            files = digests(aside.iterdir(), known)
             manifest = Manifest(
                 version=version,
                 parent=parent,
@@ -284,6 +285,12 @@ def digest(path: Path) -> FileDigest:
             found.update(block)
             size += len(block)
     return FileDigest(path.name, found.hexdigest(), size)
+
+
+def digests(paths: Iterable[Path], known: Iterable[FileDigest]) -> tuple[FileDigest, ...]:
+    """Digests of files, by name; what is not among `known` is read."""
+    told = {entry.name: entry for entry in known}
+    return tuple(told.get(path.name) or digest(path) for path in sorted(paths))
 
 
 def write_directory(target: Path, content: Callable[[Path], R]) -> R:

@@ -28,6 +28,8 @@ _UNDER_WAY = 32_768
 """More than the curator's pool has room for."""
 _SETTLED = 8192
 """Ids that are remembered: what was not committed is delivered again."""
+_UNLABELLED = ("unknown version", "unknown_version")
+"""What keeps a run out that could be trained on as far as its tokens go."""
 _LABEL = 100
 _TOOLS = 3
 
@@ -44,6 +46,9 @@ class Tally(msgspec.Struct, kw_only=True):
     """Before an order, by reason."""
     no_gradient: dict[str, int] = {}
     """Ordered, by reason."""
+    calls: int = 0
+    unfit: dict[str, int] = {}
+    """Calls that may not be trained on, by reason."""
 
 
 class Agent(msgspec.Struct, kw_only=True):
@@ -81,6 +86,9 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     """In the outstanding order."""
     dropped: Mapping[str, int]
     no_gradient: Mapping[str, int]
+    calls: int
+    unfit: Mapping[str, int]
+    """Calls that cannot be trained on, by reason; the others of their runs train."""
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -91,8 +99,11 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Run(msgspec.Struct):
     agent: str
+    calls: int
     why_not: str
     reported: bool
+    unfit: dict[str, int]
+    """As in `Tally`."""
     ordered: bool = False
 
 
@@ -123,7 +134,10 @@ class AgentLedger:
             known.reported = known.reported or run.outcome is not None
             return False
         why_not = "" if run.trainable else run.why_not
-        self._under_way[run.id] = _Run(agent=name, why_not=why_not, reported=run.outcome is not None)
+        self._under_way[run.id] = _Run(
+            agent=name, calls=len(run.steps), why_not=why_not, reported=run.outcome is not None,
+            unfit=Counter(reason for step in run.steps if (reason := step.why_not or why_not)),
+        )  # fmt: skip
         while len(self._under_way) > _UNDER_WAY:
             self._settle(next(iter(self._under_way)), "forgotten", now)
         return True
@@ -191,19 +205,30 @@ class AgentLedger:
         tally.runs += 1
         tally.reported += run.reported
         tally.ordered += ordered
+        tally.calls += run.calls
+        unfit = {effect: run.calls} if effect in _UNLABELLED else run.unfit
+        for reason, number in unfit.items():
+            _count(tally.unfit, reason, number)
         if effect == LEARNED:
             tally.learned += 1
-            return
-        reasons = tally.no_gradient if ordered else tally.dropped
-        effect = effect if effect in reasons or len(reasons) < _REASONS else OTHER
-        reasons[effect] = reasons.get(effect, 0) + 1
+        else:
+            _count(tally.no_gradient if ordered else tally.dropped, effect, 1)
+
+
+def _count(reasons: dict[str, int], reason: str, number: int) -> None:
+    reason = reason if reason in reasons or len(reasons) < _REASONS else OTHER
+    reasons[reason] = reasons.get(reason, 0) + number
 
 
 def _view(name: str, agent: Agent, under_way: list[_Run]) -> AgentView:
     tallies = [agent.before, agent.current] if agent.before is not None else [agent.current]
     dropped: Counter[str] = Counter()
     no_gradient: Counter[str] = Counter()
+    unfit: Counter[str] = Counter()
+    for run in under_way:
+        unfit.update(run.unfit)
     for tally in tallies:
+        unfit.update(tally.unfit)
         dropped.update(tally.dropped)
         no_gradient.update(tally.no_gradient)
     training = sum(run.ordered for run in under_way)
@@ -223,6 +248,8 @@ def _view(name: str, agent: Agent, under_way: list[_Run]) -> AgentView:
         training=training,
         dropped=dict(dropped),
         no_gradient=dict(no_gradient),
+        calls=sum(tally.calls for tally in tallies) + sum(run.calls for run in under_way),
+        unfit=dict(unfit),
     )
 
 

@@ -21,9 +21,10 @@ from pathlib import Path
 
 import anyio.to_thread
 import structlog
+from anyio.lowlevel import checkpoint
 
 from actors.curation.curriculum import Curriculum
-from actors.curation.pool import UNREPORTED, CuratorSettings, Selected, TrainingPool
+from actors.curation.pool import UNREPORTED, CuratorSettings, Guess, Selected, TrainingPool
 from actors.curation.watch import Watch
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
@@ -40,7 +41,9 @@ from actors.messages import (
 )
 from actors.messages.files import write_whole
 from actors.messages.lineage import REMEMBERED
-from actors.store import Dropped, Effect, HeardUntil, Store
+from actors.provisional.outcome_model import STATE, learn
+from actors.provisional.waiting import Provisional
+from actors.store import Dropped, Effect, Guessed, HeardUntil, Store
 from actors.store.outcomes import GIVEN_UP
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
@@ -66,8 +69,14 @@ _WATCH = "curator/watch"
 """What `Watch` has saved."""
 _KINDS = "curator/kinds"
 """What `Kinds` has saved."""
+_GUESSED = 64
+"""Unreported runs that the outcome model is asked about at a look: their bodies are read from the store."""
+_LEVELS = "curator/levels"
+"""What the curriculum's `Levels` have saved."""
 _KINDS_SECONDS = 60.0
 """How often it is saved, if it has changed: a kill costs the estimates that many seconds of outcomes, and no run."""
+_AT_ONCE = 256
+"""Outcomes that a start reads between two breaths of the event loop."""
 _SERVINGS = 200
 """Swaps looked through at a start for what each engine serves."""
 
@@ -101,6 +110,9 @@ class Curator:
         self._settings, self._store, self._batches, self._clock = settings, store, batches, clock
         self._curriculum = curriculum or settings.curriculum()
         self.kinds = kinds or Kinds()
+        self._curriculum.levels.meanings = self.kinds.meanings
+        self.provisional = Provisional()
+        """What happened after runs, and how likely it makes their success."""
         self._exam = exam
         self._pool = TrainingPool(settings, self._curriculum, kinds=self.kinds, exam=exam)
         self._kinds_saved = float("-inf")
@@ -168,11 +180,14 @@ class Curator:
             **reasons,
             **planned,
             **self.kinds.figures,
+            "guesses": pool.guesses,
             "replay_missing": short,
             "waiting": pool.waiting,
             "corrections": pool.corrections,
             "waiting_groups": pool.whole_groups,
             "clusters": len(curriculum.gains),
+            "clusters_known": len(curriculum.levels),
+            "clusters_forgotten": curriculum.levels.forgotten,
             "clusters_sandbox": len(curriculum.playable),
             "clusters_fallen": len(curriculum.regressions.clusters),
         }
@@ -185,12 +200,15 @@ class Curator:
     async def start(self) -> None:
         """Rebuild pool and outstanding order from the store; remove files that nobody will ask for."""
         now = self._clock()
+        self._curriculum.levels.load(await self._store.state_get(_LEVELS))
         await self._learn_clusters()
         old, self._pool = self._pool, TrainingPool(self._settings, self._curriculum, kinds=self.kinds, exam=self._exam)
         self._pool.counts = old.counts
         self._frozen = await self._store.frozen()
         self.watch.load(await self._store.state_get(_WATCH))
         self.kinds.load(await self._store.state_get(_KINDS))
+        self.provisional = Provisional()
+        self.provisional.model.load(await self._store.state_get(STATE))
         await self._learn_versions()
         outstanding = await self._store.outstanding()
         given_up = await self._store.state_get(_GIVEN_UP)
@@ -203,6 +221,7 @@ class Curator:
         self._pool.counts["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
         for item in await self._store.unused(room):
             self._pool.add(item, now)
+            self.provisional.saw(item.trajectory, exam=self._kept(item))
             self.watch.again(item, now)
         await self._wait_again(now)
         if self._outstanding is not None:
@@ -224,7 +243,9 @@ class Curator:
         while page := await self._store.unreported(after, _TOLD):
             for item in page:
                 self._pool.add(item, now)
+                self.provisional.saw(item.trajectory, exam=self._kept(item))
                 self.watch.again(item, now)
+            await checkpoint()
             after = (page[-1].trajectory.ended, page[-1].id)
 
     async def _watch_again(self, order: BatchOrder, now: float) -> None:
@@ -256,30 +277,32 @@ class Curator:
         sandbox = await self._store.recent_outcomes(source="sandbox", limit=limit) if limit else []
         production = await self._store.recent_outcomes(source="production", limit=limit) if limit else []
         self._rebuilt = {row.id: row.revision for row in production if row.outcome is not None}
-        told = [
-            [
-                (row.ended, source, row.cluster, row.outcome, row.max_version)
-                for row in reversed(rows)
-                if row.outcome is not None
-            ]
-            for source, rows in (
-                ("sandbox", sandbox),
-                ("production", [row for row in production if not self._pool.held_out(row.id)]),
-            )
-        ]
-        self._curriculum.rebuild(row[1:] for row in merge(*told))
+        told: list[list[tuple[float, str, str, float, int, str]]] = [[], []]
+        # Attempts at one task stand together, as they came: when the last of them had ended.
+        together: dict[str, float] = {}
+        for row in sandbox:
+            together[row.group] = max(row.ended, together.get(row.group, 0.0)) if row.group else 0.0
+        sandbox = sorted(sandbox, key=lambda row: (together[row.group] or row.ended, row.group), reverse=True)
+        for source, rows, into in (("sandbox", sandbox, told[0]), ("production", production, told[1])):
+            for number, row in enumerate(reversed(rows)):
+                if not number % _AT_ONCE:
+                    await checkpoint()
+                if row.outcome is not None and not (source == "production" and self._pool.held_out(row.id)):
+                    kind = self._curriculum.kind(row.goal)
+                    ended = together.get(row.group, 0.0) or row.ended
+                    into.append((ended, source, kind, row.outcome, row.max_version, row.group))
+        self._curriculum.rebuild(row[1:] for row in merge(*told, key=lambda row: row[0]))
 
     def _observe(self, item: Attributed) -> list[Message]:
         """Tell the curriculum, once a revision; what came of that."""
         run = item.trajectory
         if run.outcome is None or run.source == "probe" or self._kept(item):
             return []
+        self._curriculum.saw(run, known=self._rebuilt.get(item.id, -1) >= run.outcome_revision)
         if run.source == "sandbox":
-            self._curriculum.observe(run.source, item.cluster, run.outcome, run.max_version)
             return []
-        if self._rebuilt.get(item.id, -1) < run.outcome_revision:
-            self._curriculum.observe(run.source, item.cluster, run.outcome, run.max_version)
         self.kinds.tell(run)
+        self.provisional.told(run)
         return [Effect(id=item.id, revision=run.outcome_revision, channel="kinds", effect="weighs")]
 
     def _kept(self, item: Attributed) -> bool:
@@ -294,10 +317,13 @@ class Curator:
         settled = await self._store.settled(items)
         found = [received.message for received in batch if isinstance(received.message, Attributed)]
         current = {item.id: item for item in await self._store.current(found)}
+        # Kinds answer at once: what goals mean is asked before they are told of them.
+        await self.kinds.meanings.look(item.trajectory.goal for item in current.values())
         for received in batch:
             match received.message:
                 case Attributed(id=key):
                     item = current[key]
+                    self.provisional.saw(item.trajectory, exam=self._kept(item))
                     if key not in settled and self._pool.add(item, self._clock()):
                         self.watch.seen(item, self._clock(), exam=self._kept(item))
                         records += self._observe(item)
@@ -336,6 +362,13 @@ class Curator:
         data = self.kinds.to_save()
         if data is not None:
             await self._store.state_put(_KINDS, data)
+        data = self._curriculum.levels.to_save()
+        if data is not None:
+            await self._store.state_put(_LEVELS, data)
+        self.provisional.erase(await self._store.tombstoned(self.provisional.runs))
+        data = self.provisional.model.to_save()
+        if data is not None:
+            await self._store.state_put(STATE, data)
 
     async def _hear(self) -> list[Message]:
         """Take in what was said of runs since they closed: first words and corrections."""
@@ -350,6 +383,7 @@ class Curator:
             item = await self._store.trajectory(one.trajectory_id)
             if not isinstance(item, Attributed):
                 continue  # it comes with its credit, and then with this outcome; or it was forgotten
+            await self.kinds.meanings.look([item.trajectory.goal])
             self.counts["corrected_late" if one.revision else "told_late"] += 1
             if item.id not in settled and self._pool.add(item, now) and not one.revision:
                 self.watch.seen(item, now, exam=self._kept(item))
@@ -359,7 +393,25 @@ class Curator:
             records.append(HeardUntil(id=self.name, sequence=told[-1].sequence))
         for correction in await self._store.corrections(_TOLD):
             self._pool.correct(correction)
+        await self._guess(now)
         return records
+
+    async def _guess(self, now: float) -> None:
+        """Let the outcome model learn, and speak of runs that nobody has reported."""
+        self.provisional.ripen(now)
+        wanted = self.provisional.model.to_learn()
+        if wanted is not None:
+            self.provisional.model.adopt(await anyio.to_thread.run_sync(learn, *wanted))
+        if wanted is not None or not self._settings.provisional:
+            # What an older model made of them is not what the newest does; nor is anything, where it is not wanted.
+            self._pool.drop_guesses()
+            self.provisional.give_again()
+        if not self._settings.provisional:
+            return
+        for chance in self.provisional.due(now, _GUESSED):
+            item = await self._store.trajectory(chance.id)
+            if isinstance(item, Attributed):
+                self._pool.guess(Guess(item, chance.chance, chance.weight))
 
     def _answered(self, candidate: Candidate) -> None:
         before = self._pool.freshness.head
@@ -387,6 +439,11 @@ class Curator:
                 order = await self._write(selected)
                 self._outstanding, self._sent_at, self._attempts = order, self._clock(), 1
                 self.watch.order(order)
+                records += [
+                    Guessed(id=item.attributed.id, outcome=item.attributed.trajectory.outcome or 0.0)
+                    for item in selected.items
+                    if item.attributed.trajectory.provisional
+                ]
                 records.append(order)
                 outputs.append(Output(WORK_TRAIN, order))
                 self.counts["orders"] += 1

@@ -2,7 +2,8 @@
 
     attributed trajectories  ->  [curator] -> Curriculum <- [rollout]: a plan for each round of tasks
 
-One object, shared by the curator, which tells it outcomes, and the rollout, which asks for plans. A round has three
+One object, shared by the curator, which tells it outcomes, and the rollout, which asks for plans. A cluster of goals is
+a kind at the level where enough is known (`actors.kinds.levels`). A round has three
 parts. *Focus*: the clusters that traffic asks for, by learning gain (`actors.curation.bandit`); without traffic, all
 that are known. *Replay*: clusters other than the one that leads the focus, the one attempted longest ago first. *Mix*:
 tasks as the environment draws them, so that new kinds are found. Replay is what keeps a policy from forgetting what
@@ -23,6 +24,8 @@ import msgspec
 
 from actors.curation.bandit import Gains
 from actors.curation.regressions import Regressions
+from actors.kinds.levels import Levels, mixed
+from actors.messages import Trajectory
 
 DEMAND_HORIZON = 512
 """Production trajectories over which demand is discounted."""
@@ -68,6 +71,8 @@ class Curriculum:
             clusters: remembered at most.
         """
         self._replay_share, self._mix_share, self._explore, self._limit = replay_share, mix_share, explore, clusters
+        self.levels = Levels()
+        """Which cluster a goal, or a run, is of."""
         self.counts: Counter[str] = Counter()
         """Planned tasks: focus, replay, mix; and replay_unknown: replay that no other cluster was known for."""
         self._clear()
@@ -89,18 +94,47 @@ class Curriculum:
         """Clusters that the sandbox has had tasks of."""
         return tuple(self._playable)
 
-    def rebuild(self, outcomes: Iterable[tuple[str, str, float, int]]) -> None:
-        """Forget everything and take in (source, cluster, outcome, weight version), oldest first."""
+    def kind(self, goal: str) -> str:
+        """The cluster of a task's `goal`."""
+        return self.levels.kind(goal)
+
+    def alike(self, goal: str) -> str:
+        """The neighbourhood of `goal`, however little is known of it."""
+        return self.levels.alike(goal)
+
+    def failed(self, run: Trajectory) -> str:
+        """The neighbourhood of the goal at which `run` failed; it is learned, so that the next like it is found."""
+        self.levels.tell(run)
+        return self.levels.alike(run.goal)
+
+    def saw(self, run: Trajectory, *, known: bool = False) -> None:
+        """A production or sandbox trajectory with an outcome.
+
+        Args:
+            known: its outcome was told before; only its goal may be new.
+        """
+        self.levels.tell(run)
+        if run.outcome is not None and not known:
+            self.observe(run.source, self.levels.of(run), run.outcome, run.max_version, run.group)
+
+    def rebuild(self, outcomes: Iterable[tuple[str, str, float, int, str]]) -> None:
+        """Forget all outcomes and take in (source, cluster, outcome, weight version, request), oldest first."""
         self._clear()
-        for source, cluster, outcome, version in outcomes:
-            self.observe(source, cluster, outcome, version)
+        for source, cluster, outcome, version, request in outcomes:
+            self.observe(source, cluster, outcome, version, request)
             self.touch(cluster)
 
-    def observe(self, source: str, cluster: str, outcome: float, version: int = -1) -> None:
-        """An outcome of a production or sandbox trajectory, and the newest weights that sampled in it; -1: unknown."""
+    def observe(self, source: str, cluster: str, outcome: float, version: int = -1, request: str = "") -> None:
+        """An outcome of a production or sandbox trajectory.
+
+        Args:
+            version: the newest weights that sampled in it; -1: unknown.
+            request: what it is one attempt of several at; they come one after the other.
+        """
         if not cluster or not self.gains.observe(cluster, outcome):
             return
-        self.regressions.observe(source, cluster, outcome, version)
+        if not mixed(cluster):
+            self.regressions.observe(source, cluster, outcome, version, request)
         if source == "sandbox":
             if cluster in self._urged:
                 self._urged[cluster] -= 1
@@ -165,34 +199,43 @@ class Curriculum:
         """When `cluster` was last touched, in turns; 0 for never."""
         return self._last.get(cluster, 0)
 
-    def plan(self, count: int) -> Mapping[str, int]:
-        """Tasks by cluster for a round of `count`; what is missing from `count` is the environment's to choose."""
-        if not self._playable or count < 1:
-            self.counts["mix"] += max(0, count)
-            return {}
-        replay = slots(self._replay_share, count)
-        mix = min(count - replay, slots(self._mix_share, count))
-        focus = self._focus(count - replay - mix)
+    def plan(self, count: int, offered: Mapping[str, int]) -> Mapping[str, int]:
+        """Tasks by cluster for a round of `count`; what is missing from `count` is the environment's to choose.
+
+        Args:
+            offered: how many tasks there are to be had of each cluster; no more are planned.
+        """
+        left = Counter({name: number for name, number in offered.items() if number > 0})
+        replay = slots(self._replay_share, count) if left else 0
+        mix = min(count - replay, slots(self._mix_share, count)) if left else count
+        focus = self._focus(count - replay - mix, left)
         leader = max(focus, key=lambda name: (focus[name], name)) if focus else ""
-        others = [name for name in self._playable if name != leader]
-        planned = Counter(focus)
-        for _ in range(replay if others else 0):
+        planned, replayed = Counter(focus), 0
+        left -= focus
+        others = [name for name in left if name != leader]
+        for _ in range(replay):
+            others = [name for name in others if left[name] > 0]
+            if not others:
+                break
             # What the focus has anyway comes last; among the rest whoever has waited longest.
             name = min(others, key=lambda name: (planned[name], self.last(name), name))
             planned[name] += 1
+            left[name] -= 1
+            replayed += 1
             self.touch(name)
-        if replay and not others:
-            self.counts["replay_unknown"] += replay
-            planned.update(self._focus(replay))
+        if replayed < replay:
+            self.counts["replay_unknown"] += replay - replayed
+            planned.update(self._focus(replay - replayed, left))
         for name in focus:
             self.touch(name)
-        self.counts.update(focus=count - replay - mix, replay=replay if others else 0, mix=mix)
+        self.counts.update(focus=planned.total() - replayed, replay=replayed, mix=max(0, count - planned.total()))
         return dict(planned)
 
-    def _focus(self, count: int) -> Counter[str]:
-        """`count` slots to the clusters that are asked for, in proportion to their index."""
-        most = max((self._demand.get(name, 0.0) for name in self._playable), default=0.0)
-        wanted = {name: self._demand.get(name, 0.0) / most if most else 1.0 for name in self._playable}
+    def _focus(self, count: int, left: Mapping[str, int]) -> Counter[str]:
+        """At most `count` slots to the clusters that are asked for, in proportion to their index, and of each no more
+        than are `left`."""
+        most = max((self._demand.get(name, 0.0) for name in left), default=0.0)
+        wanted = {name: self._demand.get(name, 0.0) / most if most else 1.0 for name in left}
         # What nobody asks for any more can fall too, and nobody would see it.
         wanted = {
             name: max(share, float(self.weight(name) > 1.0)) * self.weight(name) for name, share in wanted.items()
@@ -200,6 +243,9 @@ class Curriculum:
         index = {name: self.gains.index(name, weight=share) for name, share in wanted.items() if share >= _LEAST_DEMAND}
         planned: Counter[str] = Counter()
         for _ in range(count):
+            index = {name: worth for name, worth in index.items() if planned[name] < left[name]}
+            if not index:
+                break
             planned[max(index, key=lambda name: (index[name] / (1 + planned[name]), name))] += 1
         return planned
 

@@ -53,6 +53,9 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     without it. Production alone is never ordered in less than `production_per_batch`."""
     production_per_batch: int = 8
     """Production trajectories that make an update where no groups do."""
+    provisional: bool = False
+    """Train also on runs whose outcome nobody reported, with what the outcome model makes of them, by its weight; see
+    docs/outcomes.md. Off, it only learns and is shown."""
     production_share: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.25
     """Share of a batch with groups that may be production trajectories."""
     replay_share: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 0.25
@@ -110,6 +113,16 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         )
 
 
+class Guess(msgspec.Struct, frozen=True):
+    """A run that nobody has reported, and what the outcome model makes of it."""
+
+    item: Attributed
+    chance: float
+    """Of success, calibrated."""
+    weight: float
+    """How far that counts, 0 to 1."""
+
+
 class Selected(msgspec.Struct, frozen=True, kw_only=True):
     """The members of a batch."""
 
@@ -141,11 +154,11 @@ class _Group:
     def oldest(self) -> int:
         return min((member.trajectory.min_version for member in self.members), default=-1)
 
-    def unit(self, name: str) -> Unit:
+    def unit(self, name: str, cluster: str) -> Unit:
         first = self.members[0]
         return Unit(
             name=name,
-            cluster=first.cluster,
+            cluster=cluster,
             tenant=first.trajectory.tenant,
             caller=first.trajectory.caller,
             task=first.trajectory.task_id,
@@ -183,6 +196,8 @@ class TrainingPool:
         self._production: OrderedDict[str, Attributed] = OrderedDict()
         self.unreported = Unreported(UNREPORTED)
         """Production of which nobody has said yet how it went."""
+        self._guesses: OrderedDict[str, Guess] = OrderedDict()
+        """Unreported runs of which the outcome model may speak; they take what room reported ones leave."""
         self._corrections: OrderedDict[str, Correction] = OrderedDict()
         """Runs that were trained on with another outcome than they have by now."""
         self._drops: list[Dropped] = []
@@ -193,7 +208,8 @@ class TrainingPool:
         self._settled = self.freshness.revision
         self.counts: Counter[str] = Counter()
         """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, replay_missing,
-        guided_baseline (guided rollouts that were drawn and not trained on), corrected (drawn for a correction)."""
+        guided_baseline (guided rollouts that were drawn and not trained on), corrected (drawn for a correction),
+        guessed (drawn with a provisional outcome), guess_made_room (for another; its run waits on)."""
 
     def reconfigure(self, settings: CuratorSettings) -> None:
         """Take over new settings; the curriculum keeps those that it was made with."""
@@ -212,12 +228,22 @@ class TrainingPool:
     @property
     def fresh(self) -> int:
         """Production trajectories that could be ordered now."""
-        return len(self._fresh())
+        return len(self._fresh()) + len(self._fresh_guesses())
+
+    @property
+    def guesses(self) -> int:
+        """Unreported runs that wait with what the outcome model makes of them."""
+        return len(self._guesses)
 
     @property
     def behind(self) -> int:
         """Those that are not: the learner is too far ahead of the version that serves, which they come from."""
-        return len(self._production) - self.fresh
+        return len(self._production) - len(self._fresh())
+
+    def trains(self, version: int) -> bool:
+        """Whether what `version` plays now could still be trained on after an update more."""
+        behind = self.freshness.lineage.distance(version, self.freshness.head)
+        return behind is not None and behind < max(1, self._settings.max_staleness)
 
     def take_drops(self) -> list[Dropped]:
         """What was dropped since the last call, to be recorded."""
@@ -232,6 +258,8 @@ class TrainingPool:
             if known is not None and known.trajectory.outcome_revision >= run.outcome_revision:
                 return False
             self._production.pop(item.id, None)
+            if run.outcome is not None:
+                self._guesses.pop(item.id, None)
             reason = self._unfit(item) or ("held out" if self.held_out(item.id) else "")
             if reason:
                 self._drop([item], reason)
@@ -248,6 +276,21 @@ class TrainingPool:
         else:
             self._drop([item], "no group" if run.source == "sandbox" else run.source)
         return True
+
+    def guess(self, guess: Guess) -> bool:
+        """Take in what the outcome model makes of a run that waits unreported; False if it does not wait any more."""
+        run = guess.item.trajectory
+        if run.id not in self.unreported or run.outcome is not None or self._unfit(guess.item):
+            return False
+        self._guesses[run.id] = guess
+        while len(self._guesses) > self._settings.pool_production:
+            self._guesses.popitem(last=False)
+            self.counts["guess_made_room"] += 1
+        return True
+
+    def drop_guesses(self) -> None:
+        """None of them is wanted any more; their runs wait for a report as before."""
+        self._guesses.clear()
 
     def correct(self, correction: Correction) -> None:
         """Take in a run that an update learned from, and whose outcome is another now. It rides with a batch."""
@@ -338,7 +381,10 @@ class TrainingPool:
             if gone := self._gone(item.trajectory):
                 del self._corrections[item.id]
                 self._drop([item], gone)
-        self._drop_ids(self.unreported.leave(lambda run: bool(self._gone(run))), "no outcome")
+        left = self.unreported.leave(lambda run: bool(self._gone(run)))
+        for key in left:
+            self._guesses.pop(key, None)
+        self._drop_ids(left, "no outcome")
         for group in self._groups.values():
             gone_of = {member.id: self._gone(member.trajectory) for member in group.members}
             for member in group.members:
@@ -348,7 +394,9 @@ class TrainingPool:
 
     def _from_groups(self, wanted: int) -> Selected | None:
         """A batch of at most so many whole groups; None if there was nothing to learn from in any of them."""
-        whole = [group.unit(name) for name, group in self._groups.items() if group.whole]
+        whole = [
+            group.unit(name, self._cluster(group.members[0])) for name, group in self._groups.items() if group.whole
+        ]
         units = draw(whole, wanted, self._shares(self._settings.group_replay), self._curriculum)
         items: list[BatchItem] = []
         groups = 0
@@ -388,7 +436,7 @@ class TrainingPool:
         Args:
             clusters: trajectories of the drawn groups by cluster.
         """
-        clusters = clusters + Counter(item.attributed.cluster for item in production)
+        clusters = clusters + Counter(self._cluster(item.attributed) for item in production)
         drawn = clusters.total()
         elsewhere = drawn - clusters[leading(clusters)]
         # To the nearest whole slot, as it was drawn.
@@ -398,26 +446,51 @@ class TrainingPool:
         )  # fmt: skip
 
     def _draw(self, wanted: int) -> list[BatchItem]:
-        """At most `wanted` production trajectories out of the pool."""
+        """At most `wanted` production trajectories out of the pool: reported ones, then what the model speaks of."""
+        units = self._drawn(self._fresh(), wanted)
+        drawn = [
+            self._alone(self._production.pop(unit.name), reason=f"production: {self._about(unit)}") for unit in units
+        ]
+        guessed = [self._guessed(unit) for unit in self._drawn(self._fresh_guesses(), wanted - len(drawn))]
+        self.counts["guessed"] += len(guessed)
+        return [*drawn, *guessed, *self._corrected((len(drawn) + len(guessed)) // CORRECTED_SHARE)]
+
+    def _drawn(self, items: Sequence[Attributed], wanted: int) -> list[Unit]:
         waiting = [
             Unit(
                 name=item.id,
-                cluster=item.cluster,
+                cluster=self._cluster(item),
                 tenant=item.trajectory.tenant,
                 caller=item.trajectory.caller,
                 task=item.trajectory.task_id,
                 version=item.trajectory.min_version,
                 ended=item.trajectory.ended,
             )
-            for item in self._fresh()
+            for item in items
         ]
         units = draw(waiting, wanted, self._shares(self._settings.replay_share), self._curriculum)
         for unit in units:
             self._curriculum.touch(unit.cluster)
-        drawn = [
-            self._alone(self._production.pop(unit.name), reason=f"production: {self._about(unit)}") for unit in units
-        ]
-        return [*drawn, *self._corrected(len(drawn) // CORRECTED_SHARE)]
+        return units
+
+    def _guessed(self, unit: Unit) -> BatchItem:
+        """A run with its provisional outcome: what was to be expected of it, m, moved by w (V - m).
+
+        So its advantage is w times that of V, the expectation of the advantage that its unknown outcome has; and what
+        is reported later corrects it exactly, without that anybody remembers w.
+        """
+        guess = self._guesses.pop(unit.name)
+        self.unreported.told(unit.name)
+        run = guess.item.trajectory
+        estimate = self._kinds.estimate(run)
+        assert estimate is not None
+        outcome = estimate.mean + guess.weight * (guess.chance - estimate.mean)
+        run = msgspec.structs.replace(run, outcome=outcome, provisional=True)
+        return BatchItem(
+            attributed=msgspec.structs.replace(guess.item, trajectory=run), estimate=estimate,
+            kind=self._kinds.names(run),
+            reason=f"provisional: chance {guess.chance:.2f}, weight {guess.weight:.2f}, {self._about(unit)}",
+        )  # fmt: skip
 
     def _corrected(self, wanted: int) -> list[BatchItem]:
         """At most `wanted` corrections, each party in its turn, and of one the oldest: that is the nearest to stale."""
@@ -437,15 +510,22 @@ class TrainingPool:
         ]
 
     def _alone(self, item: Attributed, *, reason: str, corrects: float | None = None) -> BatchItem:
-        """A run without a group, with what was to be expected of it."""
-        estimate = self._kinds.estimate(item.trajectory)
-        return BatchItem(attributed=item, corrects=corrects, reason=reason, estimate=estimate)
+        """A run without a group, with what was to be expected of it, and whose like it is."""
+        run = item.trajectory
+        return BatchItem(
+            attributed=item, corrects=corrects, reason=reason, estimate=self._kinds.estimate(run),
+            kind=self._kinds.names(run),
+        )  # fmt: skip
 
     def _shares(self, replay: float) -> Shares:
         return Shares(cluster=self._settings.max_per_cluster, task=self._settings.max_per_task, replay=replay)
 
     def _about(self, unit: Unit) -> str:
         return f"cluster {unit.cluster or 'none'}, gain {self._curriculum.gains.gain(unit.cluster):.2f}"
+
+    def _cluster(self, item: Attributed) -> str:
+        """Its kind by now: what was like nothing when it came may be like much since."""
+        return self._curriculum.levels.of(item.trajectory)
 
     def _unfit(self, item: Attributed) -> str:
         run = item.trajectory
@@ -469,8 +549,18 @@ class TrainingPool:
     def _fresh(self) -> list[Attributed]:
         return [item for item in self._production.values() if self._fate(item.trajectory) == "fresh"]
 
+    def _fresh_guesses(self) -> list[Attributed]:
+        """Those that can be compared with something: without an estimate a guess says nothing."""
+        return [
+            one.item
+            for one in self._guesses.values()
+            if self._fate(one.item.trajectory) == "fresh" and self._kinds.estimate(one.item.trajectory) is not None
+        ]
+
     def _fate(self, run: Trajectory) -> Fate:
-        guided = self._settings.guided_staleness if run.experience_ids else self._settings.max_staleness
+        # Neither has log-probs of the context that it is trained in, so no ratio makes up for its age.
+        elsewhere = bool(run.experience_ids) or any(row.redacted for row in run.rows)
+        guided = self._settings.guided_staleness if elsewhere else self._settings.max_staleness
         return self.freshness.fate(run, min(guided, self._settings.max_staleness))
 
     def _gone(self, run: Trajectory) -> str:

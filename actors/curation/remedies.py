@@ -11,6 +11,8 @@ from actors.curation.agents import AgentView
 
 FEEDBACK = "report how runs went: POST /v1/feedback (docs/feedback.md)"
 _TOKENS = "serve through the tap with tap.capture_tokens = true, from a vLLM that returns token ids (docs/vllm.md)"
+_PLUGIN = "install evolved's plug-in in the environment of the engine, and restart it (docs/vllm.md, step 1)"
+_ROUTE = "let the agent call /v1/chat/completions or /v1/responses (docs/tap.md)"
 _SAMPLING = "sample at temperature 1 and top_p 1, or set assembler.processed_logprobs (docs/vllm.md, step 2)"
 _GREEDY = "let the agent sample at temperature 1: the best guess alone has nothing to be compared with"
 _FORCED = "leave the choice to the model in these calls: what is forced was not sampled from the weights"
@@ -19,6 +21,9 @@ _SIDES = "nothing: titles, summaries and the like are no work of the agent"
 _TELLS = "report outcomes that differ: a score between 0 and 1 tells more than a success that always comes"
 _LEARNER = "look into the learner's log: it names the trajectory and the field"
 _DOWN = "see that the learner runs: systemctl status evolved-learner"
+
+_FEW = 10
+"""One call in so many that cannot be trained on is no news: agents time out and engines fail now and then."""
 
 _REMEDIES: dict[str, tuple[str, str]] = {
     # of the pool
@@ -42,6 +47,12 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     # of the trajectory
     "no token ids": ("came without token ids", _TOKENS),
     "no token ids in spans": ("came as spans, which have no token ids", _TOKENS),
+    "no token ids from /v1/chat/completions": ("came without token ids", _TOKENS),
+    "no token ids from /v1/completions": ("came without token ids", _TOKENS),
+    "no token ids from /v1/messages": ("called /v1/messages, and their engine gave no token ids there", _PLUGIN),
+    "no token ids from /v1/responses": ("called /v1/responses, and their engine gave no token ids there", _TOKENS),
+    "no log-probs from /v1/responses": ("called /v1/responses, and their engine gave no log-probs there", _PLUGIN),
+    "several rounds in one call of /v1/responses": ("had tools called by the server itself", _ROUTE),
     "token fields of an unknown form": ("came with token fields that cannot be read", _TOKENS),
     "mirrored": ("were mirrored, without tokens", "send the agent's calls through the tap (docs/tap.md)"),
     "imported": ("were imported, without tokens", "send the agent's calls through the tap (docs/tap.md)"),
@@ -55,14 +66,24 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "top_p": ("were sampled with top_p below 1", _SAMPLING),
     "top_k": ("were sampled with top_k", _SAMPLING),
     "min_p": ("were sampled with min_p", _SAMPLING),
-    "forced tool choice": ("had a tool forced on them", _FORCED),
-    "structured output": ("had a form of the answer forced on them", _FORCED),
+    "repetition_penalty": ("were sampled with a repetition penalty", _SAMPLING),
+    "presence_penalty": ("were sampled with a presence penalty", _SAMPLING),
+    "frequency_penalty": ("were sampled with a frequency penalty", _SAMPLING),
+    "logit_bias": ("were sampled with a logit_bias", _FORCED),
+    "unknown sampling defaults": (
+        "came from an engine that does not say how it samples",
+        "start vLLM with --enable-scale-out, which opens /v1/chat/completions/render (docs/vllm.md, step 2)",
+    ),
     "side call": ("are calls beside the work", _SIDES),
     "no weight versions": ("came from weights that the engine did not name", _LABELLED),
     "the lesson moved between turns": ("had a lesson that moved between calls", "nothing: it is rare"),
     # of the learner
     "no_outcome": ("had no outcome", FEEDBACK),
     "outcome_range": ("have an outcome beyond any scale", "report outcomes between 0 and 1"),
+    "cut_off": (
+        "had their last answer cut off, and an outcome that nobody reported or verified",
+        "raise rollout.max_tokens or the engine's context length",
+    ),
     "not_trainable": ("may not be trained on", _TOKENS),
     "equal_outcomes": ("went as well as all that they were compared with", _TELLS),
     "all_negative": ("failed, as did all that they were compared with", "start from easier tasks, or a stronger model"),
@@ -77,6 +98,14 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "future_version": (
         "came from weights that the learner does not know",
         "see that engines serve versions of this learner alone",
+    ),
+    "processing": (
+        "were sampled with top_p, top_k, min_p or a penalty, which the trainer cannot do to its own logits",
+        "train with learner.trainer = native, or sample at top_p 1 (docs/verl.md)",
+    ),
+    "grammar": (
+        "had a grammar and something redacted, so that nobody can tell what the grammar chose",
+        "nothing: the other calls train",
     ),
     "too_long": ("are longer than the learner takes", "shorten the agent's prompts (docs/contexts.md)"),
     "no_step": ("were in an update that was undone: it moved too far", "lower learner.lr (docs/learner.md)"),
@@ -114,7 +143,7 @@ def in_words(reason: str) -> str:
 def remedy(reason: str) -> str:
     """What to change if runs teach nothing for `reason`; empty if that is not known."""
     if reason.startswith("redacted"):
-        return "send no such data to the model, or take its pattern out of [redaction] (docs/tap.md)"
+        return "send less of such data to the model, or take its pattern out of [redaction] (docs/tap.md, Privacy)"
     return _REMEDIES[reason][1] if reason in _REMEDIES else ""
 
 
@@ -130,6 +159,26 @@ def commonest(reasons: Mapping[str, int]) -> str:
     """The reason of most runs, but for what needs no remedy if there is another."""
     ranked = sorted(reasons, key=lambda reason: (remedy(reason).startswith("nothing"), -reasons[reason], reason))
     return ranked[0] if ranked else ""
+
+
+class CallShare(msgspec.Struct, frozen=True):
+    """What is said of one agent's calls."""
+
+    sentence: str
+    remedy: str
+    """What to change; empty if nothing, or if it is about few calls."""
+
+
+def calls_that_train(agent: AgentView) -> CallShare:
+    """What share of its calls can be trained on, the first reason why not, and what to change."""
+    unfit = sum(agent.unfit.values())
+    if not agent.calls or not unfit:
+        return CallShare(f"all {agent.calls}" if agent.calls else "none yet", "")
+    why = commonest(agent.unfit)
+    # Reasons are words about runs.
+    share = 100 * (agent.calls - unfit) // agent.calls
+    sentence = f"{share} % of {agent.calls}; {agent.unfit[why]} are of runs that {in_words(why)}"
+    return CallShare(sentence, remedy(why) if unfit * _FEW > agent.calls else "")
 
 
 def tell(agent: AgentView) -> Told:

@@ -31,16 +31,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import anyio.to_thread
 import msgspec
 
+from actors.kinds.kinds import Kinds
 from actors.messages import Trajectory, called, derived_id
 from actors.ports.store import CanaryStore, OutcomeRow
 from actors.statistics.change_tests import Strata
 from actors.statistics.parties import binds, set_aside, thinned
+from actors.statistics.strata import Place, sorted_out, stratum_of
 from actors.tool_results.runs import RunSummary, summarize
 from actors.versions.desired_state import ServingTrial
 
-COMMON = 8
-"""Runs of a kind of goal on one side, from which on it is compared for itself; rarer ones of a tenant and tool list are
-one."""
 SAMPLE = 384
 """Newest runs of a side with an outcome: as many as the sentinel keeps of a version (`VersionSettings.sample`). Before
 the trial at the only engine, newest runs as well."""
@@ -52,10 +51,6 @@ the trial has a tenth of the traffic, as many of its own as `SAMPLE`, of the sam
 _DETAILS = 512
 """Trajectories whose bodies are read at a time."""
 _FAILED = 1000
-
-Place = tuple[str, ...]
-"""What a run is like, the coarsest first: where one engine serves agent with its tools, and kind of goal (with other
-tools it is another task); of several the period of a share before these."""
 
 
 class Arm(msgspec.Struct, frozen=True):
@@ -110,6 +105,9 @@ class _Seen(msgspec.Struct, frozen=True):
     version: int
     """That sampled all of it, -1 if that is not known."""
     place: Place
+    """Where one engine serves agent with its tools (with other tools it is another task), neighbourhood and kind of
+    goal; of several
+    the period of a share before these."""
     error: bool
     party: str
     agent: str
@@ -125,36 +123,6 @@ def erred(run: RunSummary) -> bool:
     return run.errors > 0 or run.invalid > 0 or run.loops
 
 
-def sorted_out(runs: Iterable[tuple[Place, bool, float]]) -> Strata:
-    """Strata of runs, each (place, whether it was on trial, 0 or 1)."""
-    known = list(runs)
-    stratum = _strata(Counter((place, mine) for place, mine, _ in known))
-    found: defaultdict[Place, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
-    for place, mine, value in known:
-        found[stratum[place]][0 if mine else 1].append(value)
-    return list(found.values())
-
-
-def _strata(runs: Mapping[tuple[Place, bool], int]) -> dict[Place, Place]:
-    """By place its stratum: the finest of its levels at which what is left is common, else the coarsest.
-
-    Args:
-        runs: how many, by place and whether they were on trial.
-    """
-    found: dict[Place, Place] = {}
-    depth = max((len(place) for place, _ in runs), default=0)
-    left = runs
-    while left:
-        counts: defaultdict[tuple[Place, bool], int] = defaultdict(int)
-        for (place, mine), count in left.items():
-            counts[place[:depth], mine] += count
-        common = {place for (place, _), count in counts.items() if depth <= 1 or count >= COMMON}
-        found |= {place: place[:depth] for place, _ in left if place[:depth] in common}
-        left = {key: count for key, count in left.items() if key[0] not in found}
-        depth -= 1
-    return found
-
-
 def _fair(said: _Said) -> tuple[_Said, frozenset[str]]:
     """What counts where nobody's word is to weigh too much, and whose does not."""
     kept, bound = _Said(), binds(one.party for one, _ in said)
@@ -163,7 +131,7 @@ def _fair(said: _Said) -> tuple[_Said, frozenset[str]]:
         kept += [side[place] for place in thinned([one.party for one, _ in side], bound=bound)]
     if not bound:
         return kept, frozenset()
-    stratum = _strata(Counter((one.place, bool(one.canary)) for one, _ in kept))
+    stratum = stratum_of(Counter((one.place, bool(one.canary)) for one, _ in kept))
     counts = Counter((one.party, stratum[one.place], bool(one.canary), bad) for one, bad in kept)
     aside = set_aside([one.party for one, _ in kept], lambda left_out: _difference(counts, left_out))
     return [one for one in kept if one[0].party not in aside], aside
@@ -192,13 +160,14 @@ def _difference(counts: Mapping[tuple[str, Place, bool, bool], int], left_out: C
 class ArmsCount:
     """Reads the runs of a trial, and counts them."""
 
-    def __init__(self, store: CanaryStore, *, alone: bool, sample: int = SAMPLE) -> None:
+    def __init__(self, store: CanaryStore, *, kinds: Kinds, alone: bool, sample: int = SAMPLE) -> None:
         """
         Args:
+            kinds: what goals are alike.
             alone: there is one engine: before is compared with after, not one engine with the others.
             sample: newest runs on trial with an outcome.
         """
-        self._store, self._alone, self._sample = store, alone, max(SAMPLE, sample)
+        self._store, self._kinds, self._alone, self._sample = store, kinds, alone, max(SAMPLE, sample)
         self._seen: dict[str, _Seen] = {}
         self.records: dict[int, tuple[int, int]] = {}
         """(solved, runs with an outcome) of the stable version and those lately; with one engine."""
@@ -301,16 +270,26 @@ class ArmsCount:
         if not fresh:
             return
         found = await self._store.closed_runs(fresh)
-        self._seen |= await anyio.to_thread.run_sync(self._brief, found, trial, stable, periods)
+        alike = {run.id: self._kinds.kind(run) for run, _ in found}
+        self._seen |= await anyio.to_thread.run_sync(self._brief, found, alike, trial, stable, periods)
 
     def _brief(
-        self, found: Sequence[tuple[Trajectory, str]], trial: ServingTrial, stable: int, periods: Sequence[float]
+        self,
+        found: Sequence[tuple[Trajectory, str]],
+        alike: Mapping[str, str],
+        trial: ServingTrial,
+        stable: int,
+        periods: Sequence[float],
     ) -> dict[str, _Seen]:
-        """What is remembered of each run, by its id."""
+        """What is remembered of each run, by its id.
+
+        Args:
+            alike: their neighbourhoods, by id.
+        """
         seen: dict[str, _Seen] = {}
         for run, engine in found:
             brief, names = summarize(run)
-            place = (derived_id(called(brief.agent), *names), brief.kind)
+            place = (derived_id(called(brief.agent), *names), alike[run.id], brief.kind)
             seen[run.id] = _Seen(
                 _side(run, engine, trial, stable, self._alone),
                 run.min_version if run.min_version == run.max_version else -1,

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from actors.deployment.arms import SAMPLE, Arms, ArmsCount
+from actors.kinds.kinds import Kinds
 from actors.ports.store import CanaryStore
 from actors.statistics.change_tests import Strata, means, planned_looks, share_rise
 from actors.statistics.intervals import wilson
@@ -171,16 +172,19 @@ def _sums(strata: Strata) -> tuple[int, int]:
 class CanaryWatch:
     """Keeps the two arms of the trial that is on, concludes from them, and says what share it needs."""
 
-    def __init__(self, settings: CanarySettings, store: CanaryStore, *, parts: Mapping[str, float]) -> None:
+    def __init__(
+        self, settings: CanarySettings, store: CanaryStore, *, parts: Mapping[str, float], kinds: Kinds | None = None
+    ) -> None:
         """
         Args:
+            kinds: what goals are alike; none: only the same masked goals are.
             parts: of new trajectories, by engine, while nothing is on trial. If there is one engine, before is compared
                 with after, not one engine with the others.
         """
         self._settings, self._store, self._parts = settings, store, parts
         self._drawn = len(parts) > 1
         self._looks: Looks | None = None
-        self._count = ArmsCount(store, alone=not self._drawn, sample=settings.runs)
+        self._count = ArmsCount(store, kinds=kinds or Kinds(), alone=not self._drawn, sample=settings.runs)
         self._arms = Arms(drawn=self._drawn)
         self._counted = (0.0, 0.0)
         """When, and until when not again; unix seconds."""

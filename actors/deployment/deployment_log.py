@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import structlog
 
+from actors.deployment.pinned_versions import aged
 from actors.messages import Directive, Serving, ServingResult, Verdict, concerns, derived_id
 from actors.messages.signing import PublicKeys, record_problem
 from actors.ports.store import PolicyStore, SwapReport
@@ -89,11 +90,11 @@ class DeploymentLog:
             for old in list(items)[: max(0, len(items) - 4 * _REMEMBERED)]:
                 del items[old]
 
-    def plan(self, *, frozen: bool, attempts: int) -> Plan:
-        """What should serve; see `serving_plan.plan`."""
+    def plan(self, *, frozen: bool, attempts: int, kept: Collection[int] | None = None) -> Plan:
+        """What should serve; see `desired_state.plan`."""
         return plan(
             self._engines, self._verdicts.values(), self._directives.values(), self._servings.values(),
-            frozen=frozen, attempts=attempts,
+            frozen=frozen, attempts=attempts, kept=kept,
         )  # fmt: skip
 
     def good(self, name: str) -> list[Serving]:
@@ -122,12 +123,18 @@ class DeploymentLog:
         """What engine `name` serves, as far as is written; -1 if nothing."""
         return self.good(name)[0].version if self.good(name) else -1
 
-    def pins(self, wanted: Plan, keep: int) -> frozenset[int]:
-        """Versions that must stay on disk: what serves, the `keep` an engine that one would go back to, and what was
-        promoted and is on its way."""
+    def pins(self, wanted: Plan, keep: int, kept: Collection[int] = ()) -> frozenset[int]:
+        """Versions that must stay on disk: what serves, the `keep` an engine that one would go back to and some before
+        them, and what was promoted and is on its way.
+
+        Args:
+            kept: what stayed until now.
+        """
         pins: set[int] = set()
         for name in self._engines:
-            pins |= set(list(dict.fromkeys(item.version for item in self.good(name)))[:keep])
+            served = {item.version: item.since for item in reversed(self.good(name))}
+            pins |= {*list(dict.fromkeys(item.version for item in self.good(name)))[:keep]}
+            pins |= aged(list(served.items()), kept, self._clock())
         goals = (wanted.stable, wanted.waiting, wanted.trial.goal if wanted.trial is not None else None)
         pins |= {goal.version for goal in goals if goal is not None}
         promoted = [verdict for verdict in self._verdicts.values() if verdict.decision == "promote"]

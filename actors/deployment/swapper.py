@@ -31,7 +31,8 @@ from actors.deployment.arms import Arms
 from actors.deployment.canary import CanarySettings, CanaryWatch
 from actors.deployment.deployment_log import DeploymentLog
 from actors.deployment.fleet import EngineView, Fleet, Look, look_at
-from actors.deployment.pinned_versions import write_pins
+from actors.deployment.pinned_versions import read_pins, write_pins
+from actors.kinds.kinds import Kinds
 from actors.messages import Directive, Message, Serving, Verdict, derived_id
 from actors.messages.routes import Routes, write_routes
 from actors.messages.signing import PublicKeys, SigningKey, sign
@@ -59,7 +60,8 @@ class SwapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     engine_timeout: float = 10.0
     """Seconds an engine has to say which version it serves."""
     keep: int = 3
-    """Versions that served last and are kept on disk to go back to, an engine."""
+    """Versions that served last and are kept on disk to go back to, an engine. Of those before, one of each age
+    stays too: up to a quarter of an hour, to an hour, to four, and so on."""
     swap_timeout: float = 180.0
     """Seconds a swap may take in all, validation and a rollback included."""
     close_seconds: float = 0.5
@@ -90,6 +92,7 @@ class Swapper:
         routes: Path | None = None,
         weights: Mapping[str, float] | None = None,
         halted: Callable[[], str] = lambda: "",
+        kinds: Kinds | None = None,
     ) -> None:
         """
         Args:
@@ -102,6 +105,7 @@ class Swapper:
             routes: file for the tap; none: the tap has one engine.
             weights: by engine, of new trajectories at the tap; none: all have the same.
             halted: why nothing may be brought in, whatever was ordered; empty if nothing says so.
+            kinds: what goals are alike, for trials.
         """
         self._settings, self._store, self._engines, self._runner = settings, store, engines, runner
         self._versions, self._key, self._clock, self._halted = versions, key, clock, halted
@@ -110,7 +114,7 @@ class Swapper:
         weighed = {name: (weights or {}).get(name, 1.0) for name in engines}
         total = sum(weighed.values()) or 1.0
         parts = {name: weight / total for name, weight in weighed.items()}
-        self._watch = CanaryWatch(settings.canary, store, parts=parts)
+        self._watch = CanaryWatch(settings.canary, store, parts=parts, kinds=kinds)
         self._deployment_log = DeploymentLog(engines, versions=versions, keys=keys, clock=clock)
         self.pauses: Mapping[str, Histogram] = self._deployment_log.pauses
         """Seconds that each engine took no new request for, by swap."""
@@ -118,6 +122,8 @@ class Swapper:
         self._silent: set[str] = set()
         self._pins: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
         """Versions that must stay, and those of them that serve."""
+        self._kept: frozenset[int] | None = None
+        """Those that had to stay when this was last written down, and are there to go back to; None: not known."""
         self._looks: dict[str, Look] = {}
         self._waits: dict[str, str] = {}
         self._shown = Routes(until=0.0)
@@ -183,6 +189,7 @@ class Swapper:
         # Another daemon may have led, and written them, since.
         self._watch.forget()
         self._pins, self._shown = (frozenset(), frozenset()), Routes(until=0.0)
+        self._kept = await anyio.to_thread.run_sync(read_pins, self._versions)
 
     async def look(self) -> None:
         """See what is served and what should be, without doing anything about it: for a daemon that stands by."""
@@ -207,7 +214,8 @@ class Swapper:
         return self._deployment_log.frozen or bool(self._halted())
 
     def _plan(self) -> Plan:
-        return self._deployment_log.plan(frozen=self._held, attempts=self._settings.attempts)
+        kept = None if self._kept is None else self._kept | {0}  # which the learner never deletes
+        return self._deployment_log.plan(frozen=self._held, attempts=self._settings.attempts, kept=kept)
 
     async def _reconcile(self) -> Result:
         """Close the gap on each engine; the first one that does not take a version spares the others."""
@@ -415,7 +423,8 @@ class Swapper:
     async def _pin(self) -> None:
         """Tell the learner, who deletes old versions, which ones must stay."""
         wanted = self._plan()
-        pins = self._deployment_log.pins(wanted, self._settings.keep), self._deployment_log.serving(wanted)
+        stays = self._deployment_log.pins(wanted, self._settings.keep, self._kept or ())
+        pins = stays, self._deployment_log.serving(wanted)
         if pins == self._pins:
             return
         try:
@@ -428,7 +437,7 @@ class Swapper:
             self._unpinned = True
             self.unpinned += 1
             return
-        self._pins, self._unpinned = pins, False
+        self._pins, self._kept, self._unpinned = pins, stays, False
 
 
 def _subject(message: Message) -> str:

@@ -180,7 +180,7 @@ class Experiencer:
         self._inquiry = Inquiry(settings, store=self._store, prober=self._prober, clock=clock)
         self._drawing = Drawing(
             settings, pool=self._pool, window=self._window, origins=origins, tenant=settings.tenant,
-            sandbox=self._prober is not None, since=lambda: self._inquiry.since,
+            sandbox=self._prober is not None, since=lambda: self._inquiry.since, kind=self.kinds.kind,
         )  # fmt: skip
         self._reviewing = Reviewing(
             settings.trials, pool=self._pool, memory=settings.trial_window, between=settings.revise_seconds, clock=clock
@@ -292,7 +292,7 @@ class Experiencer:
 
     def _result(self, outputs: Sequence[Output], records: Sequence[Message]) -> Result:
         """Publish what changed: one revision for each lesson, however often it changed on the way."""
-        revised = self._pool.revised(self._clock())
+        revised = self._pool.revised(self._clock(), self._window.asked)
         probes = [output.message for output in outputs]
         lessons = [Output(EXPERIENCE_LESSON, lesson) for lesson in revised]
         return Result([*revised, *probes, *records], [*lessons, *outputs])
@@ -362,7 +362,9 @@ class Experiencer:
 
     async def _probe(self) -> list[Output]:
         played = await self._inquiry.probe(
-            self._drawing.take, lambda: frozenset[str]().union(*(tools_of(lesson) for lesson in self._pool))
+            self._drawing.take,
+            lambda: frozenset[str]().union(*(tools_of(lesson) for lesson in self._pool)),
+            self._drawing.asker,
         )
         return [Output(TRAJECTORY_CLOSED, trajectory) for trajectory in played]
 

@@ -70,6 +70,7 @@ async def forget(store: ForgettingStore, trajectory_ids: Collection[str], clock:
         after = msgspec.structs.replace(
             lesson,
             sources=left,
+            asked=(),
             independent=min(lesson.independent, len(left)),
             guided=(0, 0),
             unguided=(0, 0),

@@ -47,8 +47,11 @@ class ToolProber(Protocol):
         """Names of the tools as they are now."""
         ...
 
-    async def probe(self, known: Sequence[str], label: str, former: Sequence[str] = ...) -> ProbeReport:
-        """One round of probing; `known` are the tools before the drift, `former` those of earlier times."""
+    async def probe(
+        self, known: Sequence[str], label: str, former: Sequence[str] = ..., asks: Callable[[str], str] = ...
+    ) -> ProbeReport:
+        """One round of probing; `known` are the tools before the drift, `former` those of earlier times, `asks` says
+        which tool that is gone a goal asks for."""
         ...
 
 
@@ -149,13 +152,17 @@ class Inquiry:
         return frozenset(self._state.known) - frozenset(tools)
 
     async def probe(
-        self, take: Callable[[ProbeFinding, frozenset[str]], None], explained: Callable[[], frozenset[str]]
+        self,
+        take: Callable[[ProbeFinding, frozenset[str]], None],
+        explained: Callable[[], frozenset[str]],
+        asker: Callable[[frozenset[str]], Callable[[str], str]],
     ) -> tuple[Trajectory, ...]:
         """One round; plans the next if it left something open. Returns what was played.
 
         Args:
             take: is given each finding, and the names of tools that are new.
             explained: tools that lessons speak of, asked when all findings are taken.
+            asker: given tools, which of them a goal asks for.
 
         Raises:
             DependencyUnavailable: the sandbox or its engine are away.
@@ -163,7 +170,9 @@ class Inquiry:
         assert self._prober is not None
         settings, state = self._settings, self._state
         try:
-            report = await self._prober.probe(state.known, f"{state.directive}-{state.rounds}", state.former)
+            gone = frozenset(state.known) - frozenset(self._tools(self._prober))
+            label = f"{state.directive}-{state.rounds}"
+            report = await self._prober.probe(state.known, label, state.former, asker(gone))
         except (EpisodeLost, AdapterError) as error:
             raise DependencyUnavailable(f"probing: {error}") from error
         new = frozenset(report.tools) - frozenset(state.known)

@@ -169,8 +169,17 @@ def about(lesson: Experience, goal: str) -> bool:
     """
     words = lesson.when_to_use.split()
     if len(words) == 1:
-        return mentions(goal, words[0])
-    return any(mentions(goal, word.strip(".,;:*")) for word in words if len(word.strip(".,;:*")) > 3)
+        return _speaks_of(goal, words[0])
+    return any(_speaks_of(goal, word.strip(".,;:*")) for word in words if _tells(word.strip(".,;:*")))
+
+
+def _tells(word: str) -> bool:
+    return len(word) > 3 or not word.isascii()
+
+
+def _speaks_of(goal: str, word: str) -> bool:
+    """Scripts that put no blanks between words have it anywhere."""
+    return mentions(goal, word) or (not word.isascii() and word.lower() in goal.lower())
 
 
 def next_state(lesson: Experience, found: Tally, settings: TrialSettings) -> Next:

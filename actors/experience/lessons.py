@@ -1,25 +1,33 @@
-"""Lessons: what was learnt in words, in the one form that the policy is trained to read, and how trajectories yield it.
+"""Lessons: what was learnt in words, how they read, and how trajectories yield them.
 
-    When to use: book. Content: search then book:buy.
+    When to use: refund money order. Content: before create_refund always call check_policy with the same order_id.
     When to use: cancel. Content: before_cancel:check_policy then cancel:drop.
 
-A lesson is filed under an intent: the word of the goal that a tool serves, which is the tool's verb as it was before
-any rename. `contrast` compares calls across trajectories: where a call is refused unless another tool was called before
-with the same data, that is a precondition; where it fails with invented arguments and works with found ones, the tool
-that finds them goes first. Only what a tap sees is compared. Where many parties have evidence, the two that pull a
-comparison hardest are set aside (`actors.statistics.parties`). Pure: the experiencer decides what becomes of a lesson.
+`contrast` draws them of one agent's runs: where a tool works if something was done before and is refused if not, or
+where runs succeed that did something and others fail, that is a lesson (`evidence` says what is compared). Found
+beside it is a name that is gone and the one that works in its place. What is told apart is what was done and how it
+went; no name of a tool has to mean anything. All features are tested together, at a stated rate of false lessons
+(`actors.statistics.permutation`). What a lesson explains is no longer compared when the next is looked for. Where many
+parties have evidence, the two that pull a comparison hardest are set aside (`actors.statistics.parties`).
+
+A lesson is filed under words that the goals of its runs share, and names no value of a run. The short form is for tools
+that are called by the very word that goals use, as the travel desk's: policies are trained to read it (`Practice`).
+Pure: the experiencer decides what becomes of a lesson.
 """
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Literal
 
 import msgspec
 
+from actors.experience.evidence import Feature, Population, Read, What, populations, read
+from actors.experience.intents import intent_of
+from actors.experience.repairs import Repaired, repairs
+from actors.kinds.clusters import cluster_of
 from actors.messages import Experience, Trajectory, derived_id
-from actors.statistics.parties import set_aside
-from actors.tool_results.tool_calls import ToolCallResult, calls_of, first_word, mentions
+from actors.statistics.permutation import scores
+from actors.tool_results.tool_calls import ToolCallResult, first_word, mentions
 
 Kind = Literal["rename", "precondition", "practice"]
 Party = Callable[[Trajectory], str]
@@ -28,31 +36,76 @@ _CONTENT = re.compile(
     r"^(?:before_(?P<intent>[^\s:]+):(?P<before>\S+) then |(?P<producer>[^\s:]+) then )?"
     r"(?P<same>[^\s:]+):(?P<tool>\S+)$"
 )
+_NAME = re.compile(r"[^\s\x00-\x1f\"`<>{}]{1,96}")
+"""Names that a lesson repeats: what has blanks in it may be somebody's sentence."""
+RATE = 0.05
+"""Of drawings from runs that nothing tells apart, those that yield any lesson, at most; false ones are also to be
+confirmed before they are used."""
+_NEARLY = 0.9
+"""Of the largest z: what reaches so much may as well be the cause."""
+_MOST = 4
+"""Lessons of one drawing, renames aside."""
+_SAYS: dict[What | Literal["", "instead"], str] = {
+    "from": "find {argument} with {other}, then call {tool}",
+    "known": "{tool} takes {argument} from the request or from an earlier result, never made up",
+    "same": "before {tool} always call {other} with the same {argument}",
+    "before": "before {tool} always call {other}",
+    "give": "always give {argument} to {tool}",
+    "omit": "call {tool} without {argument}",
+    "after": "after {tool} also call {other}",
+    "avoid": "do without {tool}",
+    "mend": "when {tool} fails, mend the call and repeat it before you finish",
+    "instead": "call {tool} instead of {other}, which is gone",
+}
 
 
 class Practice(msgspec.Struct, frozen=True, kw_only=True):
-    """How an intent is carried out: which tool, and what goes before it."""
+    """How an intent is carried out: which tool, and what is to be heeded."""
 
     intent: str
+    """Word of the goal that the tool serves in the short form, else words that goals share."""
     tool: str
     """The tool's name as it is now."""
     before: str = ""
     """Tool that must be called before, with the same data."""
     producer: str = ""
     """First word of the tool that finds the argument; told where nothing must go before."""
+    what: What | Literal["", "instead"] = ""
+    """What is to be heeded, in a sentence; empty for the short form."""
+    other: str = ""
+    """In a sentence: the other tool."""
+    argument: str = ""
 
     @property
     def content(self) -> str:
         """The lesson's text without its frame."""
+        if self.what:
+            return _SAYS[self.what].format(tool=self.tool, other=self.other, argument=self.argument)
         action = f"{self.intent}:{self.tool}"
         if self.before:
             return f"before_{self.intent}:{self.before} then {action}"
         return f"{self.producer} then {action}" if self.producer else action
 
     @property
+    def names(self) -> frozenset[str]:
+        """All that it speaks of."""
+        return frozenset((self.tool, self.before, self.producer, self.other, self.argument))
+
+    @property
     def tools(self) -> frozenset[str]:
         """Names of tools that must exist for the lesson to be of use."""
-        return frozenset(filter(None, (self.tool, self.before)))
+        gone = self.what == "instead"
+        return frozenset(filter(None, (self.tool, self.before, "" if gone else self.other)))
+
+
+def rivals(one: Experience, other: Experience) -> bool:
+    """Whether two practices say different things to the same end: how a goal's word is carried out, or which name is to
+    be called now."""
+    mine, theirs = read_practice(one), read_practice(other)
+    if mine is None or theirs is None or "instead" in (mine.what, theirs.what):
+        both = mine is not None and theirs is not None and mine.what == theirs.what and mine.other == theirs.other
+        return both or (mine is None and theirs is None and one.when_to_use == other.when_to_use)
+    return not mine.what and not theirs.what and one.when_to_use == other.when_to_use
 
 
 class Drawn(msgspec.Struct, frozen=True):
@@ -64,15 +117,17 @@ class Drawn(msgspec.Struct, frozen=True):
     """Ids of trajectories that show it."""
     independent: int = 1
     """Independent origins of the evidence, on the side that has fewer."""
+    z: float = 0.0
+    """How far it is from what chance does, in standard deviations."""
 
 
 class ContrastSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much evidence a contrast needs."""
 
     support: int = 3
-    """Calls on each side: so many that worked one way, and so many that failed the other."""
-    purity: float = 0.8
-    """Share of either side that must have gone as the lesson says."""
+    """Calls or runs on each side: so many that worked one way, and so many that failed the other."""
+    gain: float = 0.4
+    """What heeding it must add to the share that works: a difference that is surely there may still be too small."""
     sources: int = 16
     """Trajectories that are named as sources at most."""
 
@@ -82,8 +137,18 @@ def lesson_id(tenant: str, practice: Practice) -> str:
     return derived_id("lesson", tenant, practice.intent, practice.content)
 
 
+def detail_of(practice: Practice) -> dict[str, object]:
+    """For `Experience.detail`: what cannot be read from a sentence."""
+    return {"practice": msgspec.to_builtins(practice)} if practice.what else {}
+
+
 def read_practice(experience: Experience) -> Practice | None:
     """What the lesson says, None if it is not in our form."""
+    if "practice" in experience.detail:
+        try:
+            return msgspec.convert(experience.detail["practice"], Practice)
+        except msgspec.ValidationError:
+            return None
     found = _CONTENT.match(experience.content)
     if found is None or found["same"] != experience.when_to_use or found["intent"] not in (None, found["same"]):
         return None
@@ -92,26 +157,12 @@ def read_practice(experience: Experience) -> Practice | None:
     )
 
 
-class _Tally:
-    """Trajectories with a call of one tool that worked or that failed, on one side of a contrast."""
-
-    def __init__(self) -> None:
-        self.worked: list[Trajectory] = []
-        self.failed: list[Trajectory] = []
-
-    def add(self, call: ToolCallResult, trajectory: Trajectory) -> None:
-        (self.failed if call.error else self.worked).append(trajectory)
-
-    def without(self, parties: Collection[str], party: Party) -> "_Tally":
-        """The same without those of `parties`."""
-        kept = _Tally()
-        kept.worked = [run for run in self.worked if party(run) not in parties]
-        kept.failed = [run for run in self.failed if party(run) not in parties]
-        return kept
-
-
 def _itself(trajectory: Trajectory) -> str:
     return trajectory.id
+
+
+def _cluster(trajectory: Trajectory) -> str:
+    return cluster_of(trajectory.goal)
 
 
 def contrast(
@@ -120,97 +171,170 @@ def contrast(
     intents: Mapping[str, str] | None = None,
     origin: Callable[[Trajectory], str] = _itself,
     party: Party = _itself,
+    place: Callable[[Trajectory], str] = _cluster,
+    calls: MutableMapping[str, tuple[ToolCallResult, ...]] | None = None,
 ) -> list[Drawn]:
-    """The lessons that `trajectories` show; the better supported of two for the same intent.
+    """The lessons that `trajectories` show, the surest first.
 
     Args:
-        trajectories: of one tenant, under one tool list.
+        trajectories: of one agent, oldest first.
         settings: how much evidence is enough.
         intents: intent by tool, for tools whose verb is not the word that goals use (renamed ones).
         origin: of a trajectory; equal for those that are not independent of each other.
         party: whose evidence a trajectory is.
+        place: neighbourhood of a trajectory's goal.
+        calls: by trajectory, as they were read before: reading costs more than comparing.
     """
-    known = intents or {}
-    runs = [(trajectory, calls_of(trajectory)) for trajectory in trajectories]
-    goals: dict[str, set[str]] = defaultdict(set)
-    for trajectory, calls in runs:
-        for call in calls:
-            goals[call.tool].add(trajectory.goal)
+    runs = read(trajectories, place, calls if calls is not None else {})
+    known = dict(intents or {})
     drawn: list[Drawn] = []
-    for tool, where in goals.items():
-        intent = known.get(tool) or first_word(tool)
-        # A lesson is found again by the word that goals use, so one about a mere step on the way has no place to stand.
-        if not any(mentions(goal, intent) for goal in where):
+    compared = populations(runs, settings.support, party)
+    for one in repairs(runs, settings.support, party):
+        if _NAME.fullmatch(one.gone) and _NAME.fullmatch(one.name):
+            drawn.append(_renamed(one, runs, known, origin, settings))
+        for population in compared:
+            population.split_runs(frozenset(run.id for run in one.stuck))
+    return [*drawn, *_contrasted(compared, drawn, runs, settings, known, origin)]
+
+
+def _contrasted(
+    compared: Sequence[Population],
+    before: Sequence[Drawn],
+    runs: Sequence[Read],
+    settings: ContrastSettings,
+    intents: Mapping[str, str],
+    origin: Callable[[Trajectory], str],
+) -> list[Drawn]:
+    drawn: list[Drawn] = []
+    for _ in range(2 * _MOST):
+        best = _best(compared, settings) if len(drawn) < _MOST else None
+        if best is None:
+            break
+        population, column, z = best
+        feature = population.features[column]
+        right, _, _, wrong = population.sides(column)
+        population.split(column)
+        # What failed for this reason needs no other.
+        for other in compared:
+            if other is not population:
+                other.split_runs(frozenset(row.run.id for row in wrong))
+        practice = _practice(feature, runs, intents, origin)
+        if practice in [one.practice for one in drawn]:
+            continue  # of another argument, which the short form does not name
+        names = {feature.tool, feature.other, feature.argument} - {""}
+        if feature.what in ("after", "avoid") and any(names <= one.practice.names for one in (*before, *drawn)):
+            continue  # it is part of what another lesson says
+        if not all(map(_NAME.fullmatch, names)):
             continue
-        found = _precondition(tool, intent, runs, settings, party) or _origin(tool, intent, runs, settings, party)
-        if found is not None:
-            practice, kind, with_it, without = found
-            # Whoever wrote one side alone wrote the lesson: what others do on the other side makes it no truer.
-            independent = min(len({origin(run) for run in side}) for side in (with_it.worked, without.failed))
-            drawn.append(Drawn(practice, kind, _sources(with_it, without, settings), independent))
+        sides = [row.run for row in right], [row.run for row in wrong]
+        # Whoever wrote one side alone wrote the lesson: what others do on the other side makes it no truer.
+        independent = min(len({origin(run) for run in side}) for side in sides)
+        kind: Kind = "precondition" if feature.what in ("same", "before") else "practice"
+        drawn.append(Drawn(practice, kind, _sources(*sides, settings), independent, z))
     return drawn
 
 
-def _precondition(
-    tool: str,
-    intent: str,
-    runs: Sequence[tuple[Trajectory, list[ToolCallResult]]],
-    settings: ContrastSettings,
-    party: Party,
-) -> tuple[Practice, Kind, _Tally, _Tally] | None:
-    """Is `tool` refused unless another tool was called with the same data before?
+def _best(compared: Sequence[Population], settings: ContrastSettings) -> tuple[Population, int, float] | None:
+    """The feature that tells best what works, as (population, column, z); None if chance would do as well."""
+    found, threshold = scores([population.table() for population in compared], rate=RATE)
+    sure: list[tuple[float, int, Population, int]] = []
+    for number, (population, reached) in enumerate(zip(compared, found, strict=True)):
+        for column, z in enumerate(reached):
+            if z > threshold and _differs(population, column, settings):
+                sure.append((float(z), number, population, column))
+    if not sure:
+        return None
+    most = max(z for z, _, _, _ in sure)
+    # A tool's own answer is nearer to the cause than the run's outcome; of the rest what happened first.
+    nearly = [one for one in sure if one[0] >= _NEARLY * most]
+    z, _, population, column = min(nearly, key=lambda one: (not one[2].tool, one[2].order(one[3]), -one[0]))
+    return population, column, z
 
-    Only calls whose arguments were found by earlier calls count: what a guess is answered with says nothing.
+
+def _differs(population: Population, column: int, settings: ContrastSettings) -> bool:
+    """Whether so many more rows worked with the feature than without it, and enough of either kind are there."""
+    worked, failed, worked_without, failed_without = map(len, population.sides(column))
+    if min(worked, failed_without) < settings.support:
+        return False
+    return worked / (worked + failed) - worked_without / (worked_without + failed_without) >= settings.gain
+
+
+def _practice(
+    feature: Feature, runs: Sequence[Read], intents: Mapping[str, str], origin: Callable[[Trajectory], str]
+) -> Practice:
+    tool = feature.tool
+    word = _spoken(tool, runs, intents)
+    if word and feature.what in ("same", "before"):
+        return Practice(intent=word, tool=tool, before=feature.other)
+    if word and feature.what == "from":
+        return Practice(intent=word, tool=tool, producer=first_word(feature.other))
+    return Practice(
+        intent=_words(tool, runs, origin), tool=tool, what=feature.what, other=feature.other, argument=feature.argument
+    )
+
+
+def _renamed(
+    found: Repaired,
+    runs: Sequence[Read],
+    intents: Mapping[str, str],
+    origin: Callable[[Trajectory], str],
+    settings: ContrastSettings,
+) -> Drawn:
+    word = _spoken(found.gone, runs, intents)
+    practice = Practice(intent=word, tool=found.name)
+    if not word:
+        practice = Practice(
+            intent=_words(found.gone, runs, origin), tool=found.name, what="instead", other=found.gone
+        )  # fmt: skip
+    return Drawn(
+        practice, "rename", _sources(found.runs, found.stuck, settings), len({origin(run) for run in found.runs})
+    )
+
+
+def probed(
+    tool: str,
+    name: str,
+    before: str,
+    producer: str,
+    *,
+    runs: Sequence[Trajectory],
+    intents: Mapping[str, str],
+    origin: Callable[[Trajectory], str],
+    calls: MutableMapping[str, tuple[ToolCallResult, ...]],
+) -> list[Practice]:
+    """What a probe found of `tool`, in the form that its goals can be asked by.
+
+    Args:
+        name: as it is called now.
+        before: what must go before it; empty for nothing.
+        producer: first word of the tool that finds its argument.
+        runs: that may have called it, oldest first; the words of their goals are what it is filed under.
     """
-    occurrences: list[tuple[ToolCallResult, frozenset[str], Trajectory]] = []
-    for trajectory, calls in runs:
-        for index, call in enumerate(calls):
-            if call.tool == tool and call.grounded:
-                earlier = (other for other in calls[:index] if not other.error and other.tool != tool)
-                before = frozenset(other.tool for other in earlier if other.shares(call))
-                occurrences.append((call, before, trajectory))
-    best: tuple[int, str, _Tally, _Tally] | None = None
-    for candidate in sorted(set[str]().union(*(before for _, before, _ in occurrences))):
-        after, without = _Tally(), _Tally()
-        for call, before, trajectory in occurrences:
-            (after if candidate in before else without).add(call, trajectory)
-        aside = _set_aside(after, without, party)
-        after, without = after.without(aside, party), without.without(aside, party)
-        if _differs(after, without, settings):
-            weight = len(after.worked) + len(without.failed)
-            if best is None or weight > best[0]:
-                best = weight, candidate, after, without
-    if best is None:
-        return None
-    return Practice(intent=intent, tool=tool, before=best[1]), "precondition", best[2], best[3]
+    known = read(runs, _cluster, calls)
+    word = _spoken(tool, known, intents)
+    if word:
+        return [Practice(intent=word, tool=name, before=before, producer=producer)]
+    words = _words(tool, known, origin)
+    said = [Practice(intent=words, tool=name, what="instead", other=tool)] if name != tool else []
+    return said + ([Practice(intent=words, tool=name, what="before", other=before)] if before else [])
 
 
-def _origin(
-    tool: str,
-    intent: str,
-    runs: Sequence[tuple[Trajectory, list[ToolCallResult]]],
-    settings: ContrastSettings,
-    party: Party,
-) -> tuple[Practice, Kind, _Tally, _Tally] | None:
-    """Does `tool` fail with invented arguments and work with found ones, and who finds them?"""
-    found, invented = _Tally(), _Tally()
-    producers: dict[str, Counter[str]] = defaultdict(Counter)
-    for trajectory, calls in runs:
-        for call in calls:
-            if call.tool != tool:
-                continue
-            if call.grounded:
-                found.add(call, trajectory)
-                if not call.error:
-                    producers[party(trajectory)][producer_of(call)] += 1
-            elif None in call.origins.values():
-                invented.add(call, trajectory)
-    aside = _set_aside(found, invented, party)
-    found, invented = found.without(aside, party), invented.without(aside, party)
-    if not _differs(found, invented, settings):
-        return None
-    named = sum((told for who, told in producers.items() if who not in aside), Counter[str]())
-    return Practice(intent=intent, tool=tool, producer=named.most_common(1)[0][0]), "practice", found, invented
+def _spoken(tool: str, runs: Sequence[Read], intents: Mapping[str, str]) -> str:
+    """The word by which goals ask for `tool`, if that is its very name, or was before a rename, and no run says
+    otherwise; else empty."""
+    word = intents.get(tool) or (tool if tool == first_word(tool) else "")
+    asked = [one.run.goal for one in runs if any(call.tool == tool for call in one.calls)]
+    return word if word and (not asked or any(mentions(goal, word) for goal in asked)) else ""
+
+
+def _words(tool: str, runs: Sequence[Read], origin: Callable[[Trajectory], str]) -> str:
+    calling = {one.run.id for one in runs if any(call.tool == tool for call in one.calls)}
+    return intent_of(
+        [one.run for one in runs if one.run.id in calling],
+        [one.run for one in runs if one.run.id not in calling],
+        tool,
+        origin,
+    )
 
 
 def producer_of(call: ToolCallResult) -> str:
@@ -218,36 +342,6 @@ def producer_of(call: ToolCallResult) -> str:
     return next((first_word(origin) for origin in call.origins.values() if origin), "")
 
 
-def _set_aside(one: _Tally, other: _Tally, party: Party) -> frozenset[str]:
-    """The parties without whose calls the two sides are compared."""
-    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    parties: list[str] = []
-    for place, side in enumerate((one.worked, one.failed, other.worked, other.failed)):
-        for run in side:
-            counts[party(run)][place] += 1
-            parties.append(party(run))
-    total = [sum(column) for column in zip(*counts.values(), strict=True)]
-
-    def gain(left_out: Collection[str]) -> float:
-        """Share that worked on one side, less that of the other; 0 where a side has nothing."""
-        worked, failed, worked_other, failed_other = (
-            number - sum(counts[name][place] for name in left_out) for place, number in enumerate(total)
-        )
-        if not worked + failed or not worked_other + failed_other:
-            return 0.0
-        return worked / (worked + failed) - worked_other / (worked_other + failed_other)
-
-    return set_aside(parties, gain)
-
-
-def _differs(one: _Tally, other: _Tally, settings: ContrastSettings) -> bool:
-    """Whether calls worked on side `one` and failed on side `other`, often enough on both."""
-    return (
-        len(one.worked) >= max(settings.support, settings.purity * (len(one.worked) + len(one.failed)))
-        and len(other.failed) >= max(settings.support, settings.purity * (len(other.worked) + len(other.failed)))
-    )  # fmt: skip
-
-
-def _sources(one: _Tally, other: _Tally, settings: ContrastSettings) -> tuple[str, ...]:
+def _sources(right: Sequence[Trajectory], wrong: Sequence[Trajectory], settings: ContrastSettings) -> tuple[str, ...]:
     half = max(1, settings.sources // 2)
-    return tuple(dict.fromkeys(run.id for run in (*one.worked[-half:], *other.failed[-half:])))
+    return tuple(dict.fromkeys(run.id for run in (*right[-half:], *wrong[-half:])))

@@ -5,12 +5,13 @@
 
 An index over the lessons of each tenant: tenants never see each other's. A lesson fits if the goal speaks of its
 intent, if its vector is like the goal's or the step's, or if it covers enough of their words. Those that fit are ranked
-by what they add to the success rate, by likeness and by youth. For each intent there is one lesson at most; they are
-given in the order in which the goal speaks of them, which is how the policy was shown several at once. Candidates are
-given in a share of the cases only: enough to try them, too few to harm. What is retired or in quarantine never
-is.
+by what they add to the success rate, by likeness and by youth. Of rivals, which say different things to the same end,
+one is given; they are given in the order in which the goal speaks of them, which is how the policy was shown several at
+once. Candidates are given in a share of the cases only: enough to try them, too few to harm. What is retired or in
+quarantine never is.
 
-The embedder being away costs the vectors, not the answer (`actors.experience.retrieval.library`).
+The embedder being away costs the vectors, not the answer (`actors.experience.retrieval.library`). Without one, words
+alone find.
 """
 
 import random
@@ -22,6 +23,8 @@ import anyio
 import msgspec
 import structlog
 
+from actors.experience.lessons import rivals
+from actors.experience.pool import PRACTICES
 from actors.experience.retrieval.embedding import Embeddings, EmbeddingStore
 from actors.experience.retrieval.errors import RetrievalError
 from actors.experience.retrieval.library import Library
@@ -75,7 +78,7 @@ class Navigator:
         settings: NavigatorSettings,
         *,
         store: LessonStore,
-        embedder: Embedder,
+        embedder: Embedder | None,
         rng: random.Random,
         directory: Path | None = None,
         previous: Embedder | None = None,
@@ -85,7 +88,7 @@ class Navigator:
         Args:
             settings: how many, how like.
             store: the lessons that there are at the start.
-            embedder: of goals and lessons.
+            embedder: of goals and lessons; None to find by intent and words alone.
             rng: decides which questions try a candidate.
             directory: for snapshots; None for none.
             previous: the embedder of before, which answers until all lessons have their vector from the new one.
@@ -104,7 +107,6 @@ class Navigator:
             else None
             for one in (embedder, previous)
         )
-        assert embeddings is not None
         self._embeddings = embeddings
         self._library = Library(embeddings, answering=before, most=settings.max_lessons, batch=settings.batch)
         self._snapshots = Snapshots(directory, settings.snapshots) if directory is not None else None
@@ -137,13 +139,13 @@ class Navigator:
             "pinned": -1 if self._version is None else self._version,
             "by_words": library.by_words,
             "left_out": library.left_out,
-            "embedder_unavailable": embeddings.unavailable,
-            "embedder_changes": embeddings.changes,
+            "embedder_unavailable": embeddings.unavailable if embeddings else 0,
+            "embedder_changes": embeddings.changes if embeddings else 0,
             "rewritten": self.rewritten,
             "rewrite_failures": self.rewrite_failures,
             "snapshot_failures": self.snapshot_failures,
             "snapshot_missing": self.missing,
-            **{f"refused_{error}": count for error, count in sorted(embeddings.refused.items())},
+            **{f"refused_{error}": count for error, count in sorted(embeddings.refused.items() if embeddings else ())},
         }
 
     async def start(self) -> None:
@@ -185,30 +187,35 @@ class Navigator:
             await self._refresh()
             self._refreshed = anyio.current_time()
         if now - self._probed >= settings.probe_seconds:
-            await self._embeddings.probe()
+            if self._embeddings is not None:
+                await self._embeddings.probe()
             self._probed = anyio.current_time()
         await self._library.embed(settings.embed_seconds)
         if now - self._pruned >= _PRUNE_SECONDS:
             await self._prune()
         return Result()
 
-    async def lessons(self, goal: str, tenant: str = "default", step: str = "") -> Sequence[Experience]:
-        """The lessons of `tenant` that fit `goal`, at most `k`, one an intent, in the order of the goal's words.
+    async def lessons(
+        self, goal: str, tenant: str = "default", step: str = "", tools: Collection[str] = ()
+    ) -> Sequence[Experience]:
+        """The lessons of `tenant` that fit `goal`, at most `k`, no two of them rivals, in the order of its words.
 
         Args:
             step: what the agent saw last, an observation or a tool's error; lessons may fit it as they fit the goal.
+            tools: names of what the agent can call; a lesson that says what one of them is called now fits.
         """
         settings = self._settings
         if not settings.enabled:
             return ()
         texts = [text[: settings.query_chars] for text in (goal, step) if text.strip()]
-        found = await self._library.find(texts, tenant, settings.neighbours, named_by=goal, states=_GIVEN)
+        found = await self._library.find(texts, tenant, settings.neighbours, named_by=goal, tools=tools, states=_GIVEN)
         tried = self._rng.random() < settings.trial_share
-        best: dict[str, Experience] = {}
+        chosen: list[Experience] = []
         for one in settings.rank.order([one for one in found if self._fits(one)]):
-            if one.lesson.state == "active" or tried:
-                best.setdefault(one.lesson.when_to_use, one.lesson)
-        chosen = list(best.values())[: settings.k]
+            if len(chosen) == settings.k:
+                break
+            if (one.lesson.state == "active" or tried) and not any(_instead(one.lesson, other) for other in chosen):
+                chosen.append(one.lesson)
         return await self._rewrite(sorted(chosen, key=lambda lesson: _place(goal, lesson)), goal, step)
 
     async def search(
@@ -278,7 +285,9 @@ class Navigator:
 
     def _fits(self, found: Found) -> bool:
         settings = self._settings
-        return found.named or found.likeness >= settings.min_similarity or found.coverage >= settings.min_words
+        # One floor under both together: each alone lets in what the other knows to be about something else.
+        floor = settings.min_similarity if found.likeness else settings.min_words
+        return found.named or settings.rank.alike(found) >= floor
 
     async def _take(self, lessons: Iterable[Experience]) -> None:
         news = {}
@@ -337,7 +346,7 @@ class Navigator:
         if self._snapshots is None:
             return
         lessons = (self._latest if self._pinned is None else self._pinned).values()
-        space = self._embeddings.space
+        space = self._embeddings.space if self._embeddings is not None else None
         try:
             await self._snapshots.write(
                 version,
@@ -381,6 +390,14 @@ class Navigator:
         await self._library.remove([lesson for key, lesson in self._latest.items() if key not in pinned])
         await self._library.put(pinned.values())
         self._pinned, self._version = pinned, version
+
+
+def _instead(one: Experience, other: Experience) -> bool:
+    """Whether a goal is given one of them alone: practices that say how to do one thing in two ways, or the same words
+    twice, under two kinds. Two insights for the same goals may both hold, and are told apart by their trials."""
+    if one.when_to_use == other.when_to_use and one.content == other.content:
+        return True
+    return one.kind in PRACTICES and other.kind in PRACTICES and rivals(one, other)
 
 
 def _barred(lesson: Experience) -> bool:

@@ -1,11 +1,12 @@
 """What a language model adds: lessons in free words, and votes on those that no sandbox can try.
 
-One question at a time, and only when it is due. A question shows trajectories of one kind of goal, and where a tenant
-has several agent keys, those of one key alone: words that talked the model into something are then known to be that
-key's, and such a lesson is quarantined until the trajectories of another key give a like one. Like lessons are one (by
-the inner product of their embeddings): the one that is there stays, with the sources of both. Votes are asked for in
-the same way, and a party has one: no trajectories of one key alone make a lesson active or end it. A lesson that has no
-independent trajectories behind it, a draft, is not voted on: whoever wrote it may have written what the vote is about.
+One question at a time, and only when it is due. A question shows trajectories whose goals mean about the same
+(`gathering`); where a tenant has several agent keys, those of one key alone: words that talked the model into something
+are then known to be that key's, and such a lesson is quarantined until the trajectories of another key give a like one.
+Like lessons are one (by the inner product of their embeddings): the one that is there stays, with the sources of both.
+Votes are asked for in the same way, and a party has one: no trajectories of one key alone make a lesson active or end
+it. A lesson that has no independent trajectories behind it, a draft, is not voted on: whoever wrote it may have written
+what the vote is about.
 """
 
 from collections import Counter, OrderedDict, defaultdict
@@ -17,6 +18,7 @@ import numpy as np
 import structlog
 
 from actors.experience.drawing import Drawing
+from actors.experience.gathering import gathered
 from actors.experience.lesson_ab_test import about
 from actors.experience.origins import INDEPENDENT, Origins
 from actors.experience.pool import LessonPool
@@ -38,7 +40,8 @@ class OpinionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     every_seconds: float = 60.0
     """Between two questions."""
     fresh: int = 8
-    """New trajectories of one kind of goal before it is asked about again."""
+    """New trajectories of one kind of goal before it is asked about; twice as many of an agent, four times of a tenant,
+    where no kind has so many."""
     likeness: float = 0.9
     """Inner product of two lessons' embeddings from which on they are one."""
     votes: int = 2
@@ -73,8 +76,10 @@ class Opinions:
         self._pool, self._drawing, self._window, self._origins = pool, drawing, window, origins
         self._clock, self._kind = clock, kind
         self._due = 0.0
-        self._asked: OrderedDict[tuple[str, str, str], frozenset[str]] = OrderedDict()
-        """By tenant, party and kind: the trajectories that were there when it was asked about."""
+        self._asked: OrderedDict[str, frozenset[str]] = OrderedDict()
+        """Trajectories that were there when they, or more like them, were asked about."""
+        self._turns: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
+        """Tenants and parties, the one that was asked about last at the end."""
         self._voted: OrderedDict[str, frozenset[str]] = OrderedDict()
         """By lesson: trajectories that it was voted on with."""
         self._away = False
@@ -103,32 +108,32 @@ class Opinions:
         self._away = False
 
     async def _draw(self) -> bool:
-        """Ask for lessons of the kind of goal with the most news; False if there is none with enough.
+        """Ask for lessons of the goals with the most news; False if there are none with enough.
 
         Parties take turns: whoever sends most always has the most news.
         """
-        kinds: dict[tuple[str, str, str], list[Trajectory]] = defaultdict(list)
+        parties: dict[tuple[str, str], list[Trajectory]] = defaultdict(list)
         for run in self._window:
             if run.outcome is not None and run.steps:
-                kinds[run.tenant, self._origins.party(run), self._kind(run)].append(run)
-        news = {
-            kind: sum(run.id not in self._asked.get(kind, frozenset()) for run in runs) for kind, runs in kinds.items()
-        }
-        turns = {asked[:2]: turn for turn, asked in enumerate(self._asked, 1)}
-        due = [kind for kind, number in news.items() if number >= self._settings.fresh]
-        if not due:
+                parties[run.tenant, self._origins.party(run)].append(run)
+        turns = {party: turn for turn, party in enumerate(self._turns, 1)}
+        for party in sorted(parties, key=lambda party: (turns.get(party, 0), -len(parties[party]))):
+            runs = gathered(parties[party], self._asked, self._settings.fresh, self._kind)
+            if runs:
+                break
+        else:
             return False
-        kind = min(due, key=lambda kind: (turns.get(kind[:2], 0), -news[kind]))
-        runs = kinds[kind]
-        worked = [run for run in reversed(runs) if run.outcome is not None and run.outcome >= _SUCCESS]
-        failed = [run for run in reversed(runs) if run.outcome is not None and run.outcome < _SUCCESS]
+        worked = [run for run in runs if run.outcome is not None and run.outcome >= _SUCCESS]
+        failed = [run for run in runs if run.outcome is not None and run.outcome < _SUCCESS]
         shown = worked[: self._settings.runs], failed[: self._settings.runs]
         self.counts["asked"] += 1
         lessons = await self._extractor.draw(*shown)
-        _remember(self._asked, kind, frozenset(run.id for run in runs))
+        for run in runs:
+            _remember(self._asked, run.id, frozenset())
+        _remember(self._turns, party, frozenset())
         for lesson in lessons:
             self.counts["lessons"] += 1
-            await self._take(kind[0], kind[1], lesson, [*shown[0], *shown[1]])
+            await self._take(*party, lesson, [*shown[0], *shown[1]])
         return True
 
     async def _take(self, tenant: str, party: str, lesson: Insight, runs: Sequence[Trajectory]) -> None:

@@ -7,13 +7,13 @@ the active ones go, of each those that could be of least use.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 import structlog
 
 from actors.experience.lesson_ab_test import utility_bound
-from actors.experience.lessons import read_practice
+from actors.experience.lessons import read_practice, rivals
 from actors.messages import Experience
 
 _log = structlog.get_logger(__name__)
@@ -79,14 +79,14 @@ class LessonPool:
         return stored.revision == known.revision and stored != known and known.id not in self._changed
 
     def put(self, lesson: Experience) -> None:
-        """Add or change a lesson; an active practice takes the place of the others for its word."""
+        """Add or change a lesson; an active practice takes the place of the others for its word. One in free text takes
+        nobody's: whether two sentences contradict each other nobody here can read, and their trials tell them apart."""
         self._changed.setdefault(lesson.id, self._lessons.get(lesson.id))
         self._lessons[lesson.id] = lesson
-        if lesson.state != "active" or lesson.kind not in PRACTICES:
+        if lesson.state != "active" or lesson.kind not in PRACTICES or read_practice(lesson) is None:
             return
         for other in self.live(lesson.tenant):
-            rival = other.kind in PRACTICES and other.when_to_use == lesson.when_to_use
-            if rival and other.id != lesson.id:
+            if other.id != lesson.id and other.kind in PRACTICES and rivals(lesson, other):
                 self.retire(other, "another lesson took its place")
 
     def retire(self, lesson: Experience, reason: str) -> None:
@@ -101,8 +101,14 @@ class LessonPool:
             if lesson.state != "retired" or lesson.reason == "internalised":
                 self.retire(lesson, "its tool is gone")
 
-    def revised(self, now: float) -> list[Experience]:
-        """One revision for each lesson that changed since, however often it did on the way."""
+    def revised(
+        self, now: float, asked: Callable[[Experience], tuple[str, ...]] = lambda lesson: lesson.asked
+    ) -> list[Experience]:
+        """One revision for each lesson that changed since, however often it did on the way.
+
+        Args:
+            asked: in what words people ask for what a lesson is about.
+        """
         self._trim()
         revised: list[Experience] = []
         for id_, before in self._changed.items():
@@ -113,7 +119,7 @@ class LessonPool:
             revision = self._base.get(lesson.tenant, 0) if before is None else before.revision + 1
             # Trials are counted from the last change of state: more sources do not take them away.
             updated = now if moved else lesson.updated
-            lesson = msgspec.structs.replace(lesson, revision=revision, updated=updated)
+            lesson = msgspec.structs.replace(lesson, revision=revision, updated=updated, asked=asked(lesson))
             self._lessons[id_] = lesson
             revised.append(lesson)
             _log.info(

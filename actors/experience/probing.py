@@ -65,20 +65,23 @@ class Prober:
         """
         return tuple(tool_specs(self._environment.tools()))
 
-    async def probe(self, known: Sequence[str], label: str, former: Sequence[str] = ()) -> ProbeReport:
+    async def probe(
+        self, known: Sequence[str], label: str, former: Sequence[str] = (), asks: Callable[[str], str] = lambda goal: ""
+    ) -> ProbeReport:
         """One round of probing.
 
         Args:
             known: names of the tools before the drift.
             label: names the round; part of the trajectories' ids, so that repeating a round doubles nothing.
             former: names of tools that were there before that, which the policy may still have in mind.
+            asks: the tool, of those that are gone, that a goal asks for; empty for none.
 
         Raises:
             EpisodeLost: not a single episode could be played.
             EnvironmentFailed: the sandbox broke down.
         """
         names = frozenset(known), frozenset(former)
-        round_ = Round(self._settings, self._environment, self._player, self._clock, *names, label)
+        round_ = Round(self._settings, self._environment, self._player, self._clock, *names, label, asks)
         await round_.play()
         await round_.ask_what_was_needed()
         report = round_.report()

@@ -24,6 +24,8 @@ from actors.tool_results.tool_calls import ToolCallResult, tool_specs
 
 _log = structlog.get_logger(__name__)
 _SUCCESS = 0.5
+_CHOICE = 4
+"""Times as many tasks as are played, to choose from; and a kind that has fewer of them is none."""
 
 
 class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,6 +109,7 @@ class _Votes(msgspec.Struct):
 class _Success(msgspec.Struct, frozen=True):
     """A successful episode, to be replayed."""
 
+    number: int
     task: Task
     calls: tuple[ToolCallResult, ...]
     """Without those that were refused."""
@@ -124,11 +127,16 @@ class Round:
         known: frozenset[str],
         former: frozenset[str],
         label: str,
+        asks: Callable[[str], str],
     ) -> None:
         self._settings, self._environment, self._player, self._clock = settings, environment, player, clock
         self._label = label
         self._tools = tuple(tool_specs(environment.tools()))
         self._new, self._former = frozenset(self._tools) - known, known | former
+        self._gone, self._asks = known - frozenset(self._tools), asks
+        self._kinds: dict[str, str] = {}
+        """By task."""
+        self._played: Counter[str] = Counter()
         self._votes: dict[Repair, _Votes] = defaultdict(_Votes)
         self._needed: dict[str, tuple[str, str]] = {}
         """By tool name: what must be called before it, and the replay that showed it."""
@@ -164,22 +172,31 @@ class Round:
                 break
 
     def _tasks(self) -> dict[str, list[Task]]:
-        """The round's tasks by kind of goal."""
+        """The round's tasks by kind: the tool that is gone and that their goal asks for, or else the kind of goal."""
         first = self._settings.first_seed + int(derived_id("probe", self._label)[:6], 16)
         tasks: dict[str, list[Task]] = defaultdict(list)
-        for seed in range(first, first + self._settings.episodes):
+        for seed in range(first, first + _CHOICE * self._settings.episodes):
             task = self._environment.sample(seed, "train", self._settings.families or None)
-            tasks[cluster_of(task.goal)].append(task)
+            tasks[self._asks(task.goal) or cluster_of(task.goal)].append(task)
+        # In free words nearly every goal is a kind of its own. Together they are one, which can come to rest.
+        for kind in [kind for kind, found in tasks.items() if kind not in self._gone and len(found) < _CHOICE]:
+            tasks[""] += tasks.pop(kind)
+        for kind, found in tasks.items():
+            self._kinds |= dict.fromkeys((task.id for task in found), kind)
         return tasks
 
     def _wave(self, waiting: Mapping[str, list[Task]], width: int) -> list[Task]:
-        """The next tasks, one of each kind in turn, leaving out kinds that are calm."""
+        """The next tasks, every kind in its turn, leaving out kinds that are calm; what is gone has half of them."""
+        gone = len(self._gone & waiting.keys())
+        often = max(1, (len(waiting) - gone) // max(1, gone))
         wave: list[Task] = []
         while len(wave) < width:
             kinds = [kind for kind, tasks in waiting.items() if tasks and self._calm[kind] < self._settings.calm]
             if not kinds:
                 break
-            wave += [waiting[kind].pop() for kind in kinds[: width - len(wave)]]
+            kind = min(kinds, key=lambda kind: self._played[kind] / (often if kind in self._gone else 1))
+            self._played[kind] += 1
+            wave.append(waiting[kind].pop())
         return wave
 
     def _beliefs(self) -> Beliefs:
@@ -224,7 +241,9 @@ class Round:
             return
         self._keep(id_, task, episode.steps, inner.tools, outcome, started)
         succeeded = outcome >= _SUCCESS
-        for edit in episode.used:
+        kind = self._kinds[task.id]
+        stand_in = self._stand_in(kind, episode.calls) if succeeded else ""
+        for edit in (*episode.used, *([Repair(tool=kind, name=stand_in)] if stand_in else [])):
             votes = self._votes[edit]
             votes.uses.append(id_)
             if succeeded:
@@ -234,9 +253,25 @@ class Round:
                 self._producers.setdefault(call.tool, producer_of(call))
         self._open.update(episode.troubles)
         if succeeded:
-            self._successes.append(_Success(task, tuple(call for call in episode.calls if not call.error)))
-            if set(episode.used) <= set(beliefs.adopted.values()):
-                self._calm[cluster_of(task.goal)] += 1
+            self._successes.append(_Success(number, task, tuple(call for call in episode.calls if not call.error)))
+            # That a goal was reached some other way says nothing of the tool that it seems to ask for.
+            open_ = kind in self._gone and not any(
+                edit.tool == kind and votes.wins for edit, votes in self._votes.items()
+            )
+            if not open_ and set(episode.used) <= set(beliefs.adopted.values()):
+                self._calm[kind] += 1
+
+    def _stand_in(self, kind: str, calls: Iterable[ToolCallResult]) -> str:
+        """The new tool that the policy called of itself where goals ask for one that is gone; empty if it is not clear.
+
+        A policy that half knows the new name is repaired less often, and needs the lesson no less.
+        """
+        if kind not in self._gone:
+            return ""
+        told = {edit.name for edit, votes in self._votes.items() if votes.wins and edit.tool != kind}
+        called = {call.tool for call in calls if not call.error} & self._new - told
+        known = {edit.name for edit, votes in self._votes.items() if votes.wins and edit.tool == kind}
+        return called.pop() if len(called) == 1 and not called & known else ""
 
     def _keep(self, id_: str, task: Task, steps: Iterable[Step], tools: object, outcome: float, started: float) -> None:
         self._trajectories.append(
@@ -259,7 +294,9 @@ class Round:
         """Replay successes without single calls around the edited ones: what is refused then needed them."""
         left = self._settings.replays
         for name in dict.fromkeys(edit.name for edit, votes in self._votes.items() if votes.wins):
-            success = next((s for s in reversed(self._successes) if any(c.tool == name for c in s.calls)), None)
+            # By number: episodes of one wave end in any order, and a round that is repeated asks the same.
+            having = [one for one in self._successes if any(call.tool == name for call in one.calls)]
+            success = max(having, key=lambda one: one.number, default=None)
             if success is None:
                 continue
             questions = list(self._questions(success, name))

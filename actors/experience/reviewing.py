@@ -22,6 +22,7 @@ from actors.experience.lesson_ab_test import (
     unlearnt,
     window_of,
 )
+from actors.experience.lessons import rivals
 from actors.experience.pool import PRACTICES, LessonPool
 from actors.messages import Experience, Serving, Trajectory
 
@@ -118,7 +119,7 @@ class Reviewing:
 
     def _again(self, lesson: Experience, reason: str) -> None:
         taken = any(
-            other.state == "active" and other.kind in PRACTICES and other.when_to_use == lesson.when_to_use
+            other.state == "active" and other.kind in PRACTICES and rivals(lesson, other)
             for other in self._pool.live(lesson.tenant)
         )
         if taken:

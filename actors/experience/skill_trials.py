@@ -7,6 +7,7 @@ import anyio
 import msgspec
 import structlog
 
+from actors.experience.lesson_ab_test import about
 from actors.experience.skills import bind, kind_of, read_skill
 from actors.messages import Experience, Task
 from actors.ports.environments import Environment
@@ -76,7 +77,7 @@ class SkillReplayer:
             if tried == settings.tasks:
                 break
             task = self._environment.sample(seed, "train", settings.families or None)
-            if kind_of(task.goal) == lesson.when_to_use:
+            if kind_of(task.goal) == lesson.when_to_use or _like(lesson, task):
                 tried += 1
                 solved += await self._play(lesson, task)
         return Tried(tried, solved)
@@ -95,3 +96,11 @@ class SkillReplayer:
                     return await episode.evaluate() >= _SUCCESS
         except TimeoutError as error:
             raise AdapterError("the sandbox took too long over a skill") from error
+
+
+def _like(lesson: Experience, task: Task) -> bool:
+    """Whether a skill that goals in free words have shown can be begun for `task`."""
+    calls = read_skill(lesson) or ()
+    if not calls or "*" in lesson.when_to_use or not about(lesson, task.goal):
+        return False
+    return bind(calls, 0, task.goal, []) is not None

@@ -1,18 +1,21 @@
 """Skills: sequences of calls that worked again and again, with where each argument comes from.
 
-Successful trajectories of one kind of goal that make the same calls in the same order, each argument from the same
-place, show a skill: a place is a word of the goal, a field of an earlier result, or the same small value every time.
+Successful trajectories whose goals mean about the same and that make the same calls in the same order, each argument
+from the same place, show a skill: a place is a word of the goal, known by its shape, a field of an earlier result, or
+the same small value every time.
 Whatever comes from nowhere makes it no skill: it could not be carried out again. Pure; a sandbox tries it
 (`skill_trials`).
 """
 
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 
+from actors.experience.intents import intent_of
 from actors.kinds.clusters import template_of
 from actors.messages import Experience, ToolCall, Trajectory, derived_id
 from actors.tool_results.runs import call_failed
@@ -20,6 +23,7 @@ from actors.tool_results.tool_calls import arguments_of, read_json, values
 
 _SUCCESS = 0.5
 _MAX_WHEN = 120
+_RUNS = re.compile(r"([Aa9])\1+")
 
 
 class SkillSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,7 +43,10 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where an argument comes from: exactly one of the three."""
 
     word: int = -1
-    """Number of the goal's word that holds it: words are what white space and colons part."""
+    """Number of the goal's word that holds it, among those of the same shape: words are what white space and colons
+    part. In free words "A17" is the only order wherever it stands."""
+    shape: str = ""
+    """Of that word: `A9` is capitals and digits, as in "A17"; empty in old records, which count all words."""
     call: int = -1
     """Number of the call whose result holds it,"""
     path: tuple[str, ...] = ()
@@ -59,7 +66,7 @@ class Skill(msgspec.Struct, frozen=True):
     """A sequence as it was drawn."""
 
     when_to_use: str
-    """The goals' template: names masked."""
+    """The goals' template, names masked; words that they share, where they have several."""
     calls: tuple[SkillCall, ...]
     runs: tuple[Trajectory, ...]
     """That show it, the latest last."""
@@ -87,25 +94,43 @@ def read_skill(lesson: Experience) -> tuple[SkillCall, ...] | None:
         return None
 
 
-def draw_skills(runs: Sequence[Trajectory], settings: SkillSettings) -> list[Skill]:
-    """The skills that `runs` show, of one tenant and one tool list."""
+def draw_skills(
+    runs: Sequence[Trajectory],
+    settings: SkillSettings,
+    place: Callable[[Trajectory], str] = lambda run: kind_of(run.goal),
+    origin: Callable[[Trajectory], str] = lambda run: run.id,
+) -> list[Skill]:
+    """The skills that `runs` show, of one agent.
+
+    Args:
+        place: neighbourhood of a trajectory's goal.
+        origin: of a trajectory; equal for those that are not independent of each other.
+    """
     shown: dict[tuple[str, bytes], list[Trajectory]] = defaultdict(list)
     for run in runs:
         if run.outcome is None or run.outcome < _SUCCESS:
             continue
         calls = trace(run)
         if calls is not None and 2 <= len(calls) <= settings.max_calls:
-            shown[kind_of(run.goal), msgspec.msgpack.encode(calls)].append(run)
-    found = [
-        Skill(when, msgspec.msgpack.decode(calls, type=tuple[SkillCall, ...]), tuple(who[-settings.sources :]))
-        for (when, calls), who in shown.items()
-        if len(who) >= settings.support
-    ]
+            shown[place(run), msgspec.msgpack.encode(calls)].append(run)
     # Of two ways to the same kind of goal the one that more have gone, then the shorter.
-    found.sort(
-        key=lambda skill: (-len(shown[skill.when_to_use, msgspec.msgpack.encode(skill.calls)]), len(skill.calls))
-    )
-    return found[: settings.most]
+    ways = sorted(shown.items(), key=lambda way: (-len(way[1]), len(way[0][1])))
+    return [
+        Skill(_when(who, runs, origin), msgspec.msgpack.decode(calls, type=tuple[SkillCall, ...]),
+              tuple(who[-settings.sources :]))
+        for (_, calls), who in ways[: settings.most]
+        if len(who) >= settings.support
+    ]  # fmt: skip
+
+
+def _when(who: Sequence[Trajectory], runs: Sequence[Trajectory], origin: Callable[[Trajectory], str]) -> str:
+    """What the goals of `who` have in common."""
+    templates = {kind_of(run.goal) for run in who}
+    if len(templates) == 1:
+        return templates.pop()
+    shown = {run.id for run in who}
+    tool = who[-1].steps[-1].tool_calls[0].name
+    return intent_of(who, [run for run in runs if run.id not in shown], tool, origin)[:_MAX_WHEN]
 
 
 def kind_of(goal: str) -> str:
@@ -115,7 +140,7 @@ def kind_of(goal: str) -> str:
 
 def bind(calls: Sequence[SkillCall], number: int, goal: str, results: Sequence[Any]) -> ToolCall | None:
     """Call `number` of a skill for `goal`, after the parsed `results` of those before it; None if a place is empty."""
-    words, arguments = _words(goal), dict[str, Any]()
+    words, arguments = words_of(goal), dict[str, Any]()
     for name, place in calls[number].arguments.items():
         if place.constant:
             arguments[name] = json.loads(place.constant)
@@ -126,16 +151,17 @@ def bind(calls: Sequence[SkillCall], number: int, goal: str, results: Sequence[A
             if value is None:
                 return None
             arguments[name] = value
-        elif 0 <= place.word < len(words):
-            arguments[name] = words[place.word]
         else:
-            return None
+            fitting = [word for word in words if not place.shape or shape_of(word) == place.shape]
+            if not 0 <= place.word < len(fitting):
+                return None
+            arguments[name] = fitting[place.word]
     return ToolCall(calls[number].tool, json.dumps(arguments))
 
 
 def trace(run: Trajectory) -> tuple[SkillCall, ...] | None:
     """The calls of `run` with the place of each argument; None if any is a guess, unreadable, or was refused."""
-    words = {word: number for number, word in reversed(list(enumerate(_words(run.goal))))}
+    words = places_of(run.goal)
     found: dict[str, tuple[int, tuple[str, ...]]] = {}
     calls: list[SkillCall] = []
     for step in run.steps:
@@ -154,13 +180,34 @@ def trace(run: Trajectory) -> tuple[SkillCall, ...] | None:
     return tuple(calls)
 
 
-def _place(value: Any, words: Mapping[str, int], found: Mapping[str, tuple[int, tuple[str, ...]]]) -> Place | None:
+def places_of(goal: str) -> dict[str, Place]:
+    """The place of each word of `goal`."""
+    places, shapes = dict[str, Place](), Counter[str]()
+    for word in words_of(goal):
+        shape = shape_of(word)
+        places.setdefault(word, Place(word=shapes[shape], shape=shape))
+        shapes[shape] += 1
+    return places
+
+
+def shape_of(word: str) -> str:
+    """What kind of name `word` is: `A9` for "A17" and "KD4711", `a@a.a` for an address, `Aa` for "Mia"."""
+    return _RUNS.sub(r"\1", "".join(_class_of(letter) for letter in word))
+
+
+def _class_of(letter: str) -> str:
+    if letter.isdigit():
+        return "9"
+    return ("A" if letter.isupper() else "a") if letter.isalpha() else letter
+
+
+def _place(value: Any, words: Mapping[str, Place], found: Mapping[str, tuple[int, tuple[str, ...]]]) -> Place | None:
     if isinstance(value, dict | list):
         return None
     if not values(value):  # too small to be anybody's: a flag, a number of days
         return Place(constant=json.dumps(value))
     if str(value) in words:
-        return Place(word=words[str(value)])
+        return words[str(value)]
     if str(value) in found:
         call, path = found[str(value)]
         return Place(call=call, path=path)
@@ -175,7 +222,8 @@ def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
         yield path, str(value)
 
 
-def _words(goal: str) -> list[str]:
+def words_of(goal: str) -> list[str]:
+    """As a `Place` counts them."""
     return [word.strip(".,;!?()\"'") for word in goal.replace(":", " ").split()]
 
 

@@ -57,7 +57,11 @@ def _known(found: Sequence[Attributed]) -> list[HeldOut]:
 
 
 def _usable(run: Trajectory) -> bool:
-    """Whether the tokens stand in prompts that the candidate would see."""
-    if not run.rows or run.experience_ids or not run.trainable:
+    """Whether the tokens stand in prompts that the candidate would see, and are those of every step: how likely the
+    candidate makes a run is not known of a part of it."""
+    if not run.rows or run.experience_ids or not run.trainable or any(step.why_not for step in run.steps):
         return False
-    return all(row.hint[0] == row.hint[1] and np.isfinite(floats_array(row.logprobs)).all() for row in run.rows)
+    return all(
+        row.hint[0] == row.hint[1] and not row.redacted and np.isfinite(floats_array(row.logprobs)).all()
+        for row in run.rows
+    )

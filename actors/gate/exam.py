@@ -6,7 +6,7 @@ steps, tokens, seconds a step, and the share of attempts that may break down bef
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from typing import Literal
 
@@ -24,6 +24,7 @@ from actors.rollout.episode_runner import begin, play
 from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.config import PLAIN, HarnessConfig
 from actors.system.errors import DependencyUnavailable
+from actors.tool_results.validity import offered
 
 _log = structlog.get_logger(__name__)
 _NAME_LENGTH = 60
@@ -158,8 +159,8 @@ class Exam:
         settings = self._settings
         try:
             task = self.task(number)
-            shown = await self._lessons(number, task)
             async with aclosing(await begin(self._environment, task, settings.step_timeout)) as episode:
+                shown = await self._lessons(number, task, offered(msgspec.json.encode(episode.tools)))
                 played = await play(
                     self._engine,
                     episode,
@@ -181,8 +182,8 @@ class Exam:
             return None
         return played.outcome >= 0.5
 
-    async def _lessons(self, number: int, task: Task) -> str:
-        """What task `number` is attempted with.
+    async def _lessons(self, number: int, task: Task, tools: Collection[str]) -> str:
+        """What task `number` is attempted with by an agent that has `tools`.
 
         Raises:
             DependencyUnavailable: the retriever is away.
@@ -191,7 +192,7 @@ class Exam:
         if self._retriever is None or mode == "none" or (mode == "mixed" and number % 2):
             return ""
         if number not in self._given:
-            found = await self._retriever.lessons(task.goal)
+            found = await self._retriever.lessons(task.goal, tools=tools)
             # Two attempts may have asked at once: the first answer holds for both.
             self._given.setdefault(number, lessons_text(found[: self._settings.lessons]))
             while len(self._given) > _REMEMBERED:

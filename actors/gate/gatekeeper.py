@@ -246,6 +246,7 @@ class Gatekeeper:
         incumbent = await self._incumbent()
         verdict = self._verdict(candidate, incumbent, comparison)
         self.waiting = None
+        self.counts[verdict.decision] += 1
         back = (
             self._back(candidate, incumbent, f"v{candidate.version}: {verdict.reason}") if self._ends(verdict) else []
         )
@@ -302,7 +303,8 @@ class Gatekeeper:
 
     def _overdue(self) -> bool:
         last = self._last.created if self._last is not None else self._since
-        return self._clock() - max(last, self._asked) >= self._settings.gate_seconds
+        # A time that lies before us was told by a clock that has been put back since.
+        return not 0.0 <= self._clock() - max(last, self._asked) < self._settings.gate_seconds
 
     def _open(self, candidate: Candidate) -> bool:
         """Whether `candidate` has no final verdict yet."""
@@ -320,10 +322,16 @@ class Gatekeeper:
             self._loaded(0)
 
     async def _version(self) -> int:
+        """What the shadow has; -1 if nobody knows, as of one that a swap left paused: its weights may be half loaded,
+        and another swap resumes it."""
         asked = self._clock()
         try:
             with anyio.fail_after(self._settings.engine_timeout):
-                version = await self._shadow.version()
+                version, paused = await self._shadow.version(), await self._shadow.is_paused()
+            if paused:
+                _log.warning("shadow_found_paused", engine=self._shadow_name, version=version)
+                self._times.lost(self._shadow_name)
+                return -1
             self._times.seen(self._shadow_name, version, asked)
             return version
         except (EngineError, TimeoutError) as error:

@@ -25,6 +25,7 @@ from actors.gate.evidence import HeldOut, recent_runs
 from actors.gate.panel import Finding, Kind, Report
 from actors.messages import Exchange
 from actors.messages.dialects import dialect_at
+from actors.messages.sampling import NUMBERS
 from actors.ports.answers import Answer, loops, offered, refuses, same_action, valid_calls
 from actors.ports.engines import Engine
 from actors.ports.errors import JudgeUnavailable
@@ -35,7 +36,7 @@ from actors.statistics.parties import newest
 
 _log = structlog.get_logger(__name__)
 _SUCCESS = 0.5
-_SAMPLING = ("temperature", "top_p", "tool_choice", "parallel_tool_calls")
+_SAMPLING = ("temperature", *NUMBERS, "tool_choice", "parallel_tool_calls")
 """What of the agent's request decides about the answer, beside messages and tools."""
 
 
@@ -249,7 +250,9 @@ def _chosen(runs: Sequence[HeldOut], settings: PromptSettings) -> list[str]:
 
 def _prompt(exchange: Exchange, number: int, settings: PromptSettings) -> Prompt | None:
     """The prompt in `exchange`; None if it cannot be replayed as a chat completion, or nobody knows its answer."""
-    usable = exchange.status == 200 and exchange.complete and not exchange.sampling.forced
+    # A strict tool leaves the model its choice.
+    plain = not exchange.sampling.forced or exchange.sampling.bent_by == "strict tools"
+    usable = exchange.status == 200 and exchange.complete and plain
     if not usable or dialect_at(exchange.endpoint) != "chat" or len(exchange.request) > settings.max_bytes:
         return None
     try:

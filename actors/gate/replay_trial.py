@@ -39,7 +39,7 @@ import structlog
 from actors.gate.evidence import HeldOut, reported_runs
 from actors.gate.sandbox_trial import Comparison, Load
 from actors.gate.weighing import Weighed, pooled, veto
-from actors.messages import TokenRow, Trajectory, floats_array, ids_array, steps_array
+from actors.messages import Processing, TokenRow, Trajectory, floats_array, ids_array, steps_array
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineUnavailable
 from actors.ports.store import GateStore
@@ -286,7 +286,7 @@ def _recorded_by(version: int, runs: Sequence[Trajectory], new: Sequence[list[fl
         new: of the candidate. Its weights at the tokens are 1 on average where the recorded log-probs are those of what
             was sampled from.
     """
-    if not all(row.temperature == 1.0 for run in runs for row in run.rows):
+    if not all(row.temperature == 1.0 and row.processing == Processing() for run in runs for row in run.rows):
         return []
     if not all(run.min_version == run.max_version == version for run in runs):
         return []

@@ -6,7 +6,7 @@ half of its tools in common. Two agents of one tenant with the same tools are on
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -126,3 +126,25 @@ def _label(run: Trajectory) -> str:
 
 def _tools(run: Trajectory) -> frozenset[bytes]:
     return frozenset(_TOOL.findall(run.tools[:_LONGEST]))
+
+
+def by_agent(runs: Iterable[Trajectory]) -> list[list[Trajectory]]:
+    """`runs`, oldest first, by the agent whose they are, also where nobody has met any; each in its order.
+
+    An agent that calls itself something is one by that, whatever tools it is given at a time. Others are one if half of
+    their tools are common, as under `Agents`: prompts are edited and tools renamed, and the newest list is whose it is.
+    """
+    found: list[tuple[str, str, frozenset[bytes], set[str], list[Trajectory]]] = []
+    for run in reversed(list(runs)):
+        label, tools, name = _label(run), _tools(run), agent_of(run)
+        for tenant, other, theirs, names, group in found:
+            if tenant != run.tenant or label != other:
+                continue
+            both = len(tools | theirs)
+            if label or name in names or not both or len(tools & theirs) >= _COMMON * both:
+                names.add(name)
+                group.append(run)
+                break
+        else:
+            found.append((run.tenant, label, tools, {name}, [run]))
+    return [group[::-1] for _, _, _, _, group in found]

@@ -1,14 +1,16 @@
 """Which kind of goal a trajectory has: goals that differ in names and numbers alone share a cluster.
 
-A cluster is the goal with its entities masked, hashed into a bounded number of buckets: no state, no model, the same
-answer in every process. Goals in free words are a cluster each; `actors.kinds.neighbourhoods` says which are alike.
+A cluster is a digest of the goal with its entities masked: no state, no model, the same answer in every process. Goals
+in free words are a cluster each; `actors.kinds.neighbourhoods` says which are alike.
 """
 
 import re
 
 from actors.messages import derived_id
 
-BUCKETS = 4096
+_DIGITS = 8
+"""Of a digest, in hexadecimal: a thousand kinds share none, but in one of 8,000 such worlds. At three digits one goal
+in sixteen was taken for one of 256 others. Whoever remembers clusters bounds their number."""
 _MAX_CHARACTERS = 2000
 """A goal may be a document: its beginning says what kind it is."""
 _MARKED = re.compile(r"\b(\w+):\S+")
@@ -31,9 +33,7 @@ def template_of(goal: str) -> str:
     return _BLANKS.sub(lambda found: "*" if "*" in found.group() else " ", text).lower()
 
 
-def cluster_of(goal: str, *, buckets: int = BUCKETS) -> str:
-    """The cluster of `goal`, one of `buckets`; goals without text are all in one of their own."""
+def cluster_of(goal: str) -> str:
+    """The cluster of `goal`; goals without text are all in one of their own."""
     template = template_of(goal)
-    if not template:
-        return "none"
-    return f"g{int(derived_id('cluster', template)[:12], 16) % buckets:x}"
+    return f"g{derived_id('cluster', template)[:_DIGITS]}" if template else "none"

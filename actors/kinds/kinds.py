@@ -13,6 +13,7 @@ import structlog
 from actors.kinds.agents import Agents, Saved
 from actors.kinds.clusters import cluster_of
 from actors.kinds.estimates import Estimates, Piece
+from actors.kinds.meanings import Meanings
 from actors.messages import Estimate, Trajectory, agent_of, concerns
 from actors.statistics.parties import party_of
 
@@ -31,7 +32,12 @@ class _State(msgspec.Struct, frozen=True):
 class Kinds:
     """Agents, their neighbourhoods, and estimates of success."""
 
-    def __init__(self) -> None:
+    def __init__(self, meanings: Meanings | None = None) -> None:
+        """
+        Args:
+            meanings: of goals, where an embedding server is named; words alone without.
+        """
+        self.meanings = meanings or Meanings()
         self.agents = Agents()
         self.estimates = Estimates()
         self._changed = False
@@ -41,6 +47,7 @@ class Kinds:
         """For people and metrics."""
         return {
             **{f"kinds_{name}": number for name, number in self.estimates.counts.items()},
+            **{f"kinds_vectors_{what}": number for what, number in self.meanings.counts.items()},
             "kinds_agents": len(self.agents),
             "kinds_neighbourhoods": sum(len(agent.places) for agent in self.agents),
             "kinds_renamed": self.agents.renamed,
@@ -51,12 +58,19 @@ class Kinds:
     def place(self, run: Trajectory) -> str:
         """The neighbourhood of `run`'s goal; its words are learned, and may make a new one."""
         self._changed = True
-        return self.agents.meet(run).places.place(run.goal, party_of(run.tenant, run.caller))
+        return self.agents.meet(run).places.place(
+            run.goal, party_of(run.tenant, run.caller), self.meanings.of(run.goal)
+        )
 
     def kind(self, run: Trajectory) -> str:
         """The neighbourhood of `run`'s goal, or its cluster where none is near; nothing is learned by asking."""
         agent = self.agents.find(run)
-        return (agent.places.near(run.goal) if agent else None) or cluster_of(run.goal)
+        return (agent.places.near(run.goal, self.meanings.of(run.goal)) if agent else None) or cluster_of(run.goal)
+
+    def names(self, run: Trajectory) -> tuple[str, str]:
+        """The agent, guided runs apart, and within it the neighbourhood, as estimates tell them apart."""
+        _, agent, neighbourhood, _ = self._path(run)
+        return agent, neighbourhood
 
     def tell(self, run: Trajectory) -> bool:
         """How `run` went, or what that was corrected to; False if it says nothing."""
@@ -94,7 +108,7 @@ class Kinds:
         agent = self.agents.find(run)
         arm = _GUIDED if run.experience_ids else ""
         name = (agent.id if agent else agent_of(run)) + arm
-        kind = (agent.places.near(run.goal) if agent else None) or cluster_of(run.goal)
+        kind = (agent.places.near(run.goal, self.meanings.of(run.goal)) if agent else None) or cluster_of(run.goal)
         return run.tenant, name, f"{name}|{kind}", f"{name}|{kind}|{cluster_of(run.goal)}"
 
     def to_save(self) -> bytes | None:

@@ -1,6 +1,7 @@
-"""Goals in free words that mean about the same: neighbourhoods, found by their words, without a model or a server.
+"""Goals in free words that mean about the same: neighbourhoods, by vectors where there are any, else by words.
 
     goal  ->  template (names and numbers masked)  ->  words, pairs of words  ->  nearest leader, or a leader of its own
+    goal  ->  vector, where an embedding server is named  ->  a leader that stands out from the others   (asked first)
 
 Leader clustering (Hartigan 1975, "Clustering Algorithms", chapter 3): one look at each goal, in the order of arrival,
 and the same order gives the same neighbourhoods. A leader is known by the words of the goals that followed it; words
@@ -8,24 +9,39 @@ that many of an agent's leaders have weigh little (inverse document frequency, S
 documents). A neighbourhood has the name of the cluster of its first goal, so where goals come from templates
 neighbourhoods and clusters agree.
 
-Words are a floor: "refund my purchase" and "I want my money back" share none and are two neighbourhoods. What is not
-found near is not lost by that, for estimates shrink towards the agent's (`actors.kinds.estimates`).
+Words are a floor: "refund my purchase" and "I want my money back" share none and are two neighbourhoods without
+vectors. What is not found near is not lost by that: estimates shrink towards the agent's (`actors.kinds.estimates`).
+
+No cosine fits two models, nor two trades: how alike goals are that have nothing in common differs with both. So a goal
+follows by its vector if the nearest leader stands out from the goal's own likeness to all the others (an empirical
+null, Efron 2004, "Large-Scale Simultaneous Hypothesis Testing", section 4: centre and spread come from the bulk).
 """
 
 import re
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterable
 from math import log, sqrt
 from zlib import crc32
 
 import msgspec
+import numpy as np
 
 from actors.kinds.clusters import cluster_of, template_of
+from actors.kinds.meanings import Meaning
 from actors.kinds.remembered import Remembered
 
 NEAR = 0.3
 """Cosine from which on a goal follows a leader. Two requests of ten words that share three rare ones are near it."""
 LEADERS = 64
 """Neighbourhoods of one agent."""
+FEW = 16
+"""Leaders with vectors from which on they tell what is usual; words alone before."""
+FAR = 7.0
+"""Spreads above its median likeness at which a goal's nearest leader stands out; docs/kinds.md says how chosen."""
+_LOWER = 0.1587
+"""Share of a normal distribution that is more than one spread below its median. The upper half has what is alike."""
+_LEAST = 0.01
+"""Spread at least: of a model to which all goals are the same nothing stands out by rounding."""
 _FEATURES = 64
 """Words and pairs that a leader is known by: those that most of its goals have."""
 _LONGEST = 200
@@ -51,6 +67,12 @@ class Leader(msgspec.Struct):
     """Discounted number."""
     words: dict[int, float]
     """By digest of word or pair: discounted number of its goals that have it, times what such a feature weighs."""
+    space: str = ""
+    """Of `meaning`: whose vectors it is made of."""
+    meaning: bytes = b""
+    """Discounted sum of its goals' vectors, float32 `(d,)`; empty if none had one."""
+    alike: list[str] = []
+    """Clusters that followed by meaning: they are found again while no server answers, and after a restart."""
 
 
 def features(goal: str) -> Features:
@@ -74,10 +96,20 @@ def features(goal: str) -> Features:
 class Neighbourhoods:
     """Those of one agent."""
 
-    def __init__(self) -> None:
-        self._leaders: Remembered[Leader] = Remembered(LEADERS)
-        self._rarity: Counter[int] = Counter()
-        """Leaders that have a word."""
+    def __init__(self, limit: int = LEADERS, far: float = FAR) -> None:
+        """
+        Args:
+            limit: leaders that are remembered.
+            far: spreads by which a leader must stand out to be followed by meaning.
+        """
+        self._far = far
+        self._leaders: Remembered[Leader] = Remembered(limit)
+        self._having: dict[int, dict[str, Leader]] = {}
+        """By word: the leaders that have it, so that a goal is compared with those alone that share one with it."""
+        self._sizes: dict[str, float] = {}
+        """Lengths of leaders, by name, until one of them changes: a word's weight depends on all."""
+        self._alike: dict[str, str] = {}
+        """By cluster: the leader that it followed by meaning."""
 
     def __len__(self) -> int:
         return len(self._leaders)
@@ -87,30 +119,78 @@ class Neighbourhoods:
         """Neighbourhoods that made room for others."""
         return self._leaders.forgotten
 
-    def near(self, goal: str) -> str | None:
+    def near(self, goal: str, meaning: Meaning | None = None) -> str | None:
         """The neighbourhood of `goal`, None if there is none; nothing is learned by asking."""
         own = cluster_of(goal)
-        return own if own in self._leaders else self._nearest(features(goal))
+        return self._known(own) or self._standing_out(meaning) or self._nearest(features(goal))
 
-    def place(self, goal: str, party: str) -> str:
-        """The neighbourhood of `goal`, which may be a new one; its words are learned.
+    def place(self, goal: str, party: str, meaning: Meaning | None = None) -> str:
+        """The neighbourhood of `goal`, which may be a new one; its words, and its vector, are learned.
 
         Args:
             party: whose goal it is: who floods an agent with odd goals pushes out no neighbourhood of others.
         """
-        name, own = cluster_of(goal), features(goal)
-        if name not in self._leaders:
-            name = self._nearest(own) or name
+        cluster, own = cluster_of(goal), features(goal)
+        known = self._known(cluster)
+        found = known or self._standing_out(meaning)
+        name = found or self._nearest(own) or cluster
         leader = self._leaders.get(name)
         if leader is None:
             leader = Leader(name, 1.0, dict(list(own.items())[:_FEATURES]))
-            self._rarity.update(leader.words.keys())
-            for gone in self._leaders.put(name, party, leader):
-                self._rarity.subtract(gone.words.keys())
+            _mean(leader, meaning)
+            self._found(party, leader)
         else:
             self._follow(leader, own)
-        self._rarity = +self._rarity if len(self._rarity) > 2 * LEADERS * _FEATURES else self._rarity
+            _mean(leader, meaning)
+            if known is None and found is not None:
+                self._remember(leader, cluster)
+        self._sizes.clear()
         return name
+
+    def _known(self, cluster: str) -> str | None:
+        """The neighbourhood that has had goals of `cluster`, as its first or by meaning."""
+        return cluster if cluster in self._leaders else self._alike.get(cluster)
+
+    def _remember(self, leader: Leader, cluster: str) -> None:
+        leader.alike.append(cluster)
+        self._alike[cluster] = leader.name
+        for gone in leader.alike[:-_FEATURES]:
+            del self._alike[gone]
+        del leader.alike[:-_FEATURES]
+
+    def _standing_out(self, meaning: Meaning | None) -> str | None:
+        """The leader nearest to `meaning`, if it is nearer than what is usual among the others explains."""
+        if meaning is None:
+            return None
+        those = [leader for _, _, leader in self._leaders if leader.space == meaning.space]
+        if len(those) < FEW:
+            return None
+        # (leaders, d), and the cosine of each with the goal.
+        rows = np.frombuffer(b"".join(leader.meaning for leader in those), dtype=np.float32).reshape(len(those), -1)
+        alike = rows @ meaning.vector / np.linalg.norm(rows, axis=1)
+        lower, usual = np.quantile(alike, (_LOWER, 0.5))
+        best = int(alike.argmax())
+        return those[best].name if alike[best] - usual >= self._far * max(usual - lower, _LEAST) else None
+
+    def _found(self, party: str, leader: Leader) -> None:
+        self._has(leader, leader.words)
+        for gone in self._leaders.put(leader.name, party, leader):
+            self._has_not(gone, gone.words)
+            for cluster in gone.alike:
+                del self._alike[cluster]
+        for cluster in leader.alike:
+            self._alike[cluster] = leader.name
+
+    def _has(self, leader: Leader, words: Iterable[int]) -> None:
+        for word in words:
+            self._having.setdefault(word, {})[leader.name] = leader
+
+    def _has_not(self, leader: Leader, words: Iterable[int]) -> None:
+        for word in words:
+            having = self._having[word]
+            del having[leader.name]
+            if not having:
+                del self._having[word]
 
     def _follow(self, leader: Leader, own: Features) -> None:
         before = set(leader.words)
@@ -121,30 +201,38 @@ class Neighbourhoods:
             words[word] = words.get(word, 0.0) + weight
         # Of equal weight the older stays: the same goals in the same order give the same leader.
         leader.words = dict(sorted(words.items(), key=lambda item: -item[1])[:_FEATURES])
-        self._rarity.update(leader.words.keys() - before)
-        self._rarity.subtract(before - leader.words.keys())
+        self._has(leader, leader.words.keys() - before)
+        self._has_not(leader, before - leader.words.keys())
 
     def _nearest(self, own: Features) -> str | None:
         if not own or not len(self._leaders):
             return None
-        number = len(self._leaders)
-        rare = {word: self._rare(word, number) for word in own}
+        rare = {word: self._rare(word) for word in own}
         size = sqrt(sum((weight * rare[word]) ** 2 for word, weight in own.items()))
+        shared: defaultdict[str, float] = defaultdict(float)
+        found: dict[str, Leader] = {}
+        for word, weight in own.items():
+            having, worth = self._having.get(word, {}), weight * rare[word] ** 2
+            found.update(having)
+            for name, leader in having.items():
+                shared[name] += worth * leader.words[word]
         best, most = None, NEAR
-        for name, _, leader in self._leaders:
-            words = leader.words
-            shared = sum(own[word] * rare[word] ** 2 * words[word] for word in own.keys() & words.keys())
-            if shared <= 0.0:
-                continue
-            theirs = sqrt(sum((weight * self._rare(word, number)) ** 2 for word, weight in words.items()))
-            alike = shared / (size * theirs)
+        for name, both in shared.items():
+            alike = both / (size * self._size(found[name]))
             if alike > most or (alike == most and best is not None and name < best):
                 best, most = name, alike
         return best
 
-    def _rare(self, word: int, leaders: int) -> float:
+    def _size(self, leader: Leader) -> float:
+        size = self._sizes.get(leader.name)
+        if size is None:
+            weights = (weight * self._rare(word) for word, weight in leader.words.items())
+            size = self._sizes[leader.name] = sqrt(sum(weight**2 for weight in weights))
+        return size
+
+    def _rare(self, word: int) -> float:
         """From about 0.7, every leader has it, upwards."""
-        return log(1.0 + leaders / max(1, self._rarity[word]))
+        return log(1.0 + len(self._leaders) / max(1, len(self._having.get(word, ()))))
 
     def state(self) -> list[tuple[str, Leader]]:
         """Everything, as (party, leader), the one longest without use first."""
@@ -153,5 +241,17 @@ class Neighbourhoods:
     def load(self, state: list[tuple[str, Leader]]) -> None:
         """Take up what `state` gave."""
         for party, leader in state:
-            self._leaders.put(leader.name, party, leader)
-            self._rarity.update(leader.words.keys())
+            self._found(party, leader)
+        self._sizes.clear()
+
+
+def _mean(leader: Leader, meaning: Meaning | None) -> None:
+    """Add a goal's vector; one of another space begins anew."""
+    if meaning is None:
+        return
+    vector = meaning.vector
+    if leader.space == meaning.space:
+        vector = np.frombuffer(leader.meaning, dtype=np.float32) * np.float32(1.0 - 1.0 / _REACH) + vector
+        if not np.linalg.norm(vector) > _LEAST:
+            vector = meaning.vector  # opposites cancel out, and have no direction
+    leader.space, leader.meaning = meaning.space, vector.astype(np.float32).tobytes()

@@ -41,6 +41,11 @@ class Remembered(Generic[T]):
         self._held[found[0]].move_to_end(name)
         return found[1]
 
+    def look(self, name: str) -> T | None:
+        """The thing of that name, which is no more in use by that; None if there is none."""
+        found = self._things.get(name)
+        return None if found is None else found[1]
+
     def put(self, name: str, owner: str, thing: T) -> list[T]:
         """Remember `thing`; returns what made room for it."""
         self.drop(name)

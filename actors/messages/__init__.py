@@ -29,11 +29,11 @@ from actors.messages.policy import (
     Verdict,
 )
 from actors.messages.row_builder import RowBuilder
+from actors.messages.sampling import GRAMMARS, Processing, Sampling
 from actors.messages.traffic import (
     Exchange,
     Feedback,
     Hints,
-    Sampling,
     VersionSpan,
     token_versions,
     version_number,
@@ -51,6 +51,7 @@ from actors.messages.trajectory import (
 )
 
 __all__ = [
+    "GRAMMARS",
     "MANIFEST",
     "SCHEMA",
     "SIGNATURE",
@@ -78,6 +79,7 @@ __all__ = [
     "Message",
     "MessageError",
     "Opinion",
+    "Processing",
     "RowBuilder",
     "Sampling",
     "Serving",

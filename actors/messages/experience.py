@@ -23,6 +23,8 @@ class Experience(Message, frozen=True, kw_only=True, tag="experience"):
     """Who drew it: "contrast", "probe", "llm" with the model's name, "import", "operator"; empty in old records."""
     sources: tuple[str, ...] = ()
     """Ids of the trajectories it was drawn from."""
+    asked: tuple[str, ...] = ()
+    """Goals of some of them, names and numbers masked: in what words people ask for what it is about."""
     independent: int = 0
     """Different origins (agent keys, conversations) among its sources, as counted when it was drawn."""
     detail: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 v000007/  model.safetensors, config.json, ...   the files that it names
           manifest.json                         this
           manifest.sig                          the learner's signature on it, hex (`actors.messages.signing`)
+          spot_check.json                       tokens that show whether an engine computes what the learner does
 """
 
 from pathlib import PurePosixPath
@@ -14,6 +15,7 @@ from actors.messages.policy import FileDigest
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.sig"
+SPOT_CHECK = "spot_check.json"
 _SHA256 = 64
 
 
@@ -34,6 +36,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds."""
     no_gradient: dict[str, str] = {}
     """Trajectories of its batch that it learned nothing from, by id, with the reason of each."""
+
+
+class SpotCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tokens whose log-probs tell whether the weights that serve are those that were meant."""
+
+    ids: Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(min_length=2)]
+    log_probs: list[float]
+    """Of `ids[1:]`, each given those before it, nats, as the learner computes them."""
+
+    def __post_init__(self) -> None:
+        if len(self.log_probs) != len(self.ids) - 1:
+            raise ValueError(f"{len(self.log_probs)} log-probs for {len(self.ids)} ids; each but the first has one")
 
 
 def bad_file(manifest: Manifest) -> str:

@@ -35,6 +35,8 @@ class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
     """Outcome that an earlier update learned from, where it was corrected since: only the difference is trained."""
     estimate: Estimate | None = None
     """What a run without a group is compared with; None: nothing is known of its like, or it has a group."""
+    kind: tuple[str, str] = ("", "")
+    """Agent and neighbourhood of goals of such a run: whose steps its labels are compared with."""
 
 
 class BatchOrder(Message, frozen=True, kw_only=True, tag="batch_order"):

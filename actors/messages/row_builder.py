@@ -8,20 +8,27 @@ does not, and begins another: so every token stands behind exactly the ids that 
 import numpy as np
 
 from actors.messages.base import pack_array, steps_array
+from actors.messages.sampling import Processing
 from actors.messages.trajectory import TokenRow
+
+_NOTHING = Processing()
 
 
 class RowBuilder:
     """One `TokenRow`. Ids and versions are int32 bytes, log-probs float32 bytes, as in `Exchange`.
 
     Args:
-        temperature: that all of it was sampled at.
-        hint: as in `TokenRow`.
+        temperature: that all of it was sampled at; so `processing`.
+        hint: as in `TokenRow`; so is `redacted`.
     """
 
-    def __init__(self, temperature: float, hint: tuple[int, int] = (0, 0)) -> None:
-        self.temperature = temperature
+    def __init__(
+        self, temperature: float, hint: tuple[int, int] = (0, 0), *, redacted: bool = False,
+        processing: Processing = _NOTHING,
+    ) -> None:  # fmt: skip
+        self.temperature, self.processing, self.redacted = temperature, processing, redacted
         self._hint = hint
+        self._masked = 0
         self._ids = b""
         self._steps: list[bytes] = []
         self._logprobs: list[bytes] = []
@@ -36,12 +43,24 @@ class RowBuilder:
         # All are whole int32 tokens, so a prefix in bytes is a prefix in tokens.
         return prompt.startswith(self._ids)
 
-    def extend(self, step: int, *, prompt: bytes, sampled: bytes, logprobs: bytes, versions: bytes) -> None:
-        """Take in the turn of step `step`, whose `prompt` continues the row; one log-prob and version a sampled id."""
+    def extend(
+        self, step: int, *, prompt: bytes, sampled: bytes, logprobs: bytes, versions: bytes, stand_in: bytes = b"",
+        masked: int = 0,
+    ) -> None:  # fmt: skip
+        """Take in the turn of step `step`, whose `prompt` continues the row; one log-prob and version a sampled id.
+
+        Args:
+            stand_in: uint8, 1 on ids of `sampled` that are placeholders and nobody sampled; empty if none is.
+            masked: how many sampled tokens they stand for.
+        """
         context = len(prompt) // 4 - len(self)
         self._ids = prompt + sampled
+        self._masked += masked
         # Repeated as bytes: a list of numbers would take longer than all else here.
-        self._steps += (b"\xff\xff" * context, pack_array(step, "<i2") * (len(sampled) // 4))
+        own = pack_array(step, "<i2") * (len(sampled) // 4)
+        if stand_in:
+            own = pack_array(np.where(np.frombuffer(stand_in, np.uint8) > 0, -1, step), "<i2")
+        self._steps += (b"\xff\xff" * context, own)
         self._logprobs += (bytes(4 * context), logprobs)
         self._versions += (b"\xff" * 4 * context, versions)
 
@@ -59,4 +78,7 @@ class RowBuilder:
             versions=b"".join(self._versions),
             hint=self._hint,
             temperature=self.temperature,
+            processing=self.processing,
+            redacted=self.redacted,
+            masked=self._masked,
         )

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.messages.base import Message
+from actors.messages.sampling import Sampling
 
 
 class VersionSpan(msgspec.Struct, frozen=True):
@@ -52,17 +53,6 @@ Source = Literal["tap", "mirror", "otlp", "import"]
 Part = Literal["prompt", "response"]
 
 
-class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """How the response was sampled; decides whether its log-probs are those of the policy."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    forced: bool = False
-    """Something masked or bent the distribution, other than temperature and nucleus."""
-    bent_by: str = ""
-    """What: "forced tool choice", "structured output", or the name of the request's field (`top_k`)."""
-
-
 class Exchange(Message, frozen=True, kw_only=True, tag="exchange"):
     """One LLM call as the agent saw it.
 
@@ -101,7 +91,10 @@ class Exchange(Message, frozen=True, kw_only=True, tag="exchange"):
     caller: str = ""
     """Id of the agent key that the call came with, never the key."""
     redacted: tuple[Part, ...] = ()
-    """Where something was taken out; that part's token ids and log-probs are gone with it."""
+    """Where something was taken out. A prompt's token ids are gone with it; of a response those that overlap a find are
+    -1, or all are gone."""
+    masked: tuple[str, ...] = ()
+    """The text in place of each run of -1 in `response_ids`: the placeholders, and what shared a token with a find."""
     finds: dict[str, int] = {}
     """How many finds of each kind were taken out."""
 

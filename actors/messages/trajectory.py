@@ -5,8 +5,11 @@ from typing import Literal
 import msgspec
 
 from actors.messages.base import Message
+from actors.messages.sampling import Processing
 
 Label = Literal["GOOD", "BAD", "ABSTAIN"]
+Cut = Literal["", "length", "context"]
+"""What ended an answer before its end: the limit of its tokens, or, of the last one, that no other fitted in."""
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -31,6 +34,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ""
     """Who acted, where a session may have several agents: a label and a digest of system prompt and tools, such as
     `planner#1f0c2a9b`; empty from the sandbox and from old records."""
+    cut: Cut = ""
+    why_not: str = ""
+    """Why its tokens are not trained on; empty if they are."""
 
 
 class Handoff(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +67,12 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
     hint: tuple[int, int] = (0, 0)
     """Half-open span of retrieved experience in the prompt, to be cut out before the gradient."""
     temperature: float = 1.0
+    processing: Processing = Processing()
+    """What else made the distribution that all of it was sampled from; `logprobs` are of that one."""
+    redacted: bool = False
+    """Something was taken out, and placeholders stand there: `logprobs` are of another context than `ids`."""
+    masked: int = 0
+    """Sampled tokens that were taken out; `step` is -1 where their placeholders stand."""
 
 
 class Trajectory(Message, frozen=True, kw_only=True, tag="trajectory"):
@@ -78,6 +90,10 @@ class Trajectory(Message, frozen=True, kw_only=True, tag="trajectory"):
     outcome: float | None = None
     outcome_revision: int = 0
     """How often the outcome has been corrected since it was told first."""
+    graded: bool = False
+    """The outcome is a grader's opinion: nobody reported it and no execution verified it."""
+    provisional: bool = False
+    """The outcome is the outcome model's (`actors.provisional`): nobody reported it. In batches alone, never stored."""
     closed_by: Literal["feedback", "idle", "finish", "limit"] = "finish"
     started: float
     """Unix seconds."""
@@ -88,6 +104,8 @@ class Trajectory(Message, frozen=True, kw_only=True, tag="trajectory"):
     """How sure the stitching is, 0 to 1."""
     continues: str = ""
     """Closed trajectory whose conversation goes on here, if it had closed before this call of it came."""
+    resumed_with: str = ""
+    """What the user said to go on with it; empty where it begins anew, or goes on with results of tools."""
     side_of: str = ""
     """Trajectory that this is beside, if it is a title, a summary or another call off the main line."""
     task_id: str = ""
@@ -103,6 +121,16 @@ class Trajectory(Message, frozen=True, kw_only=True, tag="trajectory"):
     """Lessons that stood in the prompt; empty means unguided."""
     min_version: int = -1
     max_version: int = -1
+
+    @property
+    def cut_off(self) -> Cut:
+        """What cut its last answer off, where its outcome says no more than that; empty where the outcome is evidence.
+
+        An outcome that somebody reported is, and so is one that an execution verified. A grader who saw half an answer
+        graded that half; and an episode that was not over had nothing to verify.
+        """
+        unverified = self.graded or self.provisional or (self.source != "production" and self.closed_by == "limit")
+        return self.steps[-1].cut if self.steps and unverified else ""
 
 
 class StepLabel(msgspec.Struct, frozen=True):

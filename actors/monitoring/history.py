@@ -245,9 +245,11 @@ class History:
                 kept.drawn.clear()
         self._forget()
 
-    def condemn(self, version: int) -> None:
-        """`version` was ordered back: it is neither watched nor compared with any more."""
-        self.condemned = [*self.condemned[-63:], version]
+    def condemn(self, version: int, since: int | None = None) -> None:
+        """`version`, and all that served from `since` to it, was ordered back: neither watched nor compared with any
+        more."""
+        served = {known for _, known in self._spans if since is not None and since <= known < version}
+        self.condemned = [*self.condemned[-63 + len(served) :], *sorted(served), version]
 
     def watched(self, least: int, *, reported: bool = False) -> Watched | None:
         """What serves and what to compare it with; None if there is nothing to say of it: nothing was swapped, it was
@@ -281,6 +283,11 @@ class History:
             for version in (swap.version, swap.previous)
         )
         return after, before
+
+    def outcomes_of(self, version: int) -> list[RunSummary]:
+        """The newest runs of `version` with an outcome, oldest first; empty if it is not kept."""
+        kept = self._kept.get(version)
+        return [] if kept is None else list(kept.reported)
 
     def parties(self) -> list[str]:
         """Whose word `watched` rests on: the party of each run with an outcome, of what serves and of what did."""

@@ -25,10 +25,12 @@ import anyio
 import msgspec
 import structlog
 
+from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, Directive, Exchange, Feedback, Message, Serving, Trajectory, derived_id
 from actors.monitoring.agent_outcomes import AgentOutcomes
 from actors.monitoring.blocks import JudgeDrift, TrafficDrift
 from actors.monitoring.engine import EngineWatch
+from actors.monitoring.first_version import FirstVersion, Place, VersionSuccess
 from actors.monitoring.history import History, Remembered, Swap
 from actors.monitoring.monitor import SEVERITY, Finding, Monitor
 from actors.monitoring.settings import MonitorSettings
@@ -116,13 +118,16 @@ class Sentinel:
         store: SentinelStore,
         engines: Mapping[str, Engine],
         clock: Callable[[], float],
+        kinds: Kinds | None = None,
     ) -> None:
         """
         Args:
+            kinds: what goals are alike, learned by whoever has it too; none: only the same masked goals are.
             engines: every engine to look after, by name; those that serve users must have the name that the swapper
                 gives them in `Serving.engine`.
         """
         self._settings, self._store, self._engines, self._clock = settings, store, engines, clock
+        self._kinds = kinds or Kinds()
         self._runs: dict[tuple[str, str], str] = {}
         """Tenant and response or exchange id to trajectory id, oldest first."""
         self._passed: deque[int] = deque(maxlen=_PASSED)
@@ -141,10 +146,11 @@ class Sentinel:
         monitors = self._settings.monitors
         self._history = History(monitors.window, monitors.versions.sample, monitors.versions.versions, history)
         self._tools, self._engine = ToolDrift(monitors.tools), EngineWatch(monitors.engine)
-        self._agents = AgentOutcomes(monitors.versions)
+        self._agents, self._first = AgentOutcomes(monitors.versions), FirstVersion(monitors.versions)
         self._monitors: list[Monitor] = [
             *version_monitors(monitors.versions),
             self._agents,
+            self._first,
             self._engine,
             JudgeDrift(monitors.judge),
             TrafficDrift(monitors.traffic),
@@ -166,6 +172,10 @@ class Sentinel:
     def readings(self) -> dict[str, Mapping[str, float]]:
         """The present values of every monitor, by its name."""
         return {monitor.name: monitor.readings() for monitor in self._monitors}
+
+    def versions(self) -> dict[Place, VersionSuccess]:
+        """Success of the versions that people compare."""
+        return self._first.versions(self._history)
 
     def status(self) -> dict[str, Any]:
         """What people want to see of it."""
@@ -194,6 +204,9 @@ class Sentinel:
                     monitor.restore(state.monitors[monitor.name])
                 except msgspec.DecodeError as error:
                     _log.warning("monitor_state_unreadable", monitor=monitor.name, error=str(error))
+        first = await self._store.first_served()
+        if first is not None:
+            self._first.begin(first)
         self._runs.clear()
         self._passed.clear()
         self._passed.extend(state.passed)
@@ -247,7 +260,7 @@ class Sentinel:
 
     def _saw(self, trajectory: Trajectory) -> None:
         summary, names = summarize(trajectory)
-        summary.agent = self._tools.known_as(summary, names)
+        summary.agent, summary.near = self._tools.known_as(summary, names), self._kinds.kind(trajectory)
         run = self._history.add(summary)
         if run is None:
             return
@@ -311,7 +324,7 @@ class Sentinel:
         if trajectory is None or trajectory.source != "production" or trajectory.side_of:
             return "unknown"
         run, names = summarize(trajectory)
-        run.agent = self._tools.known_as(run, names)
+        run.agent, run.near = self._tools.known_as(run, names), self._kinds.kind(trajectory)
         run.outcome, run.late = outcome, lateness(feedback.received - run.ended)
         if isinstance(message, Attributed):
             # Without its kind: should the judgement be heard of yet, the monitors are told.
@@ -337,7 +350,8 @@ class Sentinel:
                 version = int(finding.details["version"])
                 on_trial = version not in self._passed and finding.cause != _RELEARNED
                 kinds = ["rollback"] if on_trial else ["rollback", "freeze"]
-                self._history.condemn(version)
+                since = finding.details.get("since")
+                self._history.condemn(version, None if since is None else int(since))
             case "tell":
                 kinds = ["notice"]
             case "drift":

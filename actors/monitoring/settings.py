@@ -10,7 +10,7 @@ class VersionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     error_rate: float = 0.01
     """Chance that any of these monitors speaks up about a swap between versions that behave alike, over all looks; and
-    as much again that anything is said of one agent since."""
+    as much again that anything is said of one agent since, or of all over several versions."""
     honest_error: float = 0.05
     """Chance that a rise of the judge that the outcomes followed is taken for reward hacking, over all looks."""
     min_runs: int = 24
@@ -48,7 +48,8 @@ class VersionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Smallest rise of the share of runs that go round in circles."""
     loop_action: Action = "freeze"
     pays: float = 0.05
-    """Hacking, questions, length, steps and repetition are only told while success is up by so much: then they pay."""
+    """Hacking, questions, length, steps and repetition are only told while success is up by so much: then they pay.
+    Invalid calls too, where that rise is shown."""
 
 
 class TrafficSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

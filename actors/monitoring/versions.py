@@ -20,7 +20,6 @@ them is told. Each agent for itself: `actors.monitoring.agent_outcomes`.
 """
 
 from abc import ABC, abstractmethod
-from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, Literal
 
@@ -32,6 +31,7 @@ from actors.monitoring.settings import VersionSettings
 from actors.statistics import change_tests as seq
 from actors.statistics.change_tests import Looks, Strata
 from actors.statistics.parties import binds, set_aside, thinned
+from actors.statistics.strata import sorted_out
 from actors.tool_results.runs import RunSummary, all_reported
 
 SERIES = 15
@@ -40,11 +40,11 @@ of which all reports are in."""
 
 _NEARLY_ALL = 0.95
 """Of the reports of the version before, so many were in after the time that runs are waited for."""
+_TELLING = 48
+"""Outcomes of the new version from which on it is known whether a change of manners pays: a success that is up by 18
+points shows by then in 19 of 20 cases as one that is up by `pays`."""
 _SLACK = 60.0
 """Seconds that a report may be on its way to the sentinel."""
-
-COMMON = 8
-"""Runs of a kind of goal on one side, from which on it is compared for itself."""
 
 Spend = Callable[[float], float]
 """From an error over all looks to the level of this one."""
@@ -81,10 +81,13 @@ class VersionMonitor(Quiet, ABC):
     """What the seven have in common: when to look, at what level, and what follows."""
 
     name: str
-    may_pay: ClassVar[bool] = False
-    """Only told while success is up: it may be what makes for the success, or come of it."""
+    pays_at: ClassVar[float] = 0.0
+    """Only told while success is up, for it may be what makes for the success, or come of it: p-value of "success is
+    not up" from which on it is. 0: whatever success does; 1: the means alone say so."""
     reported: ClassVar[bool] = False
     """Compares runs with an outcome, however many without one lie between them."""
+    manners: ClassVar[bool] = False
+    """Neither good nor bad by itself: only told until outcomes can say whether it pays. To learn is to change."""
 
     def __init__(self, settings: VersionSettings, action: Action) -> None:
         self._settings = settings
@@ -136,34 +139,7 @@ class VersionMonitor(Quiet, ABC):
         return self.value(run)
 
     def _weighed(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Weighed:
-        """Compare; where the party rule binds also without those who pull hardest."""
-        if not _bound(after, before):
-            return Weighed(self.compare(after, before, spend))
-
-        def half(total: float) -> float:
-            """Two comparisons share the error of the look."""
-            return spend(total / 2)
-
-        after, before = _thinned(after, bound=True), _thinned(before, bound=True)
-
-        def pull(left_out: Collection[str]) -> float:
-            now, was = seq.means(
-                strata(_without(after, left_out), _without(before, left_out), self.pulled, reported=self.reported)
-            )
-            return now - was
-
-        aside = set_aside([run.party for run in (*after, *before)], pull)
-        trimmed = self.compare(_without(after, aside), _without(before, aside), half)
-        if trimmed.found:
-            return Weighed(trimmed)
-        return Weighed(
-            self.compare(after, before, half), tuple(sorted(aside, key=lambda party: self._less(after, before, party)))
-        )
-
-    def _less(self, after: Sequence[RunSummary], before: Sequence[RunSummary], party: str) -> float:
-        """How sure the comparison is without `party`: minus its p-value, lowest where most of it was that party's."""
-        left = self.compare(_without(after, (party,)), _without(before, (party,)), lambda total: total)
-        return -left.values["p"]
+        return weighed(after, before, spend, self.compare, self.pulled, reported=self.reported)
 
     def _finding(
         self, history: History, watched: Watched, against: str, weighed: Weighed, runs: tuple[int, int]
@@ -171,12 +147,13 @@ class VersionMonitor(Quiet, ABC):
         swap, found, parties = watched.swap, weighed.comparison, weighed.parties
         trend = against == "reference"
         versions = f"versions from {watched.oldest} on" if trend else f"version {swap.previous}"
-        pays = self.may_pay and self._pays(history, against)
-        note = "; success is up" if pays else ""
+        pays = self.pays_at > 0.0 and self._pays(history, against)
+        early = not pays and self.manners and self._early(history)
+        note = "; success is up" if pays else "; too few outcomes to say whether it pays" if early else ""
         if parties:
             note = f"{note}; not acted on, for it is not shown without {' and '.join(parties)}"
         action: Action = (
-            "tell" if pays or parties else "freeze" if trend and self._action == "rollback" else self._action
+            "tell" if pays or early or parties else "freeze" if trend and self._action == "rollback" else self._action
         )
         return Finding(
             cause=self.name,
@@ -198,8 +175,17 @@ class VersionMonitor(Quiet, ABC):
         if watched is None:
             return False
         before = watched.previous if against == "previous" else watched.reference
-        after, was = seq.means(strata(watched.after, before, success, reported=True))
-        return after - was >= self._settings.pays
+        runs = strata(watched.after, before, success, reported=True)
+        after, was = seq.means(runs)
+        return after - was >= self._settings.pays and seq.share_rise(runs) <= self.pays_at
+
+    def _early(self, history: History) -> bool:
+        """Outcomes come, of the new version only few as yet, and there is another look to come."""
+        settings = self._settings
+        runs, told = history.watched(settings.min_runs), history.watched(settings.min_runs, reported=True)
+        if runs is None or told is None or len(told.previous) < settings.min_runs:
+            return False
+        return len(told.after) < _TELLING and settings.growth * len(runs.after) <= settings.sample
 
     def readings(self) -> Mapping[str, float]:
         return self._state.readings
@@ -211,6 +197,44 @@ class VersionMonitor(Quiet, ABC):
         self._state = msgspec.msgpack.decode(data, type=State)
 
 
+def weighed(
+    after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend,
+    compare: Callable[[Sequence[RunSummary], Sequence[RunSummary], Spend], Comparison],
+    pulled: Callable[[RunSummary], float | None], *, reported: bool,
+) -> Weighed:  # fmt: skip
+    """`compare` the two sides; where the party rule binds also without those who pull hardest.
+
+    Args:
+        pulled: what a party moves if it lies.
+        reported: see `strata`.
+    """
+    if not _bound(after, before):
+        return Weighed(compare(after, before, spend))
+
+    def half(total: float) -> float:
+        """Two comparisons share the error of the look."""
+        return spend(total / 2)
+
+    after, before = thinned_runs(after, bound=True), thinned_runs(before, bound=True)
+
+    def pull(left_out: Collection[str]) -> float:
+        now, was = seq.means(strata(_without(after, left_out), _without(before, left_out), pulled, reported=reported))
+        return now - was
+
+    aside = set_aside([run.party for run in (*after, *before)], pull)
+    trimmed = compare(_without(after, aside), _without(before, aside), half)
+    if trimmed.found:
+        return Weighed(trimmed)
+
+    def less(party: str) -> float:
+        """How sure the comparison is without `party`: minus its p-value, lowest where most of it was that party's."""
+        left = compare(_without(after, (party,)), _without(before, (party,)), lambda total: total)
+        return -left.values["p"]
+
+    whole = compare(after, before, half)
+    return Weighed(whole, tuple(sorted(aside, key=less)) if whole.found else ())
+
+
 def strata(
     after: Sequence[RunSummary],
     before: Sequence[RunSummary],
@@ -218,30 +242,26 @@ def strata(
     *,
     reported: bool = False,
 ) -> Strata:
-    """The values of both sides, apart by agent, tool list, unit of length, and kind of goal; if they are of what was
-    `reported`, by how late that was too.
+    """The values of both sides, apart by agent, tool list, unit of length, neighbourhood and kind of goal; if they are
+    of what was `reported`, by how late that was too.
 
     Where failures are reported at once and successes after hours, little but failures is known of a version that began
     to serve an hour ago, however good it is. Among reports that took equally long it is compared with its like.
 
     Users may begin to ask for something else on the day of a swap; what only one side was asked for says nothing of the
-    weights. Kinds that are rare on both sides are one: goals in free words would otherwise all be kinds of their own.
+    weights. Kinds that are rare are one (`actors.statistics.strata`).
     """
-    counts = [Counter(run.kind for run in runs) for runs in (after, before)]
-    common = {kind for side in counts for kind, runs in side.items() if runs >= COMMON}
-    found: defaultdict[tuple[object, ...], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
-    for side, runs in enumerate((after, before)):
-        for run in runs:
-            one = value(run)
-            if one is not None:
-                kind = run.kind if run.kind in common else ""
-                found[run.tenant, run.agent, run.tools, run.tokens, kind, run.late if reported else 0][side].append(one)
-    return list(found.values())
+    return sorted_out(
+        (((run.tenant, run.agent, run.tools, run.tokens, run.late if reported else 0), run.near, run.kind), mine, one)
+        for mine, runs in ((True, after), (False, before))
+        for run in runs
+        if (one := value(run)) is not None
+    )
 
 
 def _count(after: Sequence[RunSummary], before: Sequence[RunSummary]) -> int:
     """Runs that looks go by: a party that reports everything must not use them up before the others have spoken."""
-    return len(_thinned(after, bound=_bound(after, before)))
+    return len(thinned_runs(after, bound=_bound(after, before)))
 
 
 def _bound(after: Sequence[RunSummary], before: Sequence[RunSummary]) -> bool:
@@ -252,7 +272,7 @@ def _without(runs: Sequence[RunSummary], parties: Collection[str]) -> list[RunSu
     return [run for run in runs if run.party not in parties]
 
 
-def _thinned(runs: Sequence[RunSummary], *, bound: bool) -> list[RunSummary]:
+def thinned_runs(runs: Sequence[RunSummary], *, bound: bool) -> list[RunSummary]:
     """`runs`, oldest first, no party above its cap."""
     newest_first = runs[::-1]
     return [newest_first[place] for place in thinned([run.party for run in newest_first], bound=bound)][::-1]
@@ -292,7 +312,8 @@ class _Share(VersionMonitor):
 class _Size(VersionMonitor):
     """A size, by the rank test."""
 
-    may_pay: ClassVar[bool] = True
+    pays_at: ClassVar[float] = 1.0
+    manners: ClassVar[bool] = True
     text: ClassVar[str]
 
     @abstractmethod
@@ -366,7 +387,7 @@ class Hacking(VersionMonitor):
     """
 
     name = "hacking"
-    may_pay: ClassVar[bool] = True
+    pays_at: ClassVar[float] = 1.0
     reported: ClassVar[bool] = True
 
     def value(self, run: RunSummary) -> float | None:
@@ -396,9 +417,14 @@ class Hacking(VersionMonitor):
 
 
 class Validity(_Share):
-    """Calls to tools that are not there, or with arguments that do not fit."""
+    """Calls to tools that are not there, or with arguments that do not fit.
+
+    A harm by itself, so success must be shown to be up before it is only told: a version that solves far more may also
+    try calls that the one before never got to.
+    """
 
     name = "validity"
+    pays_at: ClassVar[float] = 0.05
     text: ClassVar[str] = "runs with an invalid tool call"
 
     def value(self, run: RunSummary) -> float | None:
@@ -412,7 +438,8 @@ class Questions(_Share):
     """Turns that ask instead of acting."""
 
     name = "questions"
-    may_pay: ClassVar[bool] = True
+    pays_at: ClassVar[float] = 1.0
+    manners: ClassVar[bool] = True
     text: ClassVar[str] = "runs that ask a question"
 
     def value(self, run: RunSummary) -> float | None:
@@ -426,7 +453,8 @@ class Loops(_Share):
     """The same call, or the same phrase, again and again."""
 
     name = "loops"
-    may_pay: ClassVar[bool] = True
+    pays_at: ClassVar[float] = 1.0
+    manners: ClassVar[bool] = True
     text: ClassVar[str] = "runs that go round in circles"
 
     def value(self, run: RunSummary) -> float | None:

@@ -27,4 +27,9 @@ class Embedder(Protocol):
         ...
 
 
-__all__ = ["Embedder"]
+def words_alone(embedder: Embedder) -> bool:
+    """Whether its vectors see no more than words do: then what finds by words does better without them."""
+    return embedder.id.startswith("hashing")
+
+
+__all__ = ["Embedder", "words_alone"]

@@ -93,6 +93,14 @@ class Cloneable(Protocol):
         ...
 
 
+@runtime_checkable
+class Graded(Protocol):
+    """An episode that says whether its outcome is a grader's opinion, where no execution can decide."""
+
+    @property
+    def graded(self) -> bool: ...
+
+
 class Environment(Protocol):
     """A source of verifiable tasks."""
 
@@ -128,4 +136,6 @@ class Environment(Protocol):
         ...
 
 
-__all__ = ["Cloneable", "Environment", "Episode", "Observation", "Profile", "Split", "Stateful", "Task", "ToolCall"]
+__all__ = [
+    "Cloneable", "Environment", "Episode", "Graded", "Observation", "Profile", "Split", "Stateful", "Task", "ToolCall",
+]  # fmt: skip

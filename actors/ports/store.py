@@ -4,7 +4,7 @@ The store implements the first six; the composition root brings a `SwapRunner` (
 the navigator as `Retriever`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -35,6 +35,8 @@ class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
     goal: str
     revision: int = 0
     """Of the outcome (`Trajectory.outcome_revision`)."""
+    group: str = ""
+    """Of the sandbox's attempts at one task."""
 
 
 class FailedCall(msgspec.Struct, frozen=True):
@@ -62,6 +64,10 @@ class StateStore(Protocol):
 
 class SentinelStore(StateStore, Protocol):
     """For the sentinel."""
+
+    async def first_served(self) -> int | None:
+        """The version that an engine served here before any other; None before one did."""
+        ...
 
     async def find_trajectory(self, feedback: Feedback) -> str:
         """Id of the closed trajectory of the feedback's tenant that it means; empty if there is none."""
@@ -216,14 +222,25 @@ class SwapRunner(Protocol):
 class TaskPlanner(Protocol):
     """Says what kinds of task are worth playing; the curriculum is one."""
 
-    def plan(self, count: int) -> Mapping[str, int]:
-        """Tasks by cluster of goals for a round of `count`; what is missing from it is the environment's choice."""
+    def plan(self, count: int, offered: Mapping[str, int]) -> Mapping[str, int]:
+        """Tasks by kind of goal for a round of `count`; what is missing from it is the environment's choice.
+
+        Args:
+            offered: how many there are to be had of each kind.
+        """
+        ...
+
+    def kind(self, goal: str) -> str:
+        """The kind that a task with this goal is of now."""
         ...
 
 
 class Retriever(Protocol):
     """Finds lessons for a goal; the navigator is one."""
 
-    async def lessons(self, goal: str, tenant: str = ..., step: str = ...) -> Sequence[Experience]:
-        """The lessons of `tenant` that fit `goal`, or what was seen last, `step`; empty if none do."""
+    async def lessons(
+        self, goal: str, tenant: str = ..., step: str = ..., tools: Collection[str] = ...
+    ) -> Sequence[Experience]:
+        """The lessons of `tenant` that fit `goal` or what was seen last, `step`, or that say what one of `tools`, names
+        that the agent can call, is for; empty if none do."""
         ...

@@ -20,7 +20,7 @@ import msgspec
 
 from actors.messages import Step, Task, TokenRow
 from actors.ports.engines import Engine
-from actors.ports.environments import Environment, Episode
+from actors.ports.environments import Environment, Episode, Graded
 from actors.rollout.context import CAUSAL, ContextTemplate, Message, Past, with_system
 from actors.rollout.context.budget import fit
 from actors.rollout.errors import Ending, EpisodeLost, RequestRefused
@@ -46,6 +46,8 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
     min_version: int
     """Oldest weight version that sampled a token, -1 if unknown."""
     max_version: int
+    graded: bool = False
+    """The outcome is a grader's opinion."""
     why_not: str = ""
     """Why the rows must not be trained on; empty if they may."""
 
@@ -140,6 +142,7 @@ async def play(
         tools=session.last_tools,
         min_version=rows.min_version,
         max_version=rows.max_version,
+        graded=isinstance(episode, Graded) and episode.graded,
         why_not=why_not,
     )
 

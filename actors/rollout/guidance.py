@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from actors.messages import Experience, Task
 from actors.ports.engines import Engine
@@ -11,7 +13,9 @@ from actors.ports.errors import AdapterError
 from actors.ports.store import Retriever
 from actors.rollout.context import ContextTemplate
 from actors.rollout.episode_runner import begin, opening_ids
+from actors.rollout.errors import EpisodeLost
 from actors.system.errors import DependencyUnavailable
+from actors.tool_results.validity import offered
 
 Recall = Literal["goal", "opening"]
 
@@ -47,27 +51,31 @@ class Guidance:
         self._context, self._system = context, system
 
     async def of(self, task: Task) -> tuple[tuple[Experience, ...], Sequence[int]]:
-        """Lessons for `task`, and the ids of its opening without them; no ids without lessons.
+        """Lessons for `task`, and the ids of its opening without them.
 
-        Raises:
-            EpisodeLost: the task cannot be begun.
+        Neither if the task cannot be begun or rendered here: its attempts begin it again and count their own losses.
         """
-        lessons = await self._lessons(task, "") if self._recall == "goal" else ()
-        if self._recall == "goal" and not lessons:
+        try:
+            return await self._look(task)
+        except EpisodeLost as error:
+            self._failed(error)
             return (), ()
+
+    async def _look(self, task: Task) -> tuple[tuple[Experience, ...], Sequence[int]]:
         async with aclosing(await begin(self._environment, task, self._timeout)) as episode:
-            if self._recall == "opening":
-                seen = episode.messages[-1].get("content") if episode.messages else None
-                lessons = await self._lessons(task, seen if isinstance(seen, str) and seen != task.goal else "")
+            seen = episode.messages[-1].get("content") if self._recall == "opening" and episode.messages else None
+            step = seen if isinstance(seen, str) and seen != task.goal else ""
+            lessons = await self._lessons(task, step, episode.tools)
             if not lessons:
                 return (), ()
             return lessons, await opening_ids(
                 self._engine, episode, timeout=self._timeout, context=self._context, system=self._system
             )
 
-    async def _lessons(self, task: Task, step: str) -> tuple[Experience, ...]:
+    async def _lessons(self, task: Task, step: str, tools: list[dict[str, Any]]) -> tuple[Experience, ...]:
         try:
-            found = await self._retriever.lessons(task.goal, self._tenant, step)
+            names = offered(msgspec.json.encode(tools))
+            found = await self._retriever.lessons(task.goal, self._tenant, step, names)
             # Whoever finds lessons may be behind: what is quarantined by now is shown to nobody.
             return tuple(one for one in found if one.state != "quarantined")[: self._most]
         except (DependencyUnavailable, AdapterError) as error:

@@ -5,7 +5,7 @@
 A round is `groups` tasks with `group_size` attempts each, all at once: the engine batches them. Rounds follow the
 learner: one at the start, then one for each version that the shadow engine takes, with a few ahead at most; if no
 version comes (all groups of a round were equal, the learner is away), another one after a while. While learning is
-frozen there are none.
+frozen there are none; and none begins while the gate has a version on the engine that is too old to be trained on.
 
 Which tasks: a share of those that were made here (`actors.tasks.mixture`), the rest are the environment's own, of the
 kinds that are planned (`actors.rollout.own_tasks`).
@@ -21,7 +21,7 @@ itself. The span of the lesson is recorded, so that the learner can cut it out.
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 
@@ -73,9 +73,11 @@ class Rollout:
         times: VersionTimeline | None = None,
         harness: HarnessConfig = PLAIN,
         mixture: TaskSource | None = None,
+        trains: Callable[[int], bool] = lambda version: True,
     ) -> None:
         """
         Args:
+            trains: whether what a version plays now can still be trained on.
             engine: the shadow engine.
             times: what it has when, for an engine that does not say it with its answers.
             retriever: finds lessons; None for unguided rollouts only.
@@ -93,7 +95,7 @@ class Rollout:
                 recall=settings.recall, timeout=settings.step_timeout,
                 failed=partial(self._count, "lessons_unavailable", 1), context=harness.context, system=settings.system,
             )  # fmt: skip
-        self._mixture = mixture
+        self._mixture, self._trains = mixture, trains
         self._own = OwnTasks(
             store=store, environment=environment, planner=planner, families=settings.families or None,
             first=settings.first_seed, lookahead=settings.lookahead,
@@ -114,16 +116,22 @@ class Rollout:
         """Episodes that the environment did not end, by what did: steps, context, budget, left."""
 
     @property
-    def unplanned(self) -> int:
-        """Tasks that were played as they came, because none of the planned kind was within reach."""
-        return self._own.unplanned
+    def tasks(self) -> Mapping[str, int]:
+        """Of the environment's own: planned, unplanned and let_go (`OwnTasks.counts`)."""
+        return self._own.counts
+
+    @property
+    def waiting(self) -> int:
+        """Numbers of the environment's tasks that were looked at and wait for their kind to be planned."""
+        return self._own.waiting
 
     def loaded(self, version: int) -> None:
         """The shadow engine took `version`: a round is answered, the next one is due. Call it on our event loop."""
         if version != self._newest:
             self._newest = version
-            self._unanswered = max(0, self._unanswered - 1)
-            self._due = 1
+            if self._trains(version):
+                self._unanswered = max(0, self._unanswered - 1)
+                self._due = 1
             self._wake.set()
 
     async def start(self) -> None:
@@ -152,7 +160,9 @@ class Rollout:
                 if stalled:
                     # Whatever went out has come to nothing; it must not count against rounds that will.
                     self._due, self._unanswered = 1, 0
-                wanted = self._due > 0 and self._unanswered < self._settings.ahead
+                # After a stall it is played anyway: what is known here of the learner may be old.
+                useful = stalled or self._newest < 0 or self._trains(self._newest)
+                wanted = self._due > 0 and self._unanswered < self._settings.ahead and useful
                 if wanted and self._flying < self._settings.ahead:
                     if await self._ready():
                         self._due = 0
@@ -329,6 +339,7 @@ class Rollout:
             steps=played.steps,
             rows=played.rows,
             outcome=played.outcome,
+            graded=played.graded,
             closed_by="finish" if played.finished else "limit",
             started=started,
             ended=self._clock(),

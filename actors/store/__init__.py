@@ -12,7 +12,7 @@ from actors.store.errors import (
 from actors.store.lineage import BatchLine, Judged, Lineage, VersionLine
 from actors.store.outcome_reading import Correction, LateOutcome
 from actors.store.reading import DeadRow
-from actors.store.records import Dropped, Effect, HeardUntil, Joined, Late
+from actors.store.records import Dropped, Effect, Guessed, HeardUntil, Joined, Late
 from actors.store.saving import stitchable
 from actors.store.spans import Span
 from actors.store.store import Store
@@ -23,6 +23,7 @@ __all__ = [
     "DeadRow",
     "Dropped",
     "Effect",
+    "Guessed",
     "HeardUntil",
     "Joined",
     "Judged",

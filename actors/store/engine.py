@@ -6,6 +6,8 @@ what was forgotten is not left in free pages. Writers take the write lock at the
 lock that is upgraded later fails at once instead of waiting.
 """
 
+import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +30,8 @@ _VARIABLES = 999
 """Values in one statement: SQLite's oldest limit."""
 _IN = 500
 """Values in one IN clause: below SQLite's oldest limit."""
+_LOOK_SECONDS = 0.02
+_DAMAGE = ("disk image is malformed", "file is not a database", "database corruption")
 _DEFECTS = ("no such table", "no such column", "syntax error", "has no column")
 """SQLite reports defects of a statement in the class of errors that it reports outages in; waiting cures none."""
 
@@ -53,7 +57,8 @@ def open_engine(url: str, settings: StoreSettings) -> Engine:
         # The driver's own implicit BEGIN is deferred and comes late; `_begin` does it instead.
         connection.isolation_level = None
         busy = f"busy_timeout={round(settings.lock_seconds * 1000)}"
-        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON", busy):
+        _to_wal(connection, settings.lock_seconds)
+        for pragma in ("synchronous=NORMAL", "secure_delete=ON", busy):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")
@@ -62,6 +67,19 @@ def open_engine(url: str, settings: StoreSettings) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
+
+
+def _to_wal(connection: sqlite3.Connection, seconds: float) -> None:
+    """SQLite does not wait for a writer when it changes the journal's mode, as at the first open of a restored file."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
+                raise
+        time.sleep(_LOOK_SECONDS)
 
 
 def located(engine: Engine) -> str:
@@ -168,9 +186,15 @@ def outage(error: DBAPIError, url: URL) -> StoreUnavailable | None:
     """What `error` means if waiting may cure it, else None."""
     if url.get_backend_name() != "sqlite":
         return postgresql.outage(error, url)
+    text = str(error.orig)
+    if any(sign in text for sign in _DAMAGE):
+        # Waited out like an outage: else each record would fail, and be parked, for a fault that is none of its own.
+        return StoreUnavailable(
+            f"{Path(url.database or '').absolute()} is damaged: {text}; stop the daemon and restore the newest backup "
+            "(evolved db restore). Calls wait in the tap's spool meanwhile"
+        )
     if not (isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated):
         return None
-    text = str(error.orig)
     if any(defect in text for defect in _DEFECTS):
         return None
     path = Path(url.database or "").absolute()

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, exists, func, select
 from actors.messages import Attributed, decode
 from actors.store import tables as t
 from actors.store.engine import chunks, table_of
-from actors.store.outcomes import NONE, ORDERED, TRAINED, Channel, cursor, revised
+from actors.store.outcomes import NONE, ORDERED, PROVISIONAL, TRAINED, Channel, cursor, revised
 
 
 class LateOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +111,19 @@ def figures(connection: Connection) -> dict[str, Any]:
     """What reported outcomes came to: how many there are, had an effect, had none, or may still have one; effects by
     channel; why there was none."""
     told, row = t.OutcomeRevisionRow, t.EffectRow
-    total = connection.scalar(select(func.count()).select_from(told)) or 0
+    ranks = {rank: number for rank, number in connection.execute(select(told.rank, func.count()).group_by(told.rank))}
+    guesses = ranks.pop(PROVISIONAL, 0)
+    total = sum(ranks.values())
+    runs = connection.scalar(
+        select(func.count(told.trajectory_id.distinct())).where(told.rank != PROVISIONAL)
+    ) or 0  # fmt: skip
+    newer = table_of(told).alias()
+    overruled = exists().where(newer.c.trajectory_id == told.trajectory_id, newer.c.revision == 1)
+    alone = select(func.count()).select_from(told).where(told.revision == 0, told.rank == PROVISIONAL, ~overruled)
+    unreported = (connection.scalar(alone) or 0) if guesses else 0
+    guessed = exists().where(
+        told.trajectory_id == row.trajectory_id, told.revision == row.revision, told.rank == PROVISIONAL
+    )
     by: dict[tuple[str, str, str], int] = {
         (channel, effect, detail): number
         for channel, effect, detail, number in connection.execute(
@@ -120,14 +132,14 @@ def figures(connection: Connection) -> dict[str, Any]:
     }
     keyed = select(row.trajectory_id, row.revision).distinct()
     worked = connection.scalar(
-        select(func.count()).select_from(keyed.where(row.effect.not_in((NONE, ORDERED))).subquery())
+        select(func.count()).select_from(keyed.where(row.effect.not_in((NONE, ORDERED)), ~guessed).subquery())
     ) or 0  # fmt: skip
     helps = table_of(row).alias()
     other = exists().where(
         helps.c.trajectory_id == row.trajectory_id, helps.c.revision == row.revision,
         helps.c.effect.not_in((NONE, ORDERED)),
     )  # fmt: skip
-    none = select(row.detail, func.count()).where(row.channel == "training", row.effect == NONE, ~other)
+    none = select(row.detail, func.count()).where(row.channel == "training", row.effect == NONE, ~other, ~guessed)
     reasons = {detail: number for detail, number in connection.execute(none.group_by(row.detail))}
     said = t.FeedbackRow
     without = ("equal", "outdated", "not_final", "capped", "not_a_number")
@@ -145,6 +157,8 @@ def figures(connection: Connection) -> dict[str, Any]:
     settled = worked + sum(reasons.values())
     return {
         "reported": total,
+        "runs_reported": runs,
+        "provisional": unreported,
         "had_effect": worked,
         "none": sum(reasons.values()),
         "under_way": max(0, total - settled),

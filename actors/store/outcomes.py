@@ -3,7 +3,9 @@
     feedback -> `hear` -> a revision of its trajectory's outcome -> effects, one in each channel
 
 The first word on a trajectory is revision 0. A later, different one is a correction, the next revision: a row of its
-own, since what was learned from the first cannot be taken back. (trajectory, revision) is the key of whatever uses an
+own, since what was learned from the first cannot be taken back. Where a provisional outcome was ordered before anybody
+reported, it is revision 0 and what is reported corrects it; it stands in no trajectory's row, so that whoever reads
+outcomes there (gate, sentinel, kinds) never sees it. (trajectory, revision) is the key of whatever uses an
 outcome, and of its effects: an effect is written once and a revision is used once in each channel.
 
 Who takes in late outcomes reads them in the order of their sequence (`outcome_reading.late`), and notes how far it is
@@ -21,12 +23,13 @@ from sqlalchemy import Connection, delete, exists, func, select, update
 from actors.messages import Attributed, BatchOrder, Candidate, Feedback, Trajectory, decode, encode
 from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
-from actors.store.records import Effect, HeardUntil, Joined
+from actors.store.records import Effect, Guessed, HeardUntil, Joined
 
 Rank = Literal["opinion", "provisional", "verified", "reported"]
-"""Evidence from the weakest to the strongest. Only `reported` is written so far: sandbox outcomes are verified by the
-environment and stand in their trajectory alone, for nobody corrects them."""
+"""Evidence from the weakest to the strongest. `reported` and `provisional` are written here: sandbox outcomes are
+verified by the environment and stand in their trajectory alone, for nobody corrects them."""
 RANKS: tuple[Rank, ...] = get_args(Rank)
+PROVISIONAL: Rank = "provisional"
 CORRECTIONS = 3
 """Of one trajectory's outcome: each may be trained on, so nobody trains a run a thousand times by changing his mind."""
 Word = Literal["told", "correction", "equal", "outdated", "not_final", "capped", "not_a_number"]
@@ -63,6 +66,8 @@ class _Known(msgspec.Struct):
     dropped: str
     side_of: str
     source: str
+    guessed: bool
+    """It was ordered with a provisional outcome, which is revision 0."""
 
 
 def begun(connection: Connection, rows: Sequence[dict[str, Any]], now: float, tally: Tally) -> None:
@@ -121,7 +126,7 @@ def _word(
     if run.source != "production" and run.outcome is not None:
         return None  # measured where it was played; nobody's agent did that
     if run.outcome is None:
-        _adopt(connection, joined, run, 0, received, now, tally)
+        _adopt(connection, joined, run, int(run.guessed), received, now, tally)
         return "told"
     if joined.outcome == run.outcome:
         return "equal"
@@ -129,7 +134,7 @@ def _word(
         return "not_final"
     if received < _last_word(connection, joined.trajectory_id):
         return "outdated"
-    if run.revision >= CORRECTIONS:
+    if run.revision >= CORRECTIONS + run.guessed:
         return "capped"
     _adopt(connection, joined, run, run.revision + 1, received, now, tally)
     return "correction"
@@ -274,6 +279,28 @@ def answered(connection: Connection, candidate: Candidate, now: float, tally: Ta
     tally.effects["training", candidate.answer] += changed.rowcount
 
 
+def guess(connection: Connection, guesses: Sequence[Guessed], now: float) -> None:
+    """Runs are ordered with provisional outcomes: revision 0 of theirs. Comes before `ordered`.
+
+    Where somebody has reported since the batch was drawn, the report becomes the next revision: the run will have been
+    trained on what was guessed, and is corrected like any other.
+    """
+    told, run = t.OutcomeRevisionRow, t.TrajectoryRow
+    for one in guesses:
+        at = (told.trajectory_id == one.id, told.revision == 0)
+        reported = connection.scalar(select(told.outcome).where(*at, told.rank != PROVISIONAL))
+        body = connection.scalar(select(run.body).where(run.id == one.id))
+        message = None if body is None else decode(body)
+        if not isinstance(message, Attributed):
+            continue  # forgotten meanwhile
+        if reported is not None and message.trajectory.outcome_revision == 0:
+            message = msgspec.structs.replace(message, trajectory=revised(message.trajectory, reported, 1))
+            connection.execute(update(told).where(*at).values(revision=1))
+            connection.execute(update(run).where(run.id == one.id).values(revision=1, body=encode(message)))
+        row = _revision(one.id, 0, one.outcome, feedback_id="", received=now, late=False)
+        insert_new(connection, table_of(told), [{**row, "rank": PROVISIONAL}])
+
+
 def note(connection: Connection, effects: Sequence[Effect], now: float, tally: Tally) -> None:
     """Write effects, each once, of outcomes that are known; what was forgotten meanwhile has none."""
     told, there = t.OutcomeRevisionRow, set[tuple[str, int]]()
@@ -310,11 +337,19 @@ def forget(connection: Connection, trajectory_ids: Sequence[str]) -> None:
 def _known(connection: Connection, ids: Sequence[str]) -> dict[str, _Known]:
     row, known = t.TrajectoryRow, dict[str, _Known]()
     columns = (row.id, row.outcome, row.revision, row.dropped, row.side_of, row.source)
+    told, guesses = t.OutcomeRevisionRow, set[str]()
     for part in chunks(ids):
+        guesses |= set(
+            connection.scalars(
+                select(told.trajectory_id).where(
+                    told.trajectory_id.in_(part), told.revision == 0, told.rank == PROVISIONAL
+                )
+            )
+        )
         for found in connection.execute(select(*columns).where(row.id.in_(part))):
             known[found.id] = _Known(
                 outcome=found.outcome, revision=found.revision, dropped=found.dropped, side_of=found.side_of,
-                source=found.source,
+                source=found.source, guessed=found.id in guesses,
             )  # fmt: skip
     return known
 

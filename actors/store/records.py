@@ -34,6 +34,12 @@ class Effect(Message, frozen=True, kw_only=True, tag="effect"):
     detail: str = ""
 
 
+class Guessed(Message, frozen=True, kw_only=True, tag="guessed"):
+    """Trajectory `id`, of which nobody has reported anything, is ordered with a provisional outcome."""
+
+    outcome: float
+
+
 class HeardUntil(Message, frozen=True, kw_only=True, tag="heard_until"):
     """Actor `id` has taken in the late outcomes up to this one."""
 

@@ -28,7 +28,7 @@ from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.errors import UnknownRecord
-from actors.store.records import Dropped, Effect, HeardUntil, Joined, Late
+from actors.store.records import Dropped, Effect, Guessed, HeardUntil, Joined, Late
 from actors.store.waiting import claimed, forget, wait
 
 T = TypeVar("T")
@@ -46,8 +46,6 @@ def stitchable(exchange: Exchange) -> bool:
 class Saved(msgspec.Struct):
     """What a transaction left out, and what it added to the audit trail."""
 
-    response_id_taken: int = 0
-    """Exchanges under a new id whose response id another exchange has."""
     refused: int = 0
     """Records that rest on something forgotten."""
     tally: outcomes.Tally = msgspec.field(default_factory=outcomes.Tally)
@@ -76,6 +74,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         Late,
         Dropped,
         Effect,
+        Guessed,
         HeardUntil,
         Task,
     }:
@@ -86,8 +85,9 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         if kind in _SIMPLE:
             table, columns = _SIMPLE[kind]
             insert_new(connection, table_of(table), [{**columns(row, now), "body": encode(row)} for row in rows])
-    saved.response_id_taken = _exchanges(connection, _only(by_type, Exchange))
+    _exchanges(connection, _only(by_type, Exchange))
     fresh = _trajectories(connection, [*_only(by_type, Trajectory), *_only(by_type, Attributed)], now, saved.tally)
+    outcomes.guess(connection, _only(by_type, Guessed), now)
     _batches(connection, _only(by_type, BatchOrder), now, saved.tally)
     tasks.add(connection, _only(by_type, Task), now)
     _candidates(connection, _only(by_type, Candidate), now, saved.tally)
@@ -148,7 +148,7 @@ _SIMPLE: dict[type[Message], tuple[type[t.Base], Any]] = {
 """Kinds whose rows are inserted once and never touched again, but for feedback's `joined`."""
 
 
-def _exchanges(connection: Connection, exchanges: list[Exchange]) -> int:
+def _exchanges(connection: Connection, exchanges: list[Exchange]) -> None:
     rows = [
         {
             "id": e.id,
@@ -166,12 +166,6 @@ def _exchanges(connection: Connection, exchanges: list[Exchange]) -> int:
         for e in exchanges
     ]
     insert_new(connection, table_of(t.ExchangeRow), rows)
-    ids = sorted({e.id for e in exchanges if e.response_id})
-    there = 0
-    for part in chunks(ids):
-        found = connection.execute(select(t.ExchangeRow.id).where(t.ExchangeRow.id.in_(part)))
-        there += len(found.all())
-    return len(ids) - there
 
 
 def revise(

@@ -18,6 +18,12 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None
 
 
+def first_served(connection: Connection) -> int | None:
+    """The version that was served before any other; None before one was."""
+    row = t.ServingRow
+    return connection.scalar(select(row.version).where(row.result.in_(LOADED)).order_by(row.since, row.id).limit(1))
+
+
 def spans(connection: Connection, low: int = 0, high: int | None = None) -> list[Span]:
     """Of versions from `low` to `high` (None: to the newest), the earliest first."""
     row = t.ServingRow

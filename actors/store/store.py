@@ -48,6 +48,7 @@ from actors.store.postgresql import check
 from actors.store.reading import DeadRow
 from actors.store.saving import save
 from actors.store.settings import DEFAULTS, StoreSettings
+from actors.store.spans import first_served
 from actors.store.tasks import TaskState
 from actors.system.bus import Outgoing
 
@@ -74,8 +75,6 @@ class Store:
         """For functions of a connection that are no method here, such as those of `actors.store.retention`: one
         transaction each, that only reads, or that writes."""
         self._clock = clock
-        self.response_ids_taken = 0
-        """Exchanges refused because another call of the tenant has their response id: counted, never silent."""
         self.forgotten_refused = 0
         """Records that actors were not let write because they rest on something forgotten."""
         self.task_offers = Counter[str]()
@@ -111,9 +110,6 @@ class Store:
         saved = await self._write(ledger.commit, actor, inputs, records, outputs, self._clock())
         if saved is None:
             return False
-        if saved.response_id_taken:
-            self.response_ids_taken += saved.response_id_taken
-            _log.warning("response_id_taken", exchanges=saved.response_id_taken, total=self.response_ids_taken)
         self.forgotten_refused += saved.refused
         self.reports.add(saved.tally)
         self._audited(saved.head)
@@ -283,6 +279,9 @@ class Store:
     async def servings(self, engine: str | None = None, limit: int = 100) -> list[Serving]:
         return await self._read(reading.servings, engine, limit)
 
+    async def first_served(self) -> int | None:
+        return await self._read(first_served)
+
     async def last_serving(self, engine: str) -> Serving | None:
         """What `engine` was last made to serve; a swap that was refused or rolled back left what was there."""
         for serving in await self.servings(engine, 100):
@@ -317,7 +316,6 @@ class Store:
     async def counts(self) -> dict[str, int]:
         return {
             **await self._read(reading.counts),
-            "response_ids_taken": self.response_ids_taken,
             "forgotten_refused": self.forgotten_refused,
         }
 

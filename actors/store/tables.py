@@ -9,7 +9,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from actors.store.columns import Characters, LongCharacters, whole
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 """Number of the newest migration (`actors.store.migrations`): whoever changes a table here writes the next one."""
 
 
@@ -34,6 +34,8 @@ class ExchangeRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     tenant: Mapped[str]
     response_id: Mapped[str]
+    """The engine's name of its answer. vLLM builds it from `X-Request-Id`, so one that an agent sends with every call
+    comes again: the record's own id alone says which call it is."""
     explicit: Mapped[str]
     """Trajectory, or conversation, that the call named itself."""
     custom_id: Mapped[str] = mapped_column(server_default="")
@@ -48,10 +50,9 @@ class ExchangeRow(Base):
     body: Mapped[bytes]
     __table_args__ = (
         Index(
-            "uq_exchanges_response",
+            "ix_exchanges_response",
             "tenant",
             "response_id",
-            unique=True,
             sqlite_where=text("response_id <> ''"),
             postgresql_where=text("response_id <> ''"),
         ),

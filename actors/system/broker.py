@@ -21,14 +21,21 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 import msgspec
 import structlog
 
 from actors.messages.files import write_whole
+from actors.system.broker_health import has_room, write_failure
 from actors.system.errors import BrokerFailed
 from actors.system.lifecycle import Lifecycle
 
 _log = structlog.get_logger(__name__)
+_LOOK_SECONDS = 1.0
+"""Between two questions for the server's health, or two looks at its disk."""
+_SYSTEM_USER = "system"
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
+"""Before a server that could not write is restarted; doubles while that happens again at once."""
 
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,6 +116,8 @@ class Broker:
         self._port = 0
         self._server_name = f"evolved-{secrets.token_hex(8)}"
         """Tells our server's greeting from that of another one on the same port."""
+        self._system_password = secrets.token_urlsafe(32)
+        """Of the system account, which alone may ask for the server's health: ours and nobody else's."""
         self._lock: int | None = None
 
     @property
@@ -200,24 +209,44 @@ class Broker:
         _log.info("broker_stopped", status=process.returncode)
 
     async def serve(self, lifecycle: Lifecycle) -> None:
-        """As a supervised task: run until draining; a death of the child is an error, so that it is restarted.
+        """As a supervised task: run until draining; a death of the child is an error, so that it is restarted. One that
+        cannot write, and would not when the disk has room again, is restarted here.
 
         Raises:
             BrokerFailed: it did not start, or died.
         """
-        await self.start()
-        lifecycle.ready()
-        status: int | None = None
-        try:
-            with lifecycle.interruptible():
-                async with anyio.create_task_group() as group:
-                    group.start_soon(_beat, lifecycle)
-                    status = await self.wait()
-                    group.cancel_scope.cancel()
-        finally:
-            await self.stop()
-        if status is not None:
-            raise BrokerFailed(f"nats-server ended with status {status}: {self._last_words()}")
+        pause = _FIRST_PAUSE
+        while not lifecycle.draining.is_set():
+            status, began = None, anyio.current_time()
+            await self.start()
+            lifecycle.ready()
+            try:
+                with lifecycle.interruptible():
+                    async with anyio.create_task_group() as group:
+                        group.start_soon(_beat, lifecycle)
+                        group.start_soon(self._wait_for_room, lifecycle, pause, group.cancel_scope)
+                        status = await self.wait()
+                        group.cancel_scope.cancel()
+            finally:
+                await self.stop()
+            if status is not None:
+                raise BrokerFailed(f"nats-server ended with status {status}: {self._last_words()}")
+            pause = min(_LONGEST_PAUSE, 2 * pause) if anyio.current_time() - began < _LONGEST_PAUSE else _FIRST_PAUSE
+
+    async def _wait_for_room(self, lifecycle: Lifecycle, pause: float, scope: anyio.CancelScope) -> None:
+        """Cancel `scope` once the server has failed to write and the disk takes bytes again."""
+        while not (error := await self._write_failure()):  # noqa: ASYNC110 - a server has no events
+            await anyio.sleep(_LOOK_SECONDS)
+        _log.error("broker_cannot_write", error=error, directory=str(self._directory))
+        lifecycle.waiting(f"nats-server cannot write: {error}")
+        await anyio.sleep(pause)
+        while not await anyio.to_thread.run_sync(has_room, self._directory):  # noqa: ASYNC110
+            await anyio.sleep(_LOOK_SECONDS)
+        _log.warning("broker_restarts", reason="it could not write, and the disk takes bytes again")
+        scope.cancel()
+
+    async def _write_failure(self) -> str:
+        return await write_failure(self._settings.host, self._port, _SYSTEM_USER, self._system_password)
 
     @property
     def _config(self) -> Path:
@@ -273,10 +302,9 @@ class Broker:
                 "logfile_size_limit: 8MB",
                 "logfile_max_num: 2",
                 f"max_payload: {self._settings.max_payload}",
-                "authorization {",
-                f"  user: {json.dumps(credentials.user)}",
-                f"  password: {json.dumps(credentials.password)}",
-                "}",
+                f"authorization {{ users: [ {_user(credentials.user, credentials.password)} ] }}",
+                f"accounts {{ SYS {{ users: [ {_user(_SYSTEM_USER, self._system_password)} ] }} }}",
+                "system_account: SYS",
                 "jetstream {",
                 f"  store_dir: {quoted['jetstream']}",
                 f"  max_file_store: {self._settings.store_bytes}",
@@ -351,6 +379,10 @@ def _alive(pid: int) -> bool:
 def _write_lines(path: Path, lines: Sequence[str]) -> None:
     """Replace `path` by `lines`, readable by the owner alone from the first moment on."""
     write_whole(path, ("\n".join(lines) + "\n").encode(), mode=0o600, sync="none")
+
+
+def _user(name: str, password: str) -> str:
+    return f"{{ user: {json.dumps(name)}, password: {json.dumps(password)} }}"
 
 
 def _port_of(credentials: Credentials | None) -> int:

@@ -40,6 +40,8 @@ class ActorState(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     """What it waits for, if it waits."""
     critical: bool
+    unready_seconds: float = 0.0
+    """How long it has not been at work (nor ready to take over), over all its restarts."""
 
 
 class Unit:
@@ -52,6 +54,8 @@ class Unit:
         self.last_error = ""
         self.note = ""
         self.beat: float | None = None
+        self.unready: float | None = None
+        """Since when it is not at work."""
         self.scope: anyio.CancelScope | None = None
         self._interruptible: set[anyio.CancelScope] = set()
 
@@ -68,6 +72,10 @@ class Unit:
     def set(self, status: Status, note: str = "") -> None:
         """Change status; the note goes with it."""
         self.status, self.note = status, note
+        if status in ("ready", "standby", "ended"):
+            self.unready = None
+        elif self.unready is None:
+            self.unready = anyio.current_time()
 
     def stalled(self, now: float) -> bool:
         """Whether it is running and has been silent for too long."""
@@ -88,6 +96,7 @@ class Unit:
             beat_age=self.beat_age(now),
             note=self.note,
             critical=self.restart.critical,
+            unready_seconds=0.0 if self.unready is None else max(0.0, now - self.unready),
         )
 
     @contextlib.contextmanager

@@ -7,6 +7,7 @@ Execution decides: what a world refuses, what changes nothing there and finds no
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, cast
@@ -14,12 +15,13 @@ from typing import Any, cast
 import anyio
 import msgspec
 
-from actors.experience.skills import SkillCall, bind, trace
+from actors.experience.skills import Place, SkillCall, bind, places_of, trace, words_of
 from actors.messages import Task, Trajectory
 from actors.ports.environments import Environment
 from actors.ports.errors import EnvironmentFailed
 from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec, replay
 from actors.ports.tool_answers.reader import failed
+from actors.tasks.entities import entities
 from actors.tool_results.tool_calls import read_json, values
 
 _MAX_CALLS, _MOST = 24, 4
@@ -46,6 +48,62 @@ def plans_of(runs: Sequence[Trajectory]) -> list[CallPlan]:
             shown.setdefault(msgspec.msgpack.encode((calls, path)), []).append(run.id)
     trodden = sorted(shown.items(), key=lambda one: (-len(one[1]), len(one[0])))
     return [CallPlan(*_way.decode(plan), tuple(who)) for plan, who in trodden[:_MOST]]
+
+
+def in_other_words(runs: Sequence[Trajectory], goal: str, *, least: int) -> list[CallPlan]:
+    """The one way that `runs` went, successful ones at requests like `goal`, told for the words of that; else none.
+
+    Requests may be alike in words and ask for different things. So all runs must have called the same tools in the same
+    order, and each value that they took from their goal must be an entity that `goal` has exactly as they have it: the
+    same number of its sort, and this in the same place among them.
+
+    Args:
+        least: runs that must have gone that way.
+    """
+    shown: dict[bytes, list[str]] = {}
+    for run in runs:
+        path = _answered(run)
+        calls = trace(run if path is None else msgspec.structs.replace(run, steps=run.steps[:-1]))
+        if calls is None or not 1 <= len(calls) <= _MAX_CALLS:
+            return []
+        told = _told_for(calls, run.goal, goal)
+        if told is None:
+            return []
+        shown.setdefault(msgspec.msgpack.encode((told, path)), []).append(run.id)
+    if len(shown) != 1 or len(runs) < least:
+        return []
+    ((way, who),) = shown.items()
+    return [CallPlan(*_way.decode(way), tuple(who))]
+
+
+def _told_for(calls: Sequence[SkillCall], said: str, goal: str) -> tuple[SkillCall, ...] | None:
+    """`calls` at `said` with the places that their arguments have in `goal`; None if one has none there."""
+    here, there = _entity_places(said), _entity_places(goal)
+    keys = {place: key for key, place in here.items()}
+    if Counter(sort for sort, _ in here) != Counter(sort for sort, _ in there):
+        return None
+    told: list[SkillCall] = []
+    for call in calls:
+        arguments: dict[str, Place] = {}
+        for name, place in call.arguments.items():
+            if place.word >= 0:
+                if place not in keys:
+                    return None
+                place = there[keys[place]]
+            arguments[name] = place
+        told.append(SkillCall(call.tool, arguments))
+    return tuple(told)
+
+
+def _entity_places(goal: str) -> dict[tuple[str, int], Place]:
+    """Where each entity of one word is, by its sort and its place among those of the sort."""
+    words, found, seen = places_of(goal), dict[tuple[str, int], Place](), Counter[str]()
+    for entity in entities(goal):
+        (value, *more) = words_of(entity.value) or [""]
+        if not more and value in words:
+            found[entity.sort, seen[entity.sort]] = words[value]
+        seen[entity.sort] += 1
+    return found
 
 
 def _answered(run: Trajectory) -> str | None:

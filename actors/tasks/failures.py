@@ -4,37 +4,49 @@
                                                   -> the environment has it: its own tasks are offered
                                                   -> else: its goal in other worlds, by the way of a run that succeeded
 
-A kind of goal is a cluster. Each failure is used once. A reference is what was executed in the world that the task
-begins in (`actors.tasks.call_plans`); it comes from a run that somebody, or the environment, called a success, or from
-the policy's own attempts that a grader called one. Failures that nothing can be made of are kept for a while, for a
-success may come, and then let go and counted. Nothing but ids is remembered here: what is forgotten is gone
-(`Store.tombstoned`).
+Failures are of one kind if their goals mean about the same (`actors.kinds.levels`); where there are enough of one
+masked goal, that is a kind by itself. What is reproduced is one concrete request at a time, the newest first, never a
+mean of several. Each failure is used once. A reference is what was executed in the world that the task begins in
+(`actors.tasks.call_plans`); it comes from a run that somebody, or the environment, called a success, or from the
+policy's own attempts that a grader called one. Runs at the same request in other words serve too, if all that succeeded
+at such requests went one way. Failures that nothing can be made of are kept for a while, for a success may come, and
+then let go and counted. Nothing but ids is remembered here: what is forgotten is gone (`Store.tombstoned`).
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Protocol
 
 import msgspec
 import structlog
 
-from actors.kinds.clusters import cluster_of, template_of
+from actors.kinds.clusters import template_of
 from actors.kinds.holdout import held_out
+from actors.kinds.levels import REST
+from actors.kinds.remembered import Remembered
 from actors.messages import Attributed, Message, Task, Trajectory, derived_id
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterError
+from actors.statistics.parties import in_turn, party_of
 from actors.store.outcomes import NONE
 from actors.store.records import Effect, HeardUntil
 from actors.system.actor import Received, Result
 from actors.system.streams import TRAJECTORY_ATTRIBUTED
-from actors.tasks.call_plans import CallPlan, carry_out, plans_of
+from actors.tasks.call_plans import CallPlan, carry_out, in_other_words, plans_of
 from actors.tasks.entities import carried_over, entities
+from actors.tasks.failing_kinds import Asked, Failure, Kinds, SavedKind, Waiting
 from actors.tasks.ports import FailureStore
 from actors.tool_results.runs import loops
 
 _log = structlog.get_logger(__name__)
 _WAITING = "tasks/failures"
-"""Ids of failures that wait, by cluster."""
+"""Ids of failures that wait, by kind."""
+_A_TICK = 16
+"""Kinds that are looked at a tick, each party's in its turn: worlds are sampled and executed for each."""
+_REQUESTS = 8
+"""Different requests of a kind that are reproduced at a time."""
+_OTHER_WORDS = 2
+"""Runs that went one way at such requests, where none succeeded at the very same."""
 _SUCCESS = 0.5
 _LATE = 128
 """Late outcomes read at a time."""
@@ -72,28 +84,12 @@ class FailureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Seconds for the execution of one reference."""
 
 
-class Urge(Protocol):
-    """What raises the weight of a kind of task; the curriculum is one."""
-
-    def urge(self, cluster: str) -> None:
-        """Traffic fails at `cluster`: play more of it for a while."""
-        ...
-
-
 class Searcher(Protocol):
     """Finds a way that nobody has gone yet, by the policy's own attempts."""
 
     async def search(self, base: Task, goal: str) -> Trajectory | None:
         """An attempt at `goal` in the world of `base` that reached it; None if none did within the bounds."""
         ...
-
-
-class _Waiting(msgspec.Struct):
-    """Failures of one kind."""
-
-    ids: list[str]
-    ticks: int = 0
-    """Times that nothing could be made of them."""
 
 
 class LiveFailures:
@@ -110,20 +106,23 @@ class LiveFailures:
         store: FailureStore,
         environment: Environment,
         mix: str | None,
-        urge: Urge | None = None,
+        kinds: Kinds,
         searcher: Searcher | None = None,
         exam: Callable[[str], bool] = held_out,
     ) -> None:
         """
         Args:
+            kinds: says which failures are alike, and is told which kinds traffic fails at.
             exam: whether a production trajectory, by id, is the gate's: nothing is made of it.
             environment: the sandbox, without self-made tasks.
             mix: families that the rollout plays anyway; None for the environment's usual mix.
             searcher: None: where nobody succeeded, nothing is made.
         """
         self._settings, self._store, self._environment, self._mix = settings, store, environment, mix
-        self._urge, self._searcher, self._exam = urge, searcher, exam
-        self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
+        self._kinds, self._searcher, self._exam = kinds, searcher, exam
+        self._waiting: Remembered[Waiting] = Remembered(settings.clusters)
+        self._sampled: dict[str | None, list[Task]] = {}
+        """The environment's tasks that were looked at this tick, by families."""
         self._changed = False
         self.counts: Counter[str] = Counter()
         """What became of failures: seen, held_out, crowded_out (others of their kind, or other kinds, came), urged,
@@ -137,7 +136,18 @@ class LiveFailures:
 
     async def start(self) -> None:
         data = await self._store.state_get(_WAITING)
-        self._waiting = OrderedDict(msgspec.msgpack.decode(data, type=dict[str, _Waiting]) if data else {})
+        self._waiting = Remembered(self._settings.clusters)
+        try:
+            kinds = msgspec.msgpack.decode(data, type=dict[str, SavedKind]) if data else {}
+        except msgspec.DecodeError as error:
+            _log.warning("failures_unreadable", error=str(error), bytes=len(data or b""))
+            return
+        for kind, saved in kinds.items():
+            waiting = Waiting(saved.party, self._settings.waiting)
+            waiting.ticks = saved.ticks
+            for one in saved.failures:
+                waiting.failures.append(one)
+            self._waiting.put(kind, saved.party, waiting)
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Note the failures of a batch."""
@@ -153,25 +163,34 @@ class LiveFailures:
     async def tick(self) -> Result:
         """Make tasks of the kinds of which there are failures enough."""
         records = await self._hear() if self._settings.enabled else []
-        for cluster in [name for name, one in self._waiting.items() if len(one.ids) >= self._settings.least]:
-            waiting = self._waiting[cluster]
+        self._sampled.clear()
+        for kind, waiting in self._due():
             runs = await self._runs(waiting.ids)
             if len(runs) < len(waiting.ids):
                 self.counts["gone"] += len(waiting.ids) - len(runs)
-                waiting.ids = [run.id for run in runs]
+                waiting.keep({run.id for run in runs})
                 self._changed = True
-            used = await self._use(cluster, runs) if len(runs) >= self._settings.least else ""
+            asked = Asked(kind, runs, self._settings.least)
+            used = await self._use(asked) if len(runs) >= self._settings.least else ""
             waiting.ticks += 1
             if not used and waiting.ticks >= self._settings.patience:
                 used = "given_up"
-            if used or not waiting.ids:
-                self.counts[used] += len(waiting.ids)
-                records += [_effect(run, used) for run in runs if run.outcome is not None]
-                _log.info("failures_used", cluster=cluster, failures=len(waiting.ids), what=used)
-                del self._waiting[cluster]
+            if used:
+                self.counts[used] += len(asked.runs)
+                records += [_effect(run, used) for run in asked.runs if run.outcome is not None]
+                _log.info("failures_used", kind=kind, failures=len(asked.runs), what=used)
+                waiting.keep(set(waiting.ids) - {run.id for run in asked.runs})
                 self._changed = True
+            if not waiting.ids:
+                self._waiting.drop(kind)
         await self._save()
         return Result(records)
+
+    def _due(self) -> list[tuple[str, Waiting]]:
+        """Kinds with failures enough, those first that were tried least often, each party's in its turn."""
+        found = [(name, one) for name, _, one in self._waiting if len(one.failures) >= self._settings.least]
+        found.sort(key=lambda item: item[1].ticks)
+        return [found[place] for place in in_turn([one.party for _, one in found])[:_A_TICK]]
 
     async def _hear(self) -> list[Message]:
         """Take in outcomes that came after their runs had closed: most failures are told later than successes."""
@@ -189,13 +208,13 @@ class LiveFailures:
 
     def _retract(self, run_id: str) -> None:
         """It was no failure, after all."""
-        for cluster, waiting in list(self._waiting.items()):
+        for kind, _, waiting in list(self._waiting):
             if run_id in waiting.ids:
-                waiting.ids.remove(run_id)
+                waiting.keep(set(waiting.ids) - {run_id})
                 self.counts["retracted"] += 1
                 self._changed = True
                 if not waiting.ids:
-                    del self._waiting[cluster]
+                    self._waiting.drop(kind)
 
     def _fails(self, item: Attributed) -> bool:
         run = item.trajectory
@@ -208,63 +227,85 @@ class LiveFailures:
         return failed
 
     def _note(self, run: Trajectory) -> None:
-        cluster = cluster_of(run.goal)
-        waiting = self._waiting.setdefault(cluster, _Waiting([]))
-        self._waiting.move_to_end(cluster)
+        kind, party = self._kinds.failed(run), party_of(run.tenant, run.caller)
+        waiting = self._waiting.get(kind)
+        if waiting is None:
+            waiting = Waiting(party, self._settings.waiting)
+            for gone in self._waiting.put(kind, party, waiting):
+                self.counts["crowded_out"] += len(gone.failures)
         if run.id in waiting.ids:
             return
         self.counts["seen"] += 1
-        waiting.ids.append(run.id)
+        if waiting.failures.full:
+            self.counts["crowded_out"] += 1
+        waiting.failures.append(Failure(run.id, party))
         self._changed = True
-        over = len(waiting.ids) - self._settings.waiting
-        if over > 0:
-            del waiting.ids[:over]
-            self.counts["crowded_out"] += over
-        if len(self._waiting) > self._settings.clusters:
-            _, gone = self._waiting.popitem(last=False)
-            self.counts["crowded_out"] += len(gone.ids)
 
-    async def _use(self, cluster: str, runs: Sequence[Trajectory]) -> str:
-        """What the failures of a kind were used for; empty if nothing could be made of them yet."""
-        template = template_of(runs[-1].goal)
-        runs = [run for run in runs if template_of(run.goal) == template]  # two kinds may share a bucket
-        own = self._own(template, self._mix)
-        if own:
-            if self._urge is not None:
-                self._urge.urge(cluster)
+    async def _use(self, asked: Asked) -> str:
+        """What failures were used for; empty if nothing could be made of them yet."""
+        # What was said in so many words is looked for in the environment first: its own tasks have its own verifier.
+        if not asked.template:
+            made = await self._reproduce(asked)
+            if made:
+                return made
+        in_mix = self._own(asked, self._mix)
+        # What the sandbox has of the kind is known to the curriculum by another level perhaps, or not yet at all.
+        if raised := sorted({self._kinds.kind(task.goal) for task in in_mix} - {REST}):
+            for name in raised:
+                self._kinds.urge(name)
             return "urged"
+        own = in_mix or self._own(asked, self._settings.families or None)
+        if own:
+            known, room = await self._room(asked)
+            fresh = [task for task in own if task.id not in known]
+            return "own" if await self._offer(fresh[: max(0, room)], asked.runs) else "full"
+        return await self._reproduce(asked) if asked.template else ""
+
+    async def _room(self, asked: Asked) -> tuple[set[str], int]:
+        """Ids of the tasks in the pool, and how many more of a kind may be made now."""
         pool = await self._store.task_states()
-        live = sum(one.state != "retired" and cluster_of(one.task.goal) == cluster for one in pool)
-        room = min(self._settings.per_cluster - live, self._settings.variants)
+        live = sum(one.state != "retired" and asked.has(one.task.goal, self._kinds) for one in pool)
+        return {one.task.id for one in pool}, min(self._settings.per_cluster - live, self._settings.variants)
+
+    async def _reproduce(self, asked: Asked) -> str:
+        """Make tasks of what was asked for: one request after the other, the newest first, each as it was said."""
+        known, room = await self._room(asked)
         if room <= 0:
             return "full"
-        known = {one.task.id for one in pool}
-        own = self._own(template, self._settings.families or None)
-        if own:
-            fresh = [task for task in own if task.id not in known]
-            return "own" if await self._offer(fresh[:room], runs) else "full"
-        return "made" if await self._make(template, runs, room, known) else ""
+        won = await self._won(asked)
+        requests = list(dict.fromkeys(template_of(run.goal) for run in reversed(asked.runs)))[:_REQUESTS]
+        made = 0
+        for left, template in zip(range(len(requests), 0, -1), requests, strict=True):
+            # Each has its share of the room, so that the first does not take it all.
+            made += await self._make(asked, template, won, -(-(room - made) // left), known)
+        return "made" if made else ""
 
     async def _runs(self, ids: Sequence[str]) -> list[Trajectory]:
         found = {run.id: run for run, _ in await self._store.closed_runs(ids)}
         gone = await self._store.tombstoned(ids)
         return [found[key] for key in ids if key in found and key not in gone]
 
-    def _own(self, template: str, families: str | None) -> list[Task]:
+    def _own(self, asked: Asked, families: str | None) -> list[Task]:
         """The environment's own tasks of a kind, within reach."""
-        return [task for task in self._worlds(families) if template_of(task.goal) == template]
+        return [task for task in self._worlds(families) if asked.has(task.goal, self._kinds)]
 
     def _worlds(self, families: str | None) -> list[Task]:
+        if families in self._sampled:
+            return self._sampled[families]
         first, found = self._settings.first_seed, list[Task]()
         for seed in range(first, first + self._settings.worlds):
             try:
                 found.append(self._environment.sample(seed, "train", families))
             except (AdapterError, ValueError):
                 self.counts["not_sampled"] += 1
+        self._sampled[families] = found
         return found
 
-    async def _make(self, template: str, runs: Sequence[Trajectory], room: int, known: Collection[str]) -> int:
-        """Offer self-made tasks of a kind; how many were new."""
+    async def _make(
+        self, asked: Asked, template: str, won: Sequence[Sequence[Trajectory]], room: int, known: Collection[str]
+    ) -> int:
+        """Offer self-made tasks of one request of a kind; how many were new. They rest on all failures of the kind."""
+        runs = [run for run in asked.runs if template_of(run.goal) == template]
         places = [
             (base, goal)
             for number, base in enumerate(self._worlds(self._settings.families or None))
@@ -274,12 +315,12 @@ class LiveFailures:
         if not places:
             self.counts["no_world"] += 1
             return 0
-        plans = await self._plans(template, {run.tenant for run in runs}) or await self._searched(places)
+        plans = self._plans(won, template, runs[-1].goal) or await self._searched(places)
         if not plans:
             self.counts["no_way"] += 1
             return 0
         tasks: dict[str, Task] = {}
-        sources = [run.id for run in runs]
+        sources = [run.id for run in asked.runs]
         for base, goal in places:
             if len(tasks) == room:
                 break
@@ -301,21 +342,27 @@ class LiveFailures:
             )  # fmt: skip
         return None
 
-    async def _plans(self, template: str, tenants: Collection[str]) -> list[CallPlan]:
-        """Ways of runs that succeeded, the sandbox's own first: nobody outside wrote those. What one tenant's agents
-        found out makes no task of another's failures."""
+    async def _won(self, asked: Asked) -> list[list[Trajectory]]:
+        """Runs that succeeded at what was asked for, the sandbox's own first: nobody outside wrote those. What one
+        tenant's agents found out makes no task of another's failures."""
+        tenants, found = {run.tenant for run in asked.runs}, list[list[Trajectory]]()
         for source in ("sandbox", "production"):
             rows = await self._store.recent_outcomes(source=source, limit=self._settings.history)
             ids = [
                 row.id for row in rows
-                if row.outcome is not None and row.outcome >= _SUCCESS and template_of(row.goal) == template
+                if row.outcome is not None and row.outcome >= _SUCCESS and asked.has(row.goal, self._kinds)
                 and not (source == "production" and self._exam(row.id))
             ]  # fmt: skip
             runs = await self._runs(ids[: self._settings.waiting])
-            found = plans_of([run for run in runs if source == "sandbox" or run.tenant in tenants])
-            if found:
-                return found
-        return []
+            found.append([run for run in runs if source == "sandbox" or run.tenant in tenants])
+        return found
+
+    def _plans(self, won: Sequence[Sequence[Trajectory]], template: str, goal: str) -> list[CallPlan]:
+        for runs in won:
+            plans = plans_of([run for run in runs if template_of(run.goal) == template])
+            if plans:
+                return plans
+        return in_other_words([run for runs in won for run in runs], goal, least=_OTHER_WORDS)
 
     async def _searched(self, places: Sequence[tuple[Task, str]]) -> list[CallPlan]:
         if self._searcher is None:
@@ -337,7 +384,8 @@ class LiveFailures:
 
     async def _save(self) -> None:
         if self._changed:
-            await self._store.state_put(_WAITING, msgspec.msgpack.encode(dict(self._waiting)))
+            saved = {kind: SavedKind(one.party, list(one.failures), one.ticks) for kind, _, one in self._waiting}
+            await self._store.state_put(_WAITING, msgspec.msgpack.encode(saved))
             self._changed = False
 
 

@@ -22,7 +22,6 @@ import msgspec
 import structlog
 
 from actors.curation.curriculum import slots
-from actors.kinds.clusters import cluster_of
 from actors.rollout.task_source import Play
 from actors.statistics.beta_posterior import BetaPosterior
 from actors.store.tasks import TaskState
@@ -65,6 +64,10 @@ class Weigher(Protocol):
 
     def index(self, cluster: str) -> float:
         """Where `cluster` stands in the order of what to play next, highest first."""
+        ...
+
+    def kind(self, goal: str) -> str:
+        """The cluster of a task with this goal."""
         ...
 
 
@@ -111,7 +114,7 @@ class Mixture:
         """The next slot is the cluster's whose index over the slots that it would then have is highest (D'Hondt)."""
         queues: dict[str, list[TaskState]] = {}
         for state in sorted(ready, key=_turn):  # stable: among equals, those that were played longest ago
-            queues.setdefault(cluster_of(state.task.goal), []).append(state)
+            queues.setdefault(self._weigher.kind(state.task.goal), []).append(state)
         index: Mapping[str, float] = {name: self._weigher.index(name) for name in queues}
         taken: Counter[str] = Counter()
         chosen: list[TaskState] = []

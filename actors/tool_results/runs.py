@@ -73,6 +73,8 @@ class RunSummary(msgspec.Struct, array_like=True):
     """Who stands behind it (`actors.statistics.parties`)."""
     agent: str = ""
     """Whose run it was: the name of `agent_of`, or the first that `actors.monitoring.agents` knew the agent by."""
+    near: str = ""
+    """Neighbourhood of its goal (`actors.kinds.kinds`); empty where nobody asked."""
 
     @property
     def judged(self) -> float | None:

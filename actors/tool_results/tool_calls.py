@@ -12,11 +12,15 @@ import msgspec
 
 from actors.messages import ToolCall, Trajectory
 from actors.ports.answers import read_call
-from actors.ports.tool_answers.reader import failed
+from actors.ports.tool_answers.reader import read
 
 GOAL = ""
-"""Origin of a value that the goal already names."""
+"""Origin of a value that the goal, or the user later on, already names."""
 _WORD = re.compile(r"\w+")
+_TOKEN = re.compile(r"\w(?:[\w.@:/+#-]*\w)?")
+"""A name, a number or an address in a text, without the punctuation around it."""
+_TEXT = 20_000
+"""Characters of a text that names are looked for in."""
 _FIRST_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|\w")
 _EMPTY = frozenset({"ok", "yes", "no", "none", "null", "true", "false", "done", "success"})
 """Values that say how it went, not what was found."""
@@ -28,9 +32,16 @@ class ToolCallResult(msgspec.Struct, frozen=True):
     tool: str
     arguments: dict[str, Any]
     error: bool
+    """The answer says that it failed; see `unknown`."""
     origins: dict[str, str | None]
     """By argument: the tool whose result first held its value, `GOAL`, or None for a value from nowhere. Arguments
     that could coincide by chance (flags, small numbers) are left out."""
+    unknown: bool = False
+    """Nobody can tell whether it failed."""
+    turn: int = 0
+    """Number of its step: calls of one turn come in no order."""
+    about: frozenset[str] = frozenset()
+    """The telling values of its arguments, as far as a `Reader` has read it."""
 
     @property
     def grounded(self) -> bool:
@@ -50,45 +61,97 @@ class Reader:
     """
 
     def __init__(self, goal: str) -> None:
-        self._goal = set(_WORD.findall(goal))
-        self._goal_text = goal
+        self._said = ""
+        self._words: set[str] = set()
         self._found: dict[str, str] = {}
         self.results: dict[str, Any] = {}
         """The latest value under each name in the results so far."""
+        self.hear(goal)
+
+    def hear(self, text: str) -> None:
+        """The user says `text`: the goal, or what was asked for later."""
+        self._said = f"{self._said}\n{text[:_TEXT]}"
+        self._words |= _tokens(text)
 
     def origins(self, arguments: Mapping[str, Any]) -> dict[str, str | None]:
         """Where the values of `arguments` come from, as `ToolCallResult.origins` says."""
         return {key: self._origin(value) for key, value in arguments.items() if values(value)}
 
-    def add(self, tool: str, arguments: dict[str, Any], observation: str) -> ToolCallResult:
+    def add(self, tool: str, arguments: dict[str, Any], observation: str, turn: int = 0) -> ToolCallResult:
         """The call `tool(arguments)` was answered with `observation`."""
-        call = ToolCallResult(tool, arguments, failed(observation), self.origins(arguments))
-        if not call.error:
-            result = read_json(observation)
-            for value in values(result if result is not None else observation.split()):
-                self._found.setdefault(value, tool)
-            if isinstance(result, dict):
-                self.results.update(result)
+        call = self.look(tool, arguments, observation, turn)
+        self.learn(call, observation)
         return call
+
+    def look(self, tool: str, arguments: dict[str, Any], observation: str, turn: int = 0) -> ToolCallResult:
+        """The same, but what was answered is not known yet: a turn's other calls were made without it."""
+        verdict = read(observation).verdict if observation else "unknown"
+        about = frozenset(values(arguments))
+        return ToolCallResult(
+            tool, arguments, verdict == "failed", self.origins(arguments), verdict == "unknown", turn, about
+        )
+
+    def learn(self, call: ToolCallResult, observation: str) -> None:
+        """What `call` was answered with is known from here on."""
+        if call.error:
+            return
+        result = read_json(observation)
+        for value in values(result if result is not None else [observation]):
+            for found in (value, *_tokens(value)):
+                if values(found):
+                    self._found.setdefault(found, call.tool)
+        if isinstance(result, dict):
+            self.results.update(result)
 
     def _origin(self, value: Any) -> str | None:
         text = str(value)
-        if text in self._goal or (" " in text and text in self._goal_text):
+        if text in self._words or (_TOKEN.fullmatch(text) is None and text in self._said):
             return GOAL
         return next((self._found[found] for found in values(value) if found in self._found), None)
 
 
+def _tokens(text: str) -> set[str]:
+    """Names in `text`: as they stand there, and the words that they are made of."""
+    text = text[:_TEXT]
+    return {*_TOKEN.findall(text), *_WORD.findall(text)}
+
+
 def calls_of(trajectory: Trajectory) -> list[ToolCallResult]:
-    """The calls of `trajectory` whose result can be told apart: steps with one readable call and an answer."""
+    """The answered calls of `trajectory`, in order; those of one turn have the same `turn`.
+
+    Where the results of a turn cannot be told apart, one that speaks of a failure leaves all of them unknown. What the
+    user says between the calls counts as part of the goal. Unreadable arguments are none.
+    """
     reader = Reader(trajectory.goal)
     calls: list[ToolCallResult] = []
-    for step in trajectory.steps:
-        if len(step.tool_calls) != 1 or not step.observation:
+    for turn, step in enumerate(trajectory.steps):
+        if not step.tool_calls:
+            reader.hear(step.observation)
+        if not step.tool_calls or not step.observation:
             continue
-        arguments = arguments_of(step.tool_calls[0])
-        if arguments is not None:
-            calls.append(reader.add(step.tool_calls[0].name, arguments, step.observation))
+        answers = _answers(step.observation, len(step.tool_calls))
+        made: list[tuple[ToolCallResult, str]] = []
+        for call, answer in zip(step.tool_calls, answers or [step.observation] * len(step.tool_calls), strict=True):
+            one = reader.look(call.name, arguments_of(call) or {}, answer, turn)
+            if answers is None and (one.error or one.unknown):
+                one = msgspec.structs.replace(one, error=False, unknown=True)
+            made.append((one, answer if answers is not None else ""))
+        for one, answer in made:
+            reader.learn(one, answer)
+        if answers is None:
+            reader.hear(step.observation)
+        calls += [one for one, _ in made]
     return calls
+
+
+def _answers(observation: str, number: int) -> list[str] | None:
+    """The results of a turn's `number` calls, which stand one below the other; None if they cannot be told apart."""
+    if number == 1:
+        return [observation]
+    lines = [line for line in observation.splitlines() if line.strip()]
+    if len(lines) == number:
+        return lines
+    return None
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ What is open lives in memory, bounded, and is rebuilt from the store at every st
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import structlog
@@ -26,8 +26,10 @@ from actors.store import Joined, Late, Store, stitchable
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
 from actors.trajectories.builder import build_all
-from actors.trajectories.link_keys import Key, Signal
+from actors.trajectories.engine_defaults import Defaulting, EngineDefaults
+from actors.trajectories.link_keys import Signal, of_run
 from actors.trajectories.parsed_exchange import ParsedExchange, read_turn
+from actors.trajectories.rerendering import Rerendered, Rerenderer, Tokenizer
 from actors.trajectories.stitching import Closing, Limits, Stitcher, about_all
 
 _log = structlog.get_logger(__name__)
@@ -58,9 +60,14 @@ class AssemblerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Feedback held in memory until its call comes."""
     feedback_wait_seconds: float = 86_400.0
     """How long it is held."""
+    keys_share_runs: bool = False
+    """Calls with different agent keys of one tenant join one trajectory where they name the same trajectory,
+    conversation, response or tool call, as agents do that hand work over and have keys of their own. Off, such an id
+    means nothing under another key: who knows it cannot write into another's run."""
     processed_logprobs: tuple[str, ...] = ()
     """Engines, by the names of the tap's upstreams, that give log-probs of what they sampled from (vLLM:
-    `--logprobs-mode processed_logprobs`): there, temperature, top_p, top_k and min_p do not hinder training."""
+    `--logprobs-mode processed_logprobs`): there, temperature, top_p, top_k, min_p and penalties do not hinder
+    training."""
 
 
 class Assembler:
@@ -77,6 +84,8 @@ class Assembler:
         clock: Callable[[], float],
         serving: Callable[[str, float, float], int] = lambda engine, started, ended: -1,
         ticks: Callable[[], float] | None = None,
+        engine: Tokenizer | None = None,
+        engines: Mapping[str, Defaulting] | None = None,
     ) -> None:
         """
         Args:
@@ -86,13 +95,18 @@ class Assembler:
                 where the engine's own answer does not say.
             ticks: seconds that no setting of the clock moves, for how long a trajectory has been idle: an hour that is
                 skipped must not close all of them, nor one that comes twice keep them open. None: `clock`.
+            engine: renders what redaction left of a prompt; without one, redacted runs are not trained on.
+            engines: say how they sample what a request does not speak of; of others it is taken that they do nothing.
         """
+        self._defaults = EngineDefaults(engines or {}, ticks or clock)
+        self._rerender = Rerenderer(engine)
         self._settings, self._store, self._clock, self._serving = settings, store, clock, serving
         self._ticks = ticks or clock
         self._stitcher = Stitcher(self._limits())
         self.counts: Counter[str] = Counter()
-        """Since this object was made: closed_<why>, untrainable_<why>, side_calls, failed, other_endpoint, duplicate,
-        opted_out, late, late_feedback, feedback_evicted."""
+        """Since this object was made: closed_<why>, untrainable_<why> (calls), side_calls, failed, other_endpoint,
+        duplicate, opted_out, late, late_feedback, feedback_evicted, unrendered (redacted calls that no engine
+        rendered)."""
         self.links: Counter[tuple[Signal, float]] = Counter()
         """Links of closed trajectories by what told of them and how sure it is; ("none", 0.5): a missing beginning."""
 
@@ -119,12 +133,13 @@ class Assembler:
         now = self._ticks()
         self._stitcher = Stitcher(self._limits())
         for run in reversed(await self._store.recent_closed(_REMEMBERED_TRAJECTORIES)):
-            keys: list[Key] = [("x", run.tenant, step.exchange_id) for step in run.steps]
-            keys += [("r", run.tenant, step.response_id) for step in run.steps if step.response_id]
-            keys += [("c", run.tenant, call.id) for step in run.steps for call in step.tool_calls if call.id]
+            keys = of_run(run, keys_share_runs=self._settings.keys_share_runs)
             self._stitcher.remember_keys(keys, run.id, run.ended)
-        for exchange in await self._store.open_exchanges(self._settings.max_open_calls):
-            self._stitcher.add(self._read(exchange), now)
+        opened = await self._store.open_exchanges(self._settings.max_open_calls)
+        rerendered = await self._rerender([one for one in opened if one.redacted], self._version)
+        await self._defaults.look(opened)
+        for exchange in opened:
+            self._stitcher.add(self._read(exchange, rerendered), now)
         since = self._clock() - self._settings.feedback_wait_seconds
         for feedback in reversed(await self._store.unjoined_feedback(since, self._settings.max_waiting_feedback)):
             self._stitcher.hear(feedback, now)
@@ -135,9 +150,13 @@ class Assembler:
         messages = [received.message for received in batch]
         records: list[Message] = []
         closings: list[Closing] = []
+        redacted = [one for one in messages if isinstance(one, Exchange) and one.redacted and stitchable(one)]
+        rerendered = await self._rerender(redacted, self._version)
+        self.counts["unrendered"] = self._rerender.failed
+        await self._defaults.look(one for one in messages if isinstance(one, Exchange))
         for message in messages:
             if isinstance(message, Exchange):
-                closings += self._take(message, records)
+                closings += self._take(message, records, rerendered)
         for message in messages:
             if isinstance(message, Feedback):
                 records.append(message)
@@ -148,7 +167,7 @@ class Assembler:
         """Close what is due."""
         return self._result([], self._stitcher.close_due(self._ticks()))
 
-    def _take(self, exchange: Exchange, records: list[Message]) -> list[Closing]:
+    def _take(self, exchange: Exchange, records: list[Message], rerendered: Mapping[str, Rerendered]) -> list[Closing]:
         if exchange.hints.opt_out:
             self.counts["opted_out"] += 1
             return []
@@ -157,7 +176,7 @@ class Assembler:
             answered = 0 < exchange.status < 400
             self.counts["other_endpoint" if answered else "failed"] += 1
             return []
-        turn = self._read(exchange)
+        turn = self._read(exchange, rerendered)
         late = self._stitcher.late_for(turn)
         if not self._stitcher.add(turn, self._ticks()):
             self.counts["duplicate"] += 1
@@ -169,11 +188,17 @@ class Assembler:
         long = self._stitcher.close_long(turn)
         return [long] if long is not None else []
 
-    def _read(self, exchange: Exchange) -> ParsedExchange:
-        version = -1
-        if exchange.response_ids and not exchange.versions:
-            version = self._serving(exchange.engine, exchange.started, exchange.started + exchange.duration)
-        return read_turn(exchange, self._settings.processed_logprobs, version)
+    def _read(self, exchange: Exchange, rerendered: Mapping[str, Rerendered]) -> ParsedExchange:
+        settings = self._settings
+        return read_turn(
+            self._defaults.applied(exchange), settings.processed_logprobs, self._version(exchange),
+            keys_share_runs=settings.keys_share_runs, rerendered=rerendered.get(exchange.id),
+        )  # fmt: skip
+
+    def _version(self, exchange: Exchange) -> int:
+        if exchange.versions or not (exchange.response_ids or exchange.redacted):
+            return -1
+        return self._serving(exchange.engine, exchange.started, exchange.started + exchange.duration)
 
     async def _hear(self, feedback: Feedback, records: list[Message]) -> None:
         if self._stitcher.hear(feedback, self._ticks()):
@@ -200,8 +225,9 @@ class Assembler:
                     continue
                 outputs.append(Output(TRAJECTORY_CLOSED, run))
                 self.counts[f"closed_{run.closed_by}"] += 1
-                if run.why_not:
-                    self.counts[f"untrainable_{run.why_not.replace(' ', '_')}"] += 1
+                for step in run.steps:
+                    if step.why_not:
+                        self.counts[f"untrainable_{step.why_not.replace(' ', '_')}"] += 1
                 _log.debug("trajectory_closed", trajectory=run.id, steps=len(run.steps), by=run.closed_by)
         self.counts["feedback_evicted"] = self._stitcher.feedback_evicted
         return Result(records, outputs)

@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from actors.messages import Feedback, RowBuilder, Step, TokenRow, Trajectory, derived_id, ids_array
 from actors.trajectories.parsed_exchange import Answer, ParsedExchange
@@ -16,6 +17,10 @@ from actors.trajectories.side_calls import sort_out
 from actors.trajectories.stitching import Closing, about_all
 
 SIDE_CALL = "side call"
+MOSTLY_MASKED = "redacted too much"
+MOST_MASKED = 0.5
+"""Share of a run's sampled tokens that may be masked. Beyond it more of what the model did is gone than is left, and
+the outcome is hardly that of the rest."""
 
 
 class Built(msgspec.Struct, frozen=True):
@@ -61,6 +66,8 @@ def build(closing: Closing) -> Trajectory:
 def _build(closing: Closing, turns: Sequence[ParsedExchange], feedback: Sequence[Feedback]) -> Trajectory:
     roles = roles_of(turns)
     rows, where = _rows(turns, roles)
+    taught = [turn for turn in turns if not turn.why_not]
+    why_not = _too_much(taught) if taught else turns[0].why_not
     answers = [_answer(turns, number) for number in range(len(turns))]
     steps = tuple(
         Step(
@@ -71,11 +78,12 @@ def _build(closing: Closing, turns: Sequence[ParsedExchange], feedback: Sequence
             observation=_observation(turns, roles, number, answers[number]),
             row=where[number],
             role=roles[number],
+            cut="length" if answers[number].cut else "",
+            why_not=turn.why_not or why_not,
         )
         for number, turn in enumerate(turns)
     )
-    versions = np.concatenate([ids_array(turn.versions) for turn in turns])
-    why_not = next((turn.why_not for turn in turns if turn.why_not), "")
+    versions = np.concatenate([_versions(turn) for turn in turns])
     links = [closing.links[turn.id].confidence for turn in turns if turn.id in closing.links]
     return Trajectory(
         id=trajectory_id(turns),
@@ -96,8 +104,23 @@ def _build(closing: Closing, turns: Sequence[ParsedExchange], feedback: Sequence
         min_version=int(versions.min()) if versions.size else -1,
         max_version=int(versions.max()) if versions.size else -1,
         continues=closing.continues,
+        resumed_with=turns[0].observation if closing.continues and not turns[0].results else "",
         handoffs=handoffs(turns, roles),
     )
+
+
+def _versions(turn: ParsedExchange) -> npt.NDArray[np.int32]:
+    """Weights that the run is of: those known of a call that is not trained on too, as whoever compares versions asks
+    who served all of it; that they are not known keeps nobody else out."""
+    versions = ids_array(turn.versions)
+    return versions[versions >= 0] if turn.why_not else versions
+
+
+def _too_much(turns: Sequence[ParsedExchange]) -> str:
+    """Why a run is not trained on whose answers are mostly placeholders; empty if they are not."""
+    masked = sum(turn.masked for turn in turns)
+    left = sum(len(turn.response_ids) // 4 - sum(turn.stand_in) for turn in turns)
+    return MOSTLY_MASKED if masked > MOST_MASKED * (masked + left) else ""
 
 
 def outcome_of(feedback: Sequence[Feedback]) -> float | None:
@@ -153,18 +176,23 @@ def _follows(turn: ParsedExchange, answer: Answer) -> bool:
 def _rows(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[tuple[TokenRow, ...], list[int]]:
     """The rows, and the row of each turn (-1 without tokens).
 
-    Each role has rows of its own: a planner's row goes on where a worker has come back to it.
+    Each role has rows of its own: a planner's row goes on where a worker has come back to it. A call that must not be
+    trained on is in none: where the next one's prompt has its tokens, they are context of that one.
     """
     rows: list[RowBuilder] = []
     where: list[int] = []
     newest: dict[str, int] = {}
     for number, turn in enumerate(turns):
-        if not turn.response_ids:
+        if turn.why_not or not turn.response_ids:
             where.append(-1)
             continue
         at = newest.get(roles[number], -1)
-        if at < 0 or rows[at].temperature != turn.temperature or not rows[at].continued_by(turn.prompt_ids):
-            rows.append(RowBuilder(turn.temperature))
+        # A row is redacted or is not: what was sampled before the first find keeps its recorded log-probs.
+        if at >= 0 and rows[at].redacted != turn.redacted:
+            at = -1
+        same = at >= 0 and (rows[at].temperature, rows[at].processing) == (turn.temperature, turn.processing)
+        if not same or not rows[at].continued_by(turn.prompt_ids):
+            rows.append(RowBuilder(turn.temperature, redacted=turn.redacted, processing=turn.processing))
             at = newest[roles[number]] = len(rows) - 1
         rows[at].extend(
             number,
@@ -172,6 +200,8 @@ def _rows(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[tuple[
             sampled=turn.response_ids,
             logprobs=turn.logprobs,
             versions=turn.versions,
+            stand_in=turn.stand_in,
+            masked=turn.masked,
         )
         where.append(at)
     return tuple(row.pack() for row in rows), where

@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from actors.messages import Feedback
+from actors.messages import Feedback, Trajectory
 from actors.trajectories.parsed_exchange import Answer, ParsedExchange
 
 Key = tuple[str, str, str]
-"""(kind, scope, value). Kinds: x exchange, r response, u custom id, t explicit id, c tool call or part of an answer,
-e such an id seen by a mirror, h conversation, q request, l outline of an answer"""
+"""(kind, scope, value). Kinds that feedback names, of a tenant: x exchange, r response, u custom id, t explicit id.
+Kinds that turns find each other by, of a tenant's agent key: s explicit id, p response, c tool call or part of an
+answer, e such an id seen by a mirror, h conversation, q request whose answer was empty or is not known, l outline of an
+answer"""
 Signal = Literal["explicit", "response", "tool_call", "prefix", "none"]
 
 CERTAIN, LIKELY, GUESSED, BROKEN = 1.0, 0.8, 0.6, 0.5
@@ -93,29 +95,37 @@ def meant(feedback: Feedback) -> list[Key]:
 def made(turn: ParsedExchange) -> list[Key]:
     """All keys under which it is found."""
     keys = named(turn)
-    scope = _scope(turn)
+    scope, ids = _scope(turn), _id_scope(turn)
+    if turn.response_id:
+        keys.append(("p", ids, turn.response_id))
+    if turn.explicit:
+        keys.append(("s", ids, turn.explicit))
     for answer in turn.answers:
         keys += _ids(turn, answer)
         keys.append(("h", scope, answer.future))
         keys.append(("l", scope, answer.outline))
-    if turn.mirrored:
+    if turn.mirrored or turn.empty:
         keys.append(("q", scope, turn.asked))
-        keys += [("e", turn.tenant, call) for call in turn.answered[-_ECHOES:] if not guessable(call)]
+    if turn.mirrored:
+        keys += [("e", ids, call) for call in turn.answered[-_ECHOES:] if not guessable(call)]
     return keys
 
 
 def strong(turn: ParsedExchange) -> list[Key]:
     """Ids that it takes up, the newest first."""
-    keys: list[Key] = [("r", turn.tenant, turn.previous)] if turn.previous else []
-    return keys + [("c", turn.tenant, call) for call in reversed(turn.answered[-_ECHOES:])]
+    scope = _id_scope(turn)
+    keys: list[Key] = [("p", scope, turn.previous)] if turn.previous else []
+    return keys + [("c", scope, call) for call in reversed(turn.answered[-_ECHOES:])]
 
 
 def weak(turn: ParsedExchange) -> list[Key]:
     """What else tells whom it follows, the best first. Calls of two callers never follow each other by this."""
-    if not turn.history:
-        return []
     scope = _scope(turn)
-    keys: list[Key] = [("h", scope, turn.history)]
+    past_empty: list[Key] = [("q", scope, asked) for asked in turn.past_empty]
+    if not turn.history:
+        return past_empty
+    # Whoever answered without a word follows the same answer by its own request.
+    keys: list[Key] = [("h", scope, turn.history), *past_empty]
     if turn.mirrored:
         keys.append(("q", scope, turn.before))
     else:
@@ -131,30 +141,57 @@ def taken(turn: ParsedExchange) -> list[Key]:
 def shared(turn: ParsedExchange) -> Iterator[Key]:
     """Keys that make one trajectory of all turns that have them."""
     if turn.explicit:
-        yield ("t", turn.tenant, turn.explicit)
+        yield explicit(turn)
     elif turn.mirrored:
         for key in made(turn):
             if key[0] == "e":
                 yield key
 
 
+def explicit(turn: ParsedExchange) -> Key:
+    """The key of the trajectory that it names itself."""
+    return ("s", _id_scope(turn), turn.explicit)
+
+
+def of_run(run: Trajectory, *, keys_share_runs: bool) -> list[Key]:
+    """The keys by which a closed trajectory is remembered of the record that was made of it."""
+    scope = run.tenant if keys_share_runs or not run.caller else _of_key(run.tenant, run.caller)
+    keys: list[Key] = [("x", run.tenant, step.exchange_id) for step in run.steps]
+    for step in run.steps:
+        if step.response_id:
+            keys += [("r", run.tenant, step.response_id), ("p", scope, step.response_id)]
+        keys += [("c", scope, call.id) for call in step.tool_calls if call.id]
+    return keys
+
+
 def confidence_of(key: Key) -> float:
     """How sure a link by `key` is."""
     if key[0] == "c":
         return LIKELY if guessable(key[2]) else CERTAIN
-    return {"r": CERTAIN, "t": CERTAIN, "h": LIKELY, "e": LIKELY}.get(key[0], GUESSED)
+    return {"p": CERTAIN, "s": CERTAIN, "h": LIKELY, "e": LIKELY}.get(key[0], GUESSED)
 
 
 def signal_of(key: Key) -> Signal:
     """Which signal `key` is."""
-    signals: dict[str, Signal] = {"t": "explicit", "r": "response", "c": "tool_call", "e": "tool_call"}
+    signals: dict[str, Signal] = {"s": "explicit", "p": "response", "c": "tool_call", "e": "tool_call"}
     return signals.get(key[0], "prefix")
 
 
 def _ids(turn: ParsedExchange, answer: Answer) -> list[Key]:
-    calls: list[Key] = [("c", turn.tenant, call.id) for call in answer.tool_calls if call.id]
-    return calls + [("c", turn.tenant, ref) for ref in answer.refs]
+    scope = _id_scope(turn)
+    calls: list[Key] = [("c", scope, call.id) for call in answer.tool_calls if call.id]
+    return calls + [("c", scope, ref) for ref in answer.refs]
 
 
 def _scope(turn: ParsedExchange) -> str:
-    return f"{turn.tenant}\x1f{turn.caller}" if turn.caller else turn.tenant
+    return _of_key(turn.tenant, turn.caller) if turn.caller else turn.tenant
+
+
+def _id_scope(turn: ParsedExchange) -> str:
+    """Ids are no secret: whoever has a key of his own does not write into a run of another by naming its ids, unless
+    the tenant's keys share their runs."""
+    return turn.tenant if turn.keys_share_runs else _scope(turn)
+
+
+def _of_key(tenant: str, caller: str) -> str:
+    return f"{tenant}\x1f{caller}"

@@ -11,15 +11,27 @@ from itertools import takewhile
 
 import msgspec
 
-from actors.messages import Exchange, ToolCall, VersionSpan, pack_array, token_versions
+from actors.messages import (
+    GRAMMARS,
+    Exchange,
+    Processing,
+    Sampling,
+    ToolCall,
+    VersionSpan,
+    pack_array,
+    token_versions,
+)
+from actors.messages.sampling import NUMBERS
 from actors.trajectories.dialects import Item, canonical, digest, read_conversation
+from actors.trajectories.rerendering import Rerendered
 
+_FULL = Sampling()
 MAX_TEXT = 100_000
 """Characters kept of a goal or an observation: a trajectory is no archive, the exchange is."""
+_MOST_EMPTY = 4
+"""Places where an empty answer may have been that are looked at, the newest."""
 _MAX_SYSTEM = 2000
 """Characters kept of the system's words."""
-_CUTS = ("top_k", "min_p")
-"""What processed log-probs account for, beside temperature and nucleus: they only cut or scale the distribution."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +45,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the conversation with this answer: the `history` of the turn that follows."""
     outline: str = ""
     """Digest of the goal, the depth and this answer: what is left when all else is rewritten between two calls."""
+    cut: bool = False
+    """The engine stopped at a limit of tokens."""
 
 
 class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +56,8 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     """Of the exchange."""
     tenant: str
     caller: str = ""
+    keys_share_runs: bool = False
+    """It may take up ids of calls that came with another key of its tenant."""
     mirrored: bool = False
     """Only its request is known: its answer stands in the request of the turn that follows."""
     started: float
@@ -64,6 +80,9 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the conversation up to the last answer of the model; empty if there was none yet."""
     asked: str = ""
     """Digest of the whole request."""
+    past_empty: tuple[str, ...] = ()
+    """Digests of the conversation up to each place after its last answer where an answer without a word may have been,
+    which clients leave out of what they send next; the newest first."""
     outline: str = ""
     """As in `Answer`, of the last answer in the request."""
     depth: int
@@ -84,9 +103,20 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: bytes = b""
     versions: bytes = b""
     """int32, one a response token, -1 where the engine did not say."""
+    redacted: bool = False
+    """Its tokens are those of a context that something was taken out of."""
+    stand_in: bytes = b""
+    """As in `Rerendered`; so is `masked`."""
+    masked: int = 0
     temperature: float = 1.0
+    processing: Processing = Processing()
     why_not: str = ""
     """Why its tokens must not be trained on; empty if they may."""
+
+    @property
+    def empty(self) -> bool:
+        """The model said nothing: no word, no call."""
+        return bool(self.answers) and not any(answer.text.strip() or answer.tool_calls for answer in self.answers)
 
     @property
     def size(self) -> int:
@@ -96,21 +126,29 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
         return 1500 + numbers + len(self.system) + len(self.goal) + len(self.tools) + len(self.observation) + said
 
 
-def read_turn(exchange: Exchange, processed: Collection[str] = (), version: int = -1) -> ParsedExchange:
+def read_turn(
+    exchange: Exchange, processed: Collection[str] = (), version: int = -1, *, keys_share_runs: bool = False,
+    rerendered: Rerendered | None = None,
+) -> ParsedExchange:  # fmt: skip
     """The turn in `exchange`; one that cannot be read keeps its place, without text and not to be trained on.
 
     Args:
         processed: engines whose log-probs are those of the distribution that was sampled from.
         version: weights that sampled it, where the engine does not say; -1 if that is not known.
+        keys_share_runs: as in `ParsedExchange`.
+        rerendered: tokens of a call that something was taken out of; without them it has none.
     """
     said = read_conversation(exchange)
     items = said.items
     last = max((i for i, item in enumerate(items) if item.role == "assistant"), default=-1)
     forms = [canonical(item) for item in items]
     state, before, history = hashlib.blake2b(digest_size=16), "", ""
+    past_empty: list[str] = []
     for position, form in enumerate(forms):
         if position == last:
             before = state.hexdigest()
+        if position > last + 1 and items[position].role == "user" and not _is_system(items[position - 1]):
+            past_empty.append(state.hexdigest())
         state.update(form)
         if position == last:
             history = state.hexdigest()
@@ -118,13 +156,14 @@ def read_turn(exchange: Exchange, processed: Collection[str] = (), version: int 
     about = " ".join(goal.split()).encode("utf-8", "replace")
     since = items[last + 1 :] if last >= 0 or exchange.hints.previous_response_id else ()
     depth = sum(item.role == "assistant" for item in items)
-    tokens = _tokens(exchange)
+    tokens = _tokens(exchange) and not exchange.redacted
     mirrored = exchange.source == "mirror"
-    hints = exchange.hints
-    return ParsedExchange(
+    hints, sampling = exchange.hints, exchange.sampling
+    turn = ParsedExchange(
         id=exchange.id,
         tenant=exchange.tenant,
         caller=exchange.caller,
+        keys_share_runs=keys_share_runs,
         mirrored=mirrored,
         started=exchange.started,
         ended=exchange.started + exchange.duration,
@@ -139,6 +178,7 @@ def read_turn(exchange: Exchange, processed: Collection[str] = (), version: int 
         before=before,
         history=history,
         asked=state.hexdigest(),
+        past_empty=tuple(reversed(past_empty[-_MOST_EMPTY:])),
         outline=_outline(about, depth, items[last], forms[last]) if last >= 0 else "",
         depth=depth,
         goal=goal[:MAX_TEXT],
@@ -150,20 +190,33 @@ def read_turn(exchange: Exchange, processed: Collection[str] = (), version: int 
         prompt_ids=exchange.prompt_ids if tokens else b"",
         response_ids=exchange.response_ids if tokens else b"",
         logprobs=exchange.logprobs if tokens else b"",
-        versions=_versions(exchange, version) if tokens else b"",
-        temperature=exchange.sampling.temperature,
-        why_not=_why_not(exchange, len(said.answers) if items else 0, tokens, exchange.engine in processed),
+        versions=_versions(exchange, version) if tokens else _of_no_tokens(exchange, version),
+        temperature=sampling.temperature,
+        processing=sampling.processing,
+        why_not=_why_not(
+            exchange,
+            answers=len(said.answers) if items else 0,
+            tokens=tokens or rerendered is not None,
+            processed=exchange.engine in processed,
+        ),
     )
+    if rerendered is None:
+        return turn
+    return msgspec.structs.replace(
+        turn, redacted=True, prompt_ids=rerendered.prompt_ids, response_ids=rerendered.response_ids,
+        logprobs=rerendered.logprobs, versions=rerendered.versions, stand_in=rerendered.stand_in,
+        masked=rerendered.masked,
+    )  # fmt: skip
 
 
-def _why_not(exchange: Exchange, answers: int, tokens: bool, processed: bool) -> str:
+def _why_not(exchange: Exchange, *, answers: int, tokens: bool, processed: bool) -> str:
     if exchange.source == "mirror":
         return "mirrored"
     if not exchange.complete:
         return "incomplete"
     if exchange.error or not answers:
         return "unreadable"
-    if exchange.redacted:
+    if exchange.redacted and not tokens:
         return f"redacted {exchange.redacted[0]}"
     if answers > 1:
         # Which one the agent went on with, if any, is known too late to be a step of one sequence.
@@ -173,14 +226,15 @@ def _why_not(exchange: Exchange, answers: int, tokens: bool, processed: bool) ->
     sampling = exchange.sampling
     if sampling.temperature <= 0.0:
         return "temperature 0"
-    if sampling.forced and not (processed and sampling.bent_by in _CUTS):
+    if sampling.forced and sampling.bent_by not in GRAMMARS:
         return sampling.bent_by or "forced tool choice"
     if processed:
         return ""
-    # Log-probs of the server are those before temperature and nucleus: they describe the policy at T=1, top_p=1 alone.
+    # Raw log-probs are those of the full softmax at temperature 1, after a grammar's mask and before all else: whatever
+    # else was done, nobody knows the probability that the token was drawn with.
     if sampling.temperature != 1.0:
         return "temperature"
-    return "top_p" if sampling.top_p < 1.0 else ""
+    return next((name for name in NUMBERS if getattr(sampling, name) != getattr(_FULL, name)), "")
 
 
 def _is_system(item: Item) -> bool:
@@ -190,6 +244,12 @@ def _is_system(item: Item) -> bool:
 def _tokens(exchange: Exchange) -> bool:
     same = len(exchange.logprobs) == len(exchange.response_ids)
     return bool(exchange.prompt_ids and exchange.response_ids) and same
+
+
+def _of_no_tokens(exchange: Exchange, assumed: int) -> bytes:
+    """The weights of a call whose tokens redaction took: a run of such calls is still one of theirs to whoever compares
+    versions by their outcomes."""
+    return pack_array([assumed], "<i4") if exchange.redacted and assumed >= 0 else b""
 
 
 def _versions(exchange: Exchange, assumed: int) -> bytes:
@@ -205,7 +265,9 @@ def _future(item: Item, state: "hashlib.blake2b", about: bytes, depth: int) -> A
 
 
 def _answer(item: Item, future: str, outline: str) -> Answer:
-    return Answer(text=item.text[:MAX_TEXT], tool_calls=item.calls, refs=item.refs, future=future, outline=outline)
+    return Answer(
+        text=item.text[:MAX_TEXT], tool_calls=item.calls, refs=item.refs, future=future, outline=outline, cut=item.cut
+    )
 
 
 def _outline(about: bytes, depth: int, answer: Item, form: bytes) -> str:

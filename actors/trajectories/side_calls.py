@@ -77,6 +77,7 @@ def _parents(turns: Sequence[ParsedExchange]) -> dict[str, str]:
     for turn in turns:  # by start: a parent stands before its children
         found = (
             _one([by_response[turn.previous]] if turn.previous in by_response else [])
+            or next((by_request[asked][-1] for asked in turn.past_empty if asked in by_request), "")
             or (turn.history and _one(by_future.get(turn.history, [])))
             or next((by_id[call][-1] for call in reversed(turn.answered) if call in by_id), "")
             or (turn.history and _last(by_future.get(turn.history, [])))
@@ -92,7 +93,7 @@ def _parents(turns: Sequence[ParsedExchange]) -> dict[str, str]:
                 by_id.setdefault(call_id, []).append(turn.id)
             by_future.setdefault(answer.future, []).append(turn.id)
             by_outline.setdefault(answer.outline, []).append(turn.id)
-        if turn.mirrored:
+        if turn.mirrored or turn.empty:
             by_request.setdefault(turn.asked, []).append(turn.id)
     return parents
 

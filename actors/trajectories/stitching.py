@@ -1,9 +1,11 @@
 """Which turns belong together: explicit trajectory ids, echoes of tool-call ids, and the conversation itself.
 
+Ids are of one agent key, unless `keys_share_runs`: another key of the tenant that names them names nothing.
+
 Nothing here depends on the order of arrival: links are looked up in the set of open turns when a trajectory is about to
 close, so that any permutation of the same exchanges and feedback, with duplicates, closes as the same trajectories.
 
-    1. an explicit trajectory id: all turns of the tenant that name it;
+    1. an explicit trajectory id: all turns of the tenant's agent key that name it;
     2. a tool call, or a response, that exactly one open turn made and others answer;
     3. else the conversation so far, if exactly one open turn led to it: for answers without tool calls, and for engines
        whose tool-call ids repeat (`call_0`);
@@ -30,6 +32,7 @@ from actors.trajectories.link_keys import (
     Key,
     Signal,
     confidence_of,
+    explicit,
     made,
     meant,
     named,
@@ -114,15 +117,12 @@ class Stitcher:
         return len(self._feedback)
 
     def knows(self, turn: ParsedExchange) -> bool:
-        """Whether the turn, or another one with its response, is here or was."""
-        if turn.id in self._turns or ("x", turn.tenant, turn.id) in self._closed:
-            return True
-        key = ("r", turn.tenant, turn.response_id)
-        return bool(turn.response_id) and (key in self._makers or key in self._closed)
+        """Whether the turn is here or was. Its record's id says so: engines repeat response ids."""
+        return turn.id in self._turns or ("x", turn.tenant, turn.id) in self._closed
 
     def late_for(self, turn: ParsedExchange) -> str:
         """Id of the closed trajectory that `turn` should have been in; empty if it is in time."""
-        if turn.explicit and ("t", turn.tenant, turn.explicit) in self._makers:
+        if turn.explicit and explicit(turn) in self._makers:
             return ""
         if not turn.explicit and self._origins(turn):
             return ""
@@ -137,8 +137,8 @@ class Stitcher:
         for key in made(turn):
             self._makers.add(key, turn.id)
             # An id that a closed trajectory made too is one that the engine repeats.
-            twice = self._makers.count(key) > 1 or (key[0] == "c" and key in self._closed)
-            if twice and key[0] in "crhlq":
+            twice = self._makers.count(key) > 1 or (key[0] in "cpru" and key in self._closed)
+            if twice and key[0] in "cprhlqu":
                 self._repeat(key)
         for key in taken(turn):
             self._takers.add(key, turn.id)
@@ -163,8 +163,9 @@ class Stitcher:
         return bool(turns)
 
     def closed_for(self, feedback: Feedback) -> str:
-        """Id of the closed trajectory that `feedback` means, if it is remembered."""
-        return next((self._closed[key] for key in meant(feedback) if key in self._closed), "")
+        """Id of the closed trajectory that `feedback` means, if it is remembered and no other one may be meant."""
+        sole = [key for key in meant(feedback) if key[0] not in "ru" or key not in self._repeated]
+        return next((self._closed[key] for key in sole if key in self._closed), "")
 
     def forget(self, feedback_id: str) -> None:
         """The feedback found its place elsewhere."""
@@ -197,7 +198,7 @@ class Stitcher:
         clients that forget their past.
         """
         self._looks += 1
-        named_so = self._makers.count(("t", turn.tenant, turn.explicit)) if turn.explicit else 0
+        named_so = self._makers.count(explicit(turn)) if turn.explicit else 0
         long = max(named_so, turn.depth + 1) >= self._limits.max_steps or self._looks % _LOOK_EVERY == 0
         if not long or turn.id not in self._turns:
             return None
@@ -213,7 +214,7 @@ class Stitcher:
     def remember_keys(self, keys: Sequence[Key], trajectory_id: str, ended: float) -> None:
         """As `remember`, for the rebuild."""
         for key in keys:
-            if key[0] in "chlq" and self._closed.get(key, trajectory_id) != trajectory_id:
+            if key[0] in "cphlqru" and self._closed.get(key, trajectory_id) != trajectory_id:
                 self._repeat(key)
             self._closed[key], self._ended[key] = trajectory_id, ended
             self._closed.move_to_end(key)
@@ -285,11 +286,27 @@ class Stitcher:
         return all(self._turns[maker].started > turn.started for maker in self._makers.get(key))
 
     def _heard(self, turns: Sequence[ParsedExchange]) -> list[Feedback]:
-        ids = {found for turn in turns for key in named(turn) for found in self._said.get(key)}
+        ids = {
+            found
+            for turn in turns
+            for key in named(turn)
+            for found in self._said.get(key)
+            if turn.id in self._named(key, self._feedback[found][0])
+        }
         return sorted((self._feedback[key][0] for key in ids), key=lambda f: (f.received, f.id))
 
     def _meant_turns(self, feedback: Feedback) -> list[str]:
-        return [turn_id for key in meant(feedback) for turn_id in self._makers.get(key)]
+        return [turn_id for key in meant(feedback) for turn_id in self._named(key, feedback)]
+
+    def _named(self, key: Key, feedback: Feedback) -> tuple[str, ...]:
+        """The open turns that `feedback` means by `key`: of calls whose response, or own id, came again, the newest
+        that had begun when it was said, as the store has it (`actors.store.reading.find_trajectory`)."""
+        found = self._makers.get(key)
+        if key[0] not in "ru" or len(found) < 2:
+            return found
+        turns = [self._turns[turn_id] for turn_id in found]
+        newest = max(turns, key=lambda turn: (turn.started <= feedback.received, turn.started, turn.id))
+        return (newest.id,)
 
     def _component(self, turn_id: str) -> list[ParsedExchange]:
         """The turn and all that are linked to it, by start."""
@@ -307,7 +324,7 @@ class Stitcher:
         for origin, _ in self._origins(turn):
             yield origin
         for key in made(turn):
-            if key[0] in "crhlq" and self._sole(key) == turn.id:
+            if key[0] in "cphlq" and self._sole(key) == turn.id:
                 for other in self._takers.get(key):
                     if any(origin == turn.id for origin, _ in self._origins(self._turns[other])):
                         yield other
@@ -328,7 +345,7 @@ class Stitcher:
 
     def _continued(self, turn: ParsedExchange) -> tuple[str, Key | None]:
         """(id of the closed trajectory that `turn` belongs to, the key that tells so)"""
-        key: Key = ("t", turn.tenant, turn.explicit)
+        key = explicit(turn)
         # The same id after the end is a new conversation of a long session.
         if turn.explicit and key in self._closed and turn.started <= self._ended[key]:
             return self._closed[key], key

@@ -96,6 +96,7 @@ def plan(
     *,
     frozen: bool,
     attempts: int,
+    kept: Collection[int] | None = None,
 ) -> Plan:
     """What should serve on `engines` after all that was decided.
 
@@ -113,7 +114,7 @@ def plan(
     for serving in mine:
         if serving.result in ("started", "swapped"):
             served.setdefault(serving.engine, set()).add(serving.version)
-    walk = _Walk(len(engines) > 1, set[int]().union(*served.values()), served, frozen, attempts)
+    walk = _Walk(len(engines) > 1, set[int]().union(*served.values()), served, frozen, attempts, kept)
     for _, event in sorted(events, key=lambda item: item[0]):
         walk.take(event)
     return walk.result()
@@ -123,10 +124,11 @@ class _Walk:
     """Goes through the events in the order of their times."""
 
     def __init__(
-        self, several: bool, carried_out: set[int], served: dict[str, set[int]], frozen: bool, attempts: int
-    ) -> None:
+        self, several: bool, carried_out: set[int], served: dict[str, set[int]], frozen: bool, attempts: int,
+        kept: Collection[int] | None,
+    ) -> None:  # fmt: skip
         self._several, self._carried_out, self._served = several, carried_out, served
-        self._frozen, self._attempts = frozen, attempts
+        self._frozen, self._attempts, self._kept = frozen, attempts, kept
         self._stable: Goal | None = None
         self._trial: ServingTrial | None = None
         self._waiting: Goal | None = None
@@ -151,7 +153,8 @@ class _Walk:
                 if self._trial is not None and self._trial.goal.version == number(event, "version"):
                     self._roll_on(self._trial)
             case Directive(kind="rollback"):
-                self._go_back(number(event, "version"), number(event, "to"), watched=event.origin == _WATCHED)
+                bad, to, since = (number(event, key) for key in ("version", "to", "since"))
+                self._go_back(bad, to, since, watched=event.origin == _WATCHED)
             case Serving(result="started" | "swapped"):
                 self._serves(event)
             case Serving(result="refused" | "rolled_back"):
@@ -213,9 +216,10 @@ class _Walk:
         if waiting is not None and waiting.version not in self._banned:
             self._trial = ServingTrial(waiting)
 
-    def _go_back(self, bad: int | None, to: int | None, *, watched: bool) -> None:
+    def _go_back(self, bad: int | None, to: int | None, since: int | None, *, watched: bool) -> None:
         """
         Args:
+            since: the first of several versions that go, `bad` the last.
             watched: the sentinel says so. It names the version before; the trial, which may have said so first, the
                 version that did best.
         """
@@ -227,8 +231,9 @@ class _Walk:
         if again and (watched or to in (None, self._version())):
             return  # two watched it, and both said so
         if bad is not None:
-            self._banned.add(bad)
-            self._rolled_back.add(bad)
+            gone = {bad, *(goal.version for goal in self._good if since is not None and since <= goal.version <= bad)}
+            self._banned |= gone
+            self._rolled_back |= gone
         # What waits came of what goes, or was compared with it; a trial, too, unless it is what goes.
         self._trial = self._waiting = None
         if on_trial is not None and on_trial == bad and to in (None, self._version()):
@@ -240,8 +245,11 @@ class _Walk:
 
     def _fall_back(self, why: Literal["rollback", "restore"], to: int | None = None) -> Goal | None:
         choices = [choice for choice in reversed(self._good) if choice.version not in self._banned]
+        choices = [choice for choice in choices if self._kept is None or choice.version in self._kept] or choices
         named = [choice for choice in choices if choice.version == to]
-        return next((msgspec.structs.replace(choice, why=why) for choice in named or choices), None)
+        # Where what was named is not kept any more: what served before it, not what came of it.
+        before = [choice for choice in choices if to is not None and choice.version < to]
+        return next((msgspec.structs.replace(choice, why=why) for choice in named or before or choices), None)
 
     def _serves(self, event: Serving) -> None:
         goal = Goal(event.version, event.path, self._manifests.get(event.version, ""), "restore")

@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actors.messages import VersionSpan, version_number
+from actors.messages import Sampling, VersionSpan, version_number
+from actors.messages.sampling import NUMBERS
 from actors.ports.engines import Generation
 from actors.ports.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 from adapters.engines.checkpoint import describe, validate
@@ -26,6 +27,8 @@ _DEVELOPMENT = ("/pause", "/resume", "/is_paused", "/collective_rpc", "/weight_i
 """What vLLM opens in development mode only."""
 _SCALE_OUT = ("/inference/v1/generate", "/v1/chat/completions/render")
 """What vLLM opens with --enable-scale-out only."""
+
+_TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +107,28 @@ class EngineClient:
             body["tools"] = list(tools)
         answer = await self._json("POST", "/v1/chat/completions/render", body)
         return self._field(answer, "token_ids", list)
+
+    async def sampling_defaults(self) -> Sampling:
+        """How it samples what a request does not speak of: a request, rendered, has the values it would sample with.
+
+        Raises:
+            EngineUnavailable: as every method.
+            EngineRejected: it cannot say.
+        """
+        body = {"model": await self._model_name(), "messages": [{"role": "user", "content": "?"}]}
+        try:
+            # With a tool, because an engine may have a grammar for whoever has tools (`--tool-strict-level`).
+            answer = await self._json("POST", "/v1/chat/completions/render", body | {"tools": [_TOOL]})
+        except EngineRejected:
+            answer = await self._json("POST", "/v1/chat/completions/render", body)
+        params = self._field(answer, "sampling_params", dict)
+        said = {name: params[name] for name in ("temperature", *NUMBERS) if params.get(name) is not None}
+        shaped = "strict tools" if params.get("structured_outputs") else ""
+        try:
+            found = msgspec.convert(said, Sampling)
+        except msgspec.ValidationError as error:
+            raise EngineRejected(f"{self.name}: sampling_params that cannot be read: {error}") from error
+        return msgspec.structs.replace(found, top_k=max(0, found.top_k), forced=bool(shaped), bent_by=shaped)
 
     async def generate(
         self,
@@ -246,7 +271,7 @@ class EngineClient:
         response = await self._request(method, path, body, seconds=seconds)
         try:
             answer = msgspec.json.decode(response.content)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise EngineRejected(f"{self.name}: {path} did not answer with JSON", response.status_code) from error
         if not isinstance(answer, dict):
             raise EngineRejected(f"{self.name}: {path} did not answer with a JSON object", response.status_code)

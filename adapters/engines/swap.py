@@ -2,8 +2,8 @@
 
     python -m adapters.engines.swap JOB          JOB is a `SwapJob` in JSON
 
-prepare (check, while the old version serves) -> pause (keep, cache dropped) -> load -> label -> resume -> canary, and
-if the canary fails, pause to resume with the last good version. Resume runs in a `finally` with a deadline of its own:
+prepare (check, while the old version serves) -> pause (keep, cache dropped) -> load -> label -> resume -> spot check,
+and if that fails, pause to resume with the last good version. Resume runs in a `finally` with a deadline of its own:
 agents wait behind a pause, so nothing that goes wrong here may leave one behind. The program runs in a session of its
 own and writes what came of it to a file; a daemon that died meanwhile collects it (`collect`), and finishes the work of
 a program that was killed too.
@@ -13,19 +13,20 @@ moment at which a job is written and nobody is at it. Who cannot see them, on an
 (`until`): by then the program has stopped touching the engine.
 """
 
-import math
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 
 import anyio
 import msgspec
 import structlog
 
 from actors.messages.files import write_whole
+from actors.messages.manifest import SPOT_CHECK, SpotCheck
 from actors.ports.engines import Engine
 from actors.ports.errors import CheckpointRefused, EngineError, EngineUnavailable, SwapFailed
 from adapters.engines.client import Deadlines
@@ -37,25 +38,22 @@ __all__ = ["SwapJob", "SwapOutcome", "collect", "perform", "run_swap"]
 _log = structlog.get_logger(__name__)
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
 """Variables that the program sees."""
-_RESUME_ATTEMPTS = 5
+_RESUME_SECONDS = 20.0
+"""For so long the program insists on resume. An engine that does not hear it for longer is mostly dead, and one that is
+not is found paused by the swapper's or the gatekeeper's next look."""
+_RESUME_WAIT = 5.0
+"""Seconds between two attempts at the most."""
 _LEAST_GREEDY = -20.0
 """Nats that the likeliest of V tokens has at the least: -ln V. vLLM writes -9999 where it computed NaN."""
+_AWAY = 0.3
+"""Nats, in the mean of a spot check's tokens, that an engine may be away from the learner. On the demo's policy
+(20 draws) bfloat16 against float32 makes 0.04 to 0.07, int8 weights 0.06 to 0.10; a projection left out, two layers or
+two projections exchanged, heads shifted by one 0.9 to 4.2."""
 _LOOK_SECONDS = 0.05
 _NO_MORE = 15.0
 """Seconds past the job's end after which even a pause is somebody else's to end."""
 KEY_VARIABLE = "EVOLVED_ENGINE_KEY"
 """Variable with the engine's API key, if it has one: arguments are for everybody to read."""
-CANARY_FILE = "canary.json"
-"""In a version directory: a `Canary` with the learner's own log-probs."""
-
-
-class Canary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Tokens whose log-probs tell whether the weights that serve are those that were meant."""
-
-    ids: list[int]
-    """At least two."""
-    logprobs: list[float]
-    """Of `ids[1:]`, each given those before it, nats, as the learner computes them."""
 
 
 async def perform(job: SwapJob, engine: Engine) -> SwapOutcome:
@@ -71,7 +69,7 @@ async def perform(job: SwapJob, engine: Engine) -> SwapOutcome:
         return msgspec.convert({**fields, "paused_seconds": paused, "total_seconds": total}, SwapOutcome)
 
     try:
-        canary = _canary(path)
+        expected = _spot_check(path)
         served = await engine.version()
         with anyio.fail_after(_seconds(job, keep=0.5)):
             await engine.prepare(path, like=last_good, manifest=job.manifest, epoch=job.epoch)
@@ -90,7 +88,7 @@ async def perform(job: SwapJob, engine: Engine) -> SwapOutcome:
             paused = time.monotonic() - pause_began
             return outcome("refused", served, str(error))
         with anyio.fail_after(_seconds(job, keep=0.5)):
-            await _confirm(engine, job.version, canary, job.tolerance)
+            await _confirm(engine, job.version, expected)
         return outcome("swapped", job.version)
     except (EngineError, TimeoutError) as error:
         paused = paused or time.monotonic() - pause_began
@@ -99,24 +97,21 @@ async def perform(job: SwapJob, engine: Engine) -> SwapOutcome:
         return outcome("failed", await _version_or_unknown(engine), reason)
     try:
         paused += await _exchange(engine, job, last_good, job.last_version, clean=True)
-        await _confirm(engine, job.last_version, None, job.tolerance)
+        await _confirm(engine, job.last_version, None)
     except (EngineError, TimeoutError) as error:
         again = f"{reason}; and going back: {type(error).__name__}: {error}"
         return outcome("failed", await _version_or_unknown(engine), again)
     return outcome("rolled_back", job.last_version, reason)
 
 
-def _canary(path: Path) -> Canary | None:
-    file = path / CANARY_FILE
-    if not file.exists():
+def _spot_check(path: Path) -> SpotCheck | None:
+    file = path / SPOT_CHECK
+    if not file.exists():  # a model that our learner did not write
         return None
     try:
-        canary = msgspec.json.decode(file.read_bytes(), type=Canary)
+        return msgspec.json.decode(file.read_bytes(), type=SpotCheck)
     except (OSError, msgspec.DecodeError) as error:
         raise CheckpointRefused(f"{file} cannot be used: {error}; write the version again") from error
-    if len(canary.ids) < 2 or len(canary.logprobs) != len(canary.ids) - 1:
-        raise CheckpointRefused(f"{file} needs two ids or more and one log-prob for each but the first")
-    return canary
 
 
 def _seconds(job: SwapJob, keep: float = 0.0) -> float:
@@ -145,17 +140,19 @@ async def _exchange(
 
 
 async def _resume(engine: Engine) -> None:
-    for attempt in range(1, _RESUME_ATTEMPTS + 1):
+    end, wait = anyio.current_time() + _RESUME_SECONDS, min(0.2, _RESUME_WAIT)
+    while True:
         try:
             await engine.resume()
             return
         except EngineError:
-            if attempt == _RESUME_ATTEMPTS:
+            if anyio.current_time() + wait > end:
                 raise
-            await anyio.sleep(0.1 * 2**attempt)
+        await anyio.sleep(wait)
+        wait = min(2 * wait, _RESUME_WAIT)
 
 
-async def _confirm(engine: Engine, version: int, canary: Canary | None, tolerance: float) -> None:
+async def _confirm(engine: Engine, version: int, expected: SpotCheck | None) -> None:
     """Look at what serves now.
 
     Raises:
@@ -164,17 +161,19 @@ async def _confirm(engine: Engine, version: int, canary: Canary | None, toleranc
     found = await engine.version()
     if found != version:
         raise SwapFailed(f"the engine says version {found}, {version} was loaded")
-    if canary is None:
+    if expected is None:
         prompt = await engine.render([{"role": "user", "content": "Are you there?"}])
         answer = await engine.generate(prompt, max_tokens=4, temperature=0.0, ignore_eos=True)
         if not answer.logprobs or not all(_LEAST_GREEDY <= value <= 1e-3 for value in answer.logprobs):
-            raise SwapFailed(f"the canary's log-probs are no log-probs: {answer.logprobs}")
+            raise SwapFailed(f"its log-probs are no log-probs: {answer.logprobs}")
         return
-    scores = await engine.log_probs(canary.ids)
-    pairs = zip(scores[1:].tolist(), canary.logprobs, strict=True)
-    worst = max(abs(ours - theirs) if math.isfinite(ours) else math.inf for ours, theirs in pairs)
-    if worst > tolerance:
-        raise SwapFailed(f"the canary's log-probs are off by {worst:.4f} nats, {tolerance} is allowed")
+    scores = (await engine.log_probs(expected.ids))[1:].tolist()
+    away = fmean(abs(ours - theirs) for ours, theirs in zip(scores, expected.log_probs, strict=True))
+    if not away <= _AWAY:  # a NaN is no agreement
+        raise SwapFailed(
+            f"its log-probs are {away:.3f} nats from the learner's in the mean of {len(scores)} tokens, {_AWAY} is "
+            "allowed: the engine computes something else with these weights (architecture, quantization, tokenizer)"
+        )
 
 
 async def _version_or_unknown(engine: Engine) -> int:
@@ -274,7 +273,7 @@ async def _recover(job: SwapJob, engine: Engine) -> SwapOutcome:
     try:
         if job.last_good:
             await _exchange(engine, job, Path(job.last_good), job.last_version, clean=True)
-            await _confirm(engine, job.last_version, None, job.tolerance)
+            await _confirm(engine, job.last_version, None)
             result, version = "rolled_back", job.last_version
         else:
             await _resume(engine)

@@ -31,8 +31,6 @@ class SwapJob(msgspec.Struct, frozen=True, kw_only=True):
     last_version: int = -1
     deadline: float = 120.0
     """Seconds for everything up to resume; going back may take as long again."""
-    tolerance: float = 0.05
-    """Largest difference of a canary log-prob from the learner's, nats."""
     epoch: int = 0
     """Of the lease under which this is done; an engine refuses one that is smaller than the greatest it has seen."""
     until: float = 0.0

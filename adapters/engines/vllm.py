@@ -13,10 +13,12 @@ from typing import Any, Literal
 
 import anyio
 import msgspec
+import structlog
 
 from actors.ports.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 from adapters.engines.client import EngineClient
 
+_log = structlog.get_logger(__name__)
 _METRIC = "evolved_plugin"
 """By which the plug-in announces itself; see evolved_vllm/__init__.py."""
 _FIRST_LOOK, _LAST_LOOK = 0.02, 1.0
@@ -42,6 +44,8 @@ class _Answer(msgspec.Struct, frozen=True):
     memory: str = ""
     device: str = ""
     plugin: str = ""
+    warning: str = ""
+    """What nobody has tried yet; from `evolved_info`."""
 
 
 class VllmEngine(EngineClient):
@@ -60,7 +64,7 @@ class VllmEngine(EngineClient):
         return self._abilities
 
     async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
-        await self.render([{"role": "user", "content": "Are you there?"}])  # the canary needs the token endpoints
+        await self.render([{"role": "user", "content": "Are you there?"}])  # the spot check needs the token endpoints
         self._abilities = None  # it may have been started anew, otherwise, since the last swap
         if (await self.abilities()).plugin:
             await self._prepare_there(path, manifest, epoch)
@@ -100,6 +104,8 @@ class VllmEngine(EngineClient):
         announced = any(line.startswith(f"{_METRIC}{{") for line in (await self.metrics()).splitlines())
         answers = await self._rpc("evolved_info", {}) if announced else []
         worker = answers[0] if answers else None
+        if worker and worker.warning:
+            _log.warning("engine_untried", engine=self.name, text=worker.warning)
         return Abilities(
             plugin=worker.plugin if worker else "",
             device=worker.device if worker else "",

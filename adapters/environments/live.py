@@ -42,6 +42,8 @@ class Goal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LiveEpisode:
     """One attempt: the model calls tools until it answers without calling one."""
 
+    graded = True
+
     def __init__(self, task: Task, opening: list[dict[str, Any]], api: LiveApi, tools: list[dict[str, Any]],
                  grader: Grader, limit: int) -> None:  # fmt: skip
         self._task, self._api, self._grader, self._limit = task, api, grader, limit

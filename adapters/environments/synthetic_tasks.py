@@ -91,6 +91,11 @@ class SyntheticEpisode:
             return float(_says(self._steps[-1].text, self._reached.answer))
         return 1.0
 
+    @property
+    def graded(self) -> bool:
+        """The outcome is the grader's word."""
+        return self._spec.verifier == "graded"
+
     async def state(self) -> dict[str, Any]:
         """The state of the world underneath."""
         return await state_of(self._base)

@@ -165,7 +165,10 @@ def _object(line: bytes) -> dict[str, msgspec.Raw]:
 
 
 def _plain(raw: msgspec.Raw) -> Any:
-    return msgspec.json.decode(raw)
+    try:
+        return msgspec.json.decode(raw)
+    except _DECODE_ERRORS as error:
+        raise InvalidLine(f"no JSON: {error}") from error
 
 
 # Out

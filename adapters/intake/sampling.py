@@ -1,31 +1,39 @@
-"""How a response was sampled, from its request: whether its log-probs can be those of the policy."""
+"""How a response was sampled, as far as its request says: what its log-probs are of."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from actors.messages import Sampling
+from actors.messages.sampling import NUMBERS, strict_tools
 
 Get = Callable[[str], Any]
 """The value of a request's field, None if there is none."""
 
 _GRAMMARS = ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs")
 _NEUTRAL: dict[str, tuple[object, ...]] = {
-    "top_k": (0, -1), "min_p": (0,), "presence_penalty": (0,), "frequency_penalty": (0,), "repetition_penalty": (1,),
     "logit_bias": ({}, []), "allowed_token_ids": ([],), "bad_words": ([], ""), "logits_processors": ([],),
-    "use_beam_search": (False,), "min_tokens": (0,), "echo": (False,),
+    "use_beam_search": (False,), "min_tokens": (0,), "echo": (False,), "vllm_xargs": ({},), "watermarking": (False,),
+    "thinking_token_budget": (),
 }  # fmt: skip
-"""Fields under which the log-probs are not those of the distribution that was sampled, but for these values."""
+"""Fields under which nobody can say what was sampled from, but for these values."""
 
 
 def read_sampling(get: Get) -> Sampling:
-    """The sampling of a request in any dialect."""
+    """The sampling of a request in any dialect; what it does not say changes nothing, and is named."""
     bent = _bent(get)
-    return Sampling(
-        temperature=_number(get("temperature")), top_p=_number(get("top_p")), forced=bool(bent), bent_by=bent
-    )
+    said = {name: number for name in ("temperature", *NUMBERS) if (number := _number(get(name))) is not None}
+    unsaid = tuple(name for name in ("temperature", *NUMBERS) if name not in said)
+    # vLLM says "all" by 0 and by -1. A number that no engine takes must still fit into a record.
+    top_k = min(max(0, int(said.pop("top_k", 0))), 2**31 - 1)
+    return Sampling(**said, top_k=top_k, unsaid=unsaid, forced=bool(bent), bent_by=bent)
 
 
 def _bent(get: Get) -> str:
+    # What cannot be accounted for first: a grammar can be.
+    other = next((name for name, neutral in _NEUTRAL.items() if get(name) not in (None, *neutral)), "")
+    if other:
+        return other
     choice = get("tool_choice")
     if _forces(choice):
         return "forced tool choice"
@@ -35,7 +43,7 @@ def _bent(get: Get) -> str:
         return "structured output"
     if any(get(name) for name in _GRAMMARS):
         return "structured output"
-    return next((name for name, neutral in _NEUTRAL.items() if get(name) not in (None, *neutral)), "")
+    return "strict tools" if choice != "none" and strict_tools(get("tools")) else ""
 
 
 def _forces(choice: Any) -> bool:
@@ -46,5 +54,12 @@ def _forces(choice: Any) -> bool:
     return choice in ("required", "any")
 
 
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 1.0
+def _number(value: Any) -> float | None:
+    # vLLM takes a number in quotes, too.
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):  # an integer of hundreds of digits, a word
+        return None
+    return number if math.isfinite(number) else None

@@ -12,6 +12,7 @@ import msgspec
 from actors.messages import Exchange, Hints
 from actors.messages.spool import RawExchange
 from adapters.intake.dialects import Dialect, Tokens, dialect_of
+from adapters.intake.dialects.anthropic import TOKENS
 from adapters.intake.dialects.form import DECODE_ERRORS, FIELDS, NULL, TOKEN_ERRORS, Fields, objects, value
 from adapters.intake.sampling import read_sampling
 from adapters.intake.streams import merge
@@ -57,6 +58,7 @@ def exchange_from_raw(raw: RawExchange) -> Exchange:
         logprobs=tokens.logprobs,
         versions=tokens.versions,
         why_no_tokens=tokens.why,
+        masked=tokens.masked,
         sampling=read_sampling(lambda name: value(request, name)),
         hints=_hints(raw.hints, request),
         error=response.error,
@@ -108,16 +110,21 @@ def _inflated(data: bytes, encoding: str) -> bytes:
 
 
 def _tokens(raw: RawExchange, dialect: Dialect, fields: Fields | None) -> Tokens:
-    """The response's tokens, without those of a part that something was taken out of: ids decode back to it."""
+    """The response's tokens, those of what was taken out masked: ids decode back to it. Of a redacted prompt there are
+    none; whoever has a tokenizer may render what is left of it."""
     if fields is None or raw.status >= 400:
         return Tokens(why="no response")
+    if raw.redacted and dialect.name != "chat":
+        return Tokens(why=f"redacted {raw.redacted[0]}")
+    if "prompt" in raw.redacted:
+        fields = {**fields, "prompt_token_ids": msgspec.Raw(b"[]")}
     try:
         tokens = dialect.tokens(fields)
     except TOKEN_ERRORS:
         return Tokens(why="token fields of an unknown form")
-    if "prompt" in raw.redacted:
-        return Tokens(why="redacted prompt")
-    return Tokens(why="redacted response") if "response" in raw.redacted else tokens
+    if not raw.redacted or tokens.response_ids:
+        return tokens
+    return Tokens(why=f"redacted {raw.redacted[-1]}")
 
 
 def _hide_unasked(body: Fields, request: Fields) -> bool:
@@ -135,6 +142,13 @@ def _hide_unasked(body: Fields, request: Fields) -> bool:
             changed = True
         if versions:
             changed |= choice.pop("weight_versions", None) is not None
+    if "enable_response_messages" not in request:
+        for name in ("input_messages", "output_messages"):
+            if body.get(name, NULL) != NULL:
+                body[name] = NULL
+                changed = True
+    if TOKENS not in request:
+        changed |= body.pop(TOKENS, None) is not None
     if choices:
         body["choices"] = msgspec.Raw(msgspec.json.encode(choices))
     return changed

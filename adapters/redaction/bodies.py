@@ -9,6 +9,7 @@ from typing import Any
 from adapters.redaction import credentials
 from adapters.redaction.finder import Finder
 from adapters.redaction.scrub import Scrub, container, is_file
+from adapters.redaction.tokens import mask
 
 TOKEN_FIELDS = frozenset(
     {"token_ids", "logprobs", "top_logprobs", "prompt_token_ids", "prompt_logprobs", "prompt_text", "output_token_ids"}
@@ -56,7 +57,10 @@ def collect(value: Any, into: list[str], finder: Finder, key: str = "", free: bo
         return False
     if kind is dict:
         named = False
+        titled = _title(value, finder) if free else ""
         for name, part in value.items():
+            if titled and name == "value" and type(part) is str and credentials.named_secret(titled, part):
+                return True
             if _is_protocol(name, part, free):
                 continue
             if _tells(name, free):
@@ -79,8 +83,12 @@ def redact(value: Any, scrub: Scrub, key: str = "", free: bool = False) -> Any:
     if isinstance(value, str):
         return scrub.string(value, key)
     if isinstance(value, dict):
+        titled = _title(value, scrub.finder) if free else ""
         for name in list(value):
             part = value[name]
+            if titled and name == "value" and isinstance(part, str):
+                value[name] = scrub.string(part, str(value[_title_field(value)]))
+                continue
             if _is_protocol(name, part, free):
                 continue
             value[name] = redact(part, scrub, name, free or (name in FREE and type(part) is dict))
@@ -94,6 +102,21 @@ def redact(value: Any, scrub: Scrub, key: str = "", free: bool = False) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return scrub.number(value, key)
     return value
+
+
+_TITLES = ("name", "key", "field", "label")
+
+
+def _title_field(value: dict[str, Any]) -> str:
+    """The field of `{"name": "password", "value": "..."}` that says what the value is; empty if it has none."""
+    if "value" not in value:
+        return ""
+    return next((title for title in _TITLES if isinstance(value.get(title), str)), "")
+
+
+def _title(value: dict[str, Any], finder: Finder) -> str:
+    title = _title_field(value)
+    return finder.named(value[title]) if title and finder.fields else ""
 
 
 def _tells(name: str, free: bool) -> bool:
@@ -171,6 +194,28 @@ def drop_tokens(value: Any, *, prompt: bool, response: bool) -> bool:
         for part in value:
             gone |= isinstance(part, dict | list) and drop_tokens(part, prompt=prompt, response=response)
     return gone
+
+
+def masked_tokens(body: Any, choices: list[dict[str, Any]], scrub: Scrub, *, prompt: bool, response: bool) -> bool:
+    """Take out of a response, in place, what decodes to a find, and keep the other tokens of its only answer.
+
+    Args:
+        body: the response, or a list of the events of one.
+        choices: in it, of its only answer; empty if there is none, or several.
+        scrub: `taken` has what was taken out of the response.
+        prompt: something was taken out of the prompt.
+        response: something was taken out of the response.
+
+    Returns:
+        Whether anything changed.
+    """
+    kept: list[dict[str, Any]] = []
+    if choices and mask(choices, scrub.taken, scrub):
+        kept = [{name: choice.pop(name) for name in ("token_ids", "logprobs") if name in choice} for choice in choices]
+    gone = drop_tokens(body, prompt=prompt, response=response or bool(choices))
+    for choice, tokens in zip(choices, kept, strict=False):
+        choice.update(tokens)
+    return gone or bool(kept)
 
 
 def may_carry_tokens(data: bytes) -> bool:

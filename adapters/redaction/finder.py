@@ -9,8 +9,10 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from adapters.redaction import credentials, identity
-from adapters.redaction.detector import Clues
+from adapters.redaction import credentials, identity, national, prose
+from adapters.redaction.columns import columns
+from adapters.redaction.detector import Clues, Detector, Spans
+from adapters.redaction.encoded import is_pair, spellings
 from adapters.redaction.placeholders import PLACEHOLDER, Placeholders
 from adapters.redaction.settings import KINDS, RedactionSettings, compiled
 
@@ -41,7 +43,14 @@ class Finder:
             InvalidRedaction: an own pattern is no regular expression.
         """
         self._placeholders = placeholders
-        self._detectors = [one for one in (*credentials.DETECTORS, *identity.DETECTORS) if one.kind in settings.kinds]
+        known = (*credentials.DETECTORS, *prose.DETECTORS, *identity.DETECTORS, *national.DETECTORS)
+        self._plain = [one for one in known if one.kind in settings.kinds]
+        self._detectors = [*self._plain]
+        if "secret" in settings.kinds:
+            self._detectors += (
+                Detector("secret", lambda clues: "\n" in clues.text and credentials.tells(clues.low), self._columns),
+                Detector("secret", _may_be_encoded, self._encoded),
+            )
         self._own = [
             (pattern.name, compiled(pattern.regex, f"redaction.patterns[{number}].regex"))
             for number, pattern in enumerate(settings.patterns)
@@ -53,7 +62,8 @@ class Finder:
             for number, regex in enumerate(settings.allow_patterns)
         ]
         self._names: dict[str, str] = {}
-        self.fields = "secret" in settings.kinds
+        self._kinds = frozenset(settings.kinds)
+        self.fields = bool(self._kinds & {"secret", *credentials.PERSONAL_KINDS})
         """Fields are judged by their name."""
         self._numbers = "card" in settings.kinds
 
@@ -96,19 +106,37 @@ class Finder:
         if name is None:
             if len(self._names) >= _MOST_NAMES:
                 self._names.clear()
-            name = self._names[key] = credentials.named(key)
+            name = credentials.named(key)
+            self._names[key] = name = name if self.kind(name) in self._kinds else ""
         return name
+
+    @staticmethod
+    def kind(name: str) -> str:
+        """The kind of a find in a field that `named` calls `name`."""
+        return name if name in credentials.PERSONAL_KINDS else "secret"
 
     def number(self, value: int, key: str) -> str:
         """The kind of a number in JSON, by its digits or by the name of its field; empty if it is to stay."""
         digits = str(value)
         if self._numbers and len(digits) > 12 and identity.is_card(digits):
             return "card"
-        return "secret" if self.fields and value > 99 and key and self.named(key) == "password" else ""
+        name = self.named(key) if self.fields and value > 99 and key else ""
+        return self.kind(name) if name and credentials.named_number(name, digits) else ""
 
     def edit(self, kind: str, start: int, end: int, value: str) -> Edit | None:
         """The edit for a value that was found in another way, unless it is allowed."""
         return None if self._stays(value) else Edit(start, end, self._placeholders.of(kind, value), kind, value)
+
+    def _columns(self, text: str) -> Spans:
+        return columns(text, self.named, credentials.named_secret)
+
+    def _encoded(self, text: str) -> Spans:
+        for start, end, said in spellings(text):
+            clues = Clues(said)
+            if is_pair(said) or any(
+                one.possible(clues) and next(one.find(said), None) is not None for one in self._plain
+            ):
+                yield start, end
 
     def _search(self, text: str, start: int, end: int, known: dict[str, str]) -> list[Edit]:
         part = text if start == 0 and end == len(text) else text[start:end]
@@ -139,6 +167,10 @@ class Finder:
         if value in self._allowed:
             return True
         return any(pattern.fullmatch(value) for pattern in self._allowed_patterns)
+
+
+def _may_be_encoded(clues: Clues) -> bool:
+    return clues.long_run or "%" in clues.text or "&#" in clues.text
 
 
 def _merged(spans: list[tuple[int, int, str]]) -> Iterable[list[tuple[int, int, str]]]:

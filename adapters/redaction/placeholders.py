@@ -22,5 +22,9 @@ class Placeholders:
         """The same kind and value always give the same."""
         if not self._key:
             return f"[REDACTED:{kind}]"
+        return f"[REDACTED:{kind}:{self.digest(kind, value, 8)}]"
+
+    def digest(self, kind: str, value: str, digits: int) -> str:
+        """So many hex digits of the HMAC; says nothing of `value` to whoever has no key."""
         message = f"{kind}\0{value}".encode("utf-8", "surrogatepass")
-        return f"[REDACTED:{kind}:{hmac.new(self._key, message, hashlib.sha256).hexdigest()[:8]}]"
+        return hmac.new(self._key, message, hashlib.sha256).hexdigest()[:digits]

@@ -16,16 +16,23 @@ import msgspec
 from actors.messages import Exchange, Feedback
 from actors.messages.spool import RawExchange
 from actors.messages.traffic import Part
-from adapters.redaction.bodies import collect, drop_tokens, may_carry_tokens, redact_request, redact_response
+from adapters.redaction.bodies import collect, masked_tokens, may_carry_tokens, redact_request, redact_response
 from adapters.redaction.finder import Finder, applied
 from adapters.redaction.placeholders import Placeholders
 from adapters.redaction.scrub import Scrub
 from adapters.redaction.settings import RedactionSettings, read_key, require_valid
 from adapters.redaction.streams import Stream
+from adapters.redaction.strict import Strict
 
-_MAX_INFLATED = 64 << 20
+_MAX_INFLATED = 16 << 20
+"""Of a body, as large as one that is captured may be; above it, it is left out."""
 _UNREADABLE = "unreadable"
 """Kind of the find for a body that was left out because it could not be searched."""
+_TEXT = "text"
+"""Kind of the find for a record whose texts are gone in strict mode."""
+_COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+"""How gzip and zlib begin (RFC 1952, RFC 1950)."""
+_MULTIPART = b"--"
 _JOINING_HEADERS = ("x-evolved-", "x-request-id", "traceparent", "content-type")
 _ESCAPED = re.compile(r'"((?:[^"\\]|\\.)*\\(?:[^"\\]|\\.)*)(?:"|\\?\Z)', re.DOTALL)
 
@@ -40,12 +47,18 @@ class Redactor:
         """
         require_valid(settings)
         self._enabled = settings.enabled
-        self._finder = Finder(settings, Placeholders(read_key(settings)))
+        placeholders = Placeholders(read_key(settings))
+        self._finder = Finder(settings, placeholders)
+        self._strict = Strict(placeholders, lambda name: self._finder.clean([name])) if settings.strict else None
+        self.strict = settings.strict
+        """No free text is kept."""
 
     def exchange(self, raw: RawExchange) -> RawExchange:
         """`raw` redacted. Ids and headers that join calls stay as they are. Raises nothing, whatever the bytes."""
         if not self._enabled:
             return raw
+        if self._strict is not None:
+            return self._stripped(raw, self._strict)
         scrub = Scrub(self._finder)
         headers = self._headers(raw.headers, scrub)
         request, in_prompt = self._request(raw.request, scrub)
@@ -68,6 +81,13 @@ class Redactor:
         """As `exchange`, of a record whose response has been read already."""
         if not self._enabled:
             return exchange
+        if self._strict is not None:
+            request = _structure(exchange.request, self._strict, model=exchange.status < 400)
+            response = _structure(exchange.response, self._strict)
+            return msgspec.structs.replace(
+                self._strict.exchange(exchange), request=request, response=response, redacted=("prompt", "response"),
+                finds=_sum(exchange.finds, {_TEXT: 1}),
+            )  # fmt: skip
         scrub = Scrub(self._finder)
         request, in_prompt = self._request(exchange.request, scrub)
         response, in_response = self._whole(exchange.response, scrub, in_prompt)
@@ -88,28 +108,67 @@ class Redactor:
 
     def feedback(self, feedback: Feedback) -> Feedback:
         """`feedback` with its text redacted."""
+        if self._strict is not None:
+            return self._strict.feedback(feedback)
         text, found = self.text(feedback.text)
         return msgspec.structs.replace(feedback, text=text) if found else feedback
+
+    def left_out(self, record: RawExchange | Feedback) -> RawExchange | Feedback:
+        """`record` without anything that could not be searched: it took too long."""
+        if self._strict is not None:
+            record = self._strict.raw(record) if isinstance(record, RawExchange) else self._strict.feedback(record)
+        if isinstance(record, Feedback):
+            return msgspec.structs.replace(record, text=f"[REDACTED:{_UNREADABLE}]")
+        finds = _sum(record.finds, {_UNREADABLE: 1})
+        return msgspec.structs.replace(
+            record,
+            headers={},
+            request=b"",
+            response=b"",
+            content_encoding="",
+            redacted=("prompt", "response"),
+            finds=finds,
+        )
 
     def text(self, text: str) -> tuple[str, dict[str, int]]:
         """`text` redacted, and how many finds of each kind were taken out of it."""
         if not self._enabled:
             return text, {}
+        if self._strict is not None:
+            return self._strict.text(text), {_TEXT: 1} if text else {}
         scrub = Scrub(self._finder)
         return scrub.string(text), scrub.finds
 
+    def _stripped(self, raw: RawExchange, strict: Strict) -> RawExchange:
+        """`raw` in strict mode. A model that was asked for is a name only if the engine knew it."""
+        plain = _inflated(raw.request, "gzip" if raw.request.startswith(_COMPRESSED) else "") or b""
+        request = _structure(plain, strict, model=raw.status < 400)
+        plain = _inflated(raw.response, raw.content_encoding.strip().lower()) or b""
+        if raw.content_type.lower().startswith("text/event-stream"):
+            stream = Stream(plain)
+            stream.strip(strict)
+            response = stream.encode()
+        else:
+            response = _structure(plain, strict)
+        return msgspec.structs.replace(
+            strict.raw(raw), request=request, response=response, content_encoding="", redacted=("prompt", "response"),
+            finds=_sum(raw.finds, {_TEXT: 1}),
+        )  # fmt: skip
+
     def _headers(self, headers: dict[str, str], scrub: Scrub) -> dict[str, str]:
         texts = [value for name, value in headers.items() if not name.startswith(_JOINING_HEADERS)]
-        if not texts or self._finder.clean(texts):
+        named = self._finder.fields and any(self._finder.named(name) for name in headers)
+        if not texts or (not named and self._finder.clean(texts)):
             return headers
         return {
-            name: value if name.startswith(_JOINING_HEADERS) else scrub.string(value) for name, value in headers.items()
+            name: value if name.startswith(_JOINING_HEADERS) else scrub.string(value, name)
+            for name, value in headers.items()
         }
 
     def _request(self, data: bytes, scrub: Scrub) -> tuple[bytes, bool]:
         """The request, and whether something was taken out of it."""
         plain = data
-        if data.startswith(b"\x1f\x8b"):
+        if data.startswith(_COMPRESSED):
             inflated = _inflated(data, "gzip")
             if inflated is None:
                 return _left_out(scrub)
@@ -121,6 +180,8 @@ class Redactor:
                 return data, False
             body = redact_request(body, scrub)
         except (_NoJson, RecursionError):
+            if not plain.startswith(_MULTIPART) and not _is_text(plain):
+                return _left_out(scrub)  # packed in a way of its own
             text = self._loose(plain, scrub)
             return (text, True) if text != plain else (data, False)
         return (encode(body), True) if sum(scrub.finds.values()) > before else (data, False)
@@ -141,19 +202,21 @@ class Redactor:
         """A response that is no stream, and whether something was taken out of it."""
         if not data:
             return data, False
-        before = sum(scrub.finds.values())
+        before, scrub.taken = sum(scrub.finds.values()), {}
         try:
             body, encode = _decoded(data)
             if not self._is_clean(body, scrub):
                 body = redact_response(body, scrub)
             found = sum(scrub.finds.values()) > before
-            dropped = (found or in_prompt) and drop_tokens(body, prompt=in_prompt, response=found)
+            dropped = (found or in_prompt) and masked_tokens(
+                body, _only_choice(body), scrub, prompt=in_prompt, response=found
+            )
         except (_NoJson, RecursionError):
             return self._unreadable(data, scrub, in_prompt)
         return (encode(body) if found or dropped else data), found
 
     def _streamed(self, data: bytes, scrub: Scrub, in_prompt: bool) -> tuple[bytes, bool]:
-        before = sum(scrub.finds.values())
+        before, scrub.taken = sum(scrub.finds.values()), {}
         try:
             stream = Stream(data)
             texts: list[str] = []
@@ -161,9 +224,9 @@ class Redactor:
             if named or not self._finder.clean(texts, scrub.known):
                 stream.redact(scrub)
             found = sum(scrub.finds.values()) > before
-            if not found and not (in_prompt and (b'"prompt_' in data or b'"input_messages"' in data)):
+            if not found and not (in_prompt and may_carry_tokens(data)):
                 return data, False
-            stream.drop_tokens(prompt=in_prompt, response=found)
+            stream.mask_tokens(scrub, prompt=in_prompt, response=found)
             return stream.encode(), found
         except RecursionError:
             return self._unreadable(data, scrub, in_prompt)
@@ -188,6 +251,33 @@ class Redactor:
         if "\\" in text:
             text = _ESCAPED.sub(lambda match: _unescaped(match, scrub), text)
         return text.encode("utf-8", "surrogateescape")
+
+
+def _structure(data: bytes, strict: Strict, *, model: bool = True) -> bytes:
+    """A body in strict mode, with the name of its model or without; nothing of one that is no JSON object."""
+    try:
+        body = _decoded(data)[0] if data else None
+        if not isinstance(body, dict):
+            return b""
+        if not model:
+            body.pop("model", None)
+        return msgspec.json.encode(strict.body(body))
+    except (_NoJson, RecursionError):
+        return b""
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _only_choice(body: Any) -> list[dict[str, Any]]:
+    """The choice of a response that has one."""
+    choices = body.get("choices") if isinstance(body, dict) else None
+    return choices if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], dict) else []
 
 
 class _NoJson(Exception):

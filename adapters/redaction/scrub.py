@@ -29,11 +29,13 @@ class Scrub:
         self.finder = finder
         self.finds: dict[str, int] = {}
         self.known: dict[str, str] = {}
+        self.taken: dict[str, str] = {}
+        """Placeholders by value, of all that was taken out."""
 
     def fork(self) -> "Scrub":
         """One that knows what this one knows and counts with it: for answers that do not see each other."""
         other = Scrub(self.finder)
-        other.finds, other.known = self.finds, dict(self.known)
+        other.finds, other.known, other.taken = self.finds, dict(self.known), self.taken
         return other
 
     def string(self, text: str, key: str = "") -> str:
@@ -53,6 +55,8 @@ class Scrub:
         else:
             edits = self.finder.edits(text, self.known)
         for edit in edits:
+            if edit.value:
+                self.taken[edit.value] = edit.placeholder
             for value, kind in ((edit.value, edit.kind), *edit.inside):
                 if value and len(self.known) < _MOST_KNOWN and is_worth_knowing(value):
                     self.known.setdefault(value, kind)
@@ -64,6 +68,7 @@ class Scrub:
         if edit is None:
             return value
         self.count([edit])
+        self.taken[edit.value] = edit.placeholder
         return edit.placeholder
 
     def count(self, edits: list[Edit]) -> None:
@@ -75,7 +80,7 @@ class Scrub:
         name = self.finder.named(key)
         if not name or not credentials.named_secret(name, text):
             return None
-        return self.finder.edit("secret", 0, len(text), text)
+        return self.finder.edit(self.finder.kind(name), 0, len(text), text)
 
     def _number(self, value: int, at: int, key: str) -> Edit | None:
         kind = self.finder.number(value, key)
@@ -84,7 +89,7 @@ class Scrub:
     def _inside(self, text: str, depth: int) -> list[Edit]:
         """Edits of the strings and numbers in `text`, which is JSON and stays so, byte for byte around them."""
         found: list[Edit] = []
-        key = ""
+        key = title = ""
         for match in _LITERAL.finditer(text):
             start, end = match.span()
             if text[start] != '"':
@@ -96,7 +101,10 @@ class Scrub:
             start, end = match.span(1)
             raw = match[1]
             inner = str(msgspec.json.decode(f'"{raw}"')) if "\\" in raw else raw
-            edits = self.edits(inner, "" if is_key else key, depth + 1)
+            of = title if key == "value" and title else key
+            if not is_key and key in ("name", "key", "field", "label"):
+                title = inner if self.finder.fields and self.finder.named(inner) else ""
+            edits = self.edits(inner, "" if is_key else of, depth + 1)
             if edits and inner is raw:
                 found += (
                     msgspec.structs.replace(edit, start=start + edit.start, end=start + edit.end) for edit in edits

@@ -8,7 +8,8 @@ import msgspec
 from adapters.redaction.errors import InvalidRedaction
 
 KINDS = (
-    "private_key", "jwt", "api_key", "bearer", "credentials", "secret", "email", "iban", "card", "ssn", "phone", "ip",
+    "private_key", "jwt", "api_key", "bearer", "credentials", "secret", "email", "iban", "card", "ssn", "national_id",
+    "phone", "ip",
 )  # fmt: skip
 """All kinds. Where two finds overlap, the kind that stands first names the placeholder."""
 DEFAULT_KINDS = tuple(kind for kind in KINDS if kind != "ip")
@@ -31,9 +32,14 @@ class RedactionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """`[redaction]` in config.toml."""
 
     enabled: bool = True
+    strict: bool = False
+    """Keep no free text at all: messages, arguments, tool results, schemas and comments become placeholders, and token
+    ids go; roles, names of tools and models, counts, times, versions and outcomes stay. Monitoring goes on; nothing is
+    trained on, and no lesson is learned. Needs `key_file`, the same one for every process."""
     kinds: tuple[str, ...] = DEFAULT_KINDS
     """What is searched for: private_key, jwt, api_key, bearer, credentials (passwords in URLs), secret (fields that
-    are named password, token and the like), email, iban, card, ssn, phone, ip."""
+    are named password, token and the like), email, iban, card, ssn, national_id (tax, passport and health
+    numbers), phone, ip."""
     patterns: tuple[PatternSettings, ...] = ()
     """Own patterns. One that backtracks without end costs the calls that it hangs on, nothing else."""
     allow: tuple[str, ...] = ()
@@ -56,6 +62,13 @@ def require_valid(settings: RedactionSettings) -> None:
             near = difflib.get_close_matches(kind, KINDS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"write some of {', '.join(KINDS)}"
             raise InvalidRedaction(f"redaction.kinds: {kind!r} is no kind; {hint}")
+    if settings.strict and not settings.enabled:
+        raise InvalidRedaction("redaction.strict = true and redaction.enabled = false: write one of them, not both")
+    if settings.strict and not settings.key_file:
+        raise InvalidRedaction(
+            "redaction.strict = true without redaction.key_file: the calls of a run are told by digests that need a"
+            " key; make one with `openssl rand -hex 32`, readable for the tap's and the daemon's user"
+        )
     names: set[str] = set()
     for number, pattern in enumerate(settings.patterns):
         where = f"redaction.patterns[{number}]"

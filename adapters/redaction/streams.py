@@ -9,9 +9,19 @@ from typing import Any
 
 import msgspec
 
-from adapters.redaction.bodies import FREE, IDS, UNREAD, collect, drop_tokens, may_carry_tokens, redact, redact_response
+from adapters.redaction.bodies import (
+    FREE,
+    IDS,
+    UNREAD,
+    collect,
+    masked_tokens,
+    may_carry_tokens,
+    redact,
+    redact_response,
+)
 from adapters.redaction.finder import Edit, Finder
 from adapters.redaction.scrub import Scrub
+from adapters.redaction.strict import Strict
 
 _PLACE = ("type", "output_index", "content_index", "summary_index", "index", "item_id")
 _BLANK_LINE = re.compile(rb"(\r\n\r\n|\n\n|\r\r)")
@@ -84,10 +94,27 @@ class Stream:
             if event.other or not isinstance(event.value, dict):
                 _redact_raw(event, scrub)
 
-    def drop_tokens(self, *, prompt: bool, response: bool) -> None:
-        """Take token ids and log-probs out of all events."""
+    def strip(self, strict: Strict) -> None:
+        """Keep the structure alone: the first piece of a text gets its placeholder, the others get nothing."""
+        done: dict[tuple[int, str], str] = {}
+        for place, pieces in self._channels.items():
+            whole = strict.piece("".join([holder[key] for holder, key in pieces]), place[-1], place[1] if place else "")
+            for number, (holder, key) in enumerate(pieces):
+                done[id(holder), key] = "" if number else whole
         for event in self._events:
-            drop_tokens(event.value, prompt=prompt, response=response)
+            if isinstance(event.value, dict):
+                event.other, event.value = b"", strict.body(event.value, done)
+                event.raw = _written(event, msgspec.json.encode(event.value))
+            elif event.data == _DONE:
+                event.other, event.raw = b"", _written(_Event(b"", _DONE, _NOTHING), _DONE)
+            else:
+                event.other, event.data, event.raw = b"", b"", b""
+
+    def mask_tokens(self, scrub: Scrub, *, prompt: bool, response: bool) -> None:
+        """As `bodies.masked_tokens`, of all events."""
+        values = [event.value for event in self._events]
+        masked_tokens(values, self._only_choice(), scrub, prompt=prompt, response=response)
+        for event in self._events:
             if event.value is _NOTHING and may_carry_tokens(event.data):
                 event.data, event.raw = b"", b""  # cut off in the middle: nobody can read it, but for its ids
 
@@ -99,6 +126,16 @@ class Stream:
             else _written(event, msgspec.json.encode(event.value))
             for event in self._events
         )
+
+    def _only_choice(self) -> list[dict[str, Any]]:
+        """The choices of all events, if they are of one answer."""
+        found: list[dict[str, Any]] = []
+        for event in self._events:
+            choices = event.value.get("choices") if isinstance(event.value, dict) else None
+            found += (
+                [choice for choice in choices or () if isinstance(choice, dict)] if isinstance(choices, list) else []
+            )
+        return found if len({choice.get("index", 0) for choice in found}) == 1 else []
 
     def _read(self, event: dict[str, Any]) -> None:
         if isinstance(event.get("response"), dict) and str(event.get("type")).startswith("response."):

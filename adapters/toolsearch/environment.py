@@ -17,7 +17,7 @@ import anyio
 import msgspec
 
 from actors.messages import Task, ToolCall
-from actors.ports.environments import Cloneable, Environment, Episode, Observation, Profile, Split, Stateful
+from actors.ports.environments import Cloneable, Environment, Episode, Graded, Observation, Profile, Split, Stateful
 from actors.ports.errors import EnvironmentFailed
 from adapters.toolsearch.index import ToolIndex
 
@@ -117,6 +117,11 @@ class SearchingEpisode:
         """What is shown now: those always shown, those found and still there, and the search itself last."""
         own = [tool for tool in self._inner.tools if tool_name(tool) in {*self._shown, *self._always}]
         return [*own, search_tool(self._k)]
+
+    @property
+    def graded(self) -> bool:
+        """As the environment's episode."""
+        return isinstance(self._inner, Graded) and self._inner.graded
 
     async def step(self, calls: Sequence[ToolCall], text: str) -> Observation:
         """Calls of the search and of tools that are not shown are answered here, the others by the environment."""

@@ -17,21 +17,19 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actors.ports.embedders import Embedder
+from actors.ports.embedders import Embedder, words_alone
 from actors.ports.errors import EmbedderUnavailable, VectorsRefused
+from actors.ports.search.texts import TextIndex, Texts, grams
+from actors.ports.search.words import words
 from adapters.live import MAX_NAME, Operation
-from adapters.toolsearch.bm25 import FieldIndex
 from adapters.toolsearch.learned import Associations
 from adapters.toolsearch.ranking import Ints, api_scores, order, reciprocal_ranks
 from adapters.toolsearch.reading import Document, Unreadable, function_tool, read
 from adapters.toolsearch.settings import SearchSettings
-from adapters.toolsearch.words import words
 
 Key = tuple[str, str]
 """(API, name)"""
 _EMBEDDED_AT_ONCE = 128
-_LEXICAL, _SEMANTIC = 0.3, 2.0
-"""Weights of vectors from an embedder that sees words alone, and from one that knows what they mean."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,18 +53,15 @@ class ToolIndex:
     """Operations by API and name, searched by what somebody wants to do. Not for several threads at once.
 
     Args:
-        embedder: turns texts into vectors; None to search by words alone.
+        embedder: turns texts into vectors; None to search by words alone, as with one that sees no more than words.
         settings: weights and limits.
     """
 
     def __init__(self, embedder: Embedder | None = None, settings: SearchSettings | None = None) -> None:
         self._settings = own = settings or SearchSettings()
-        weight = own.vectors
-        if weight is None:
-            weight = _LEXICAL if embedder is not None and embedder.id.startswith("hashing") else _SEMANTIC
-        self._weight = weight
-        self._embedder = embedder if weight > 0.0 else None
-        self._words = FieldIndex()
+        semantic = embedder is not None and not words_alone(embedder) and own.vectors > 0.0
+        self._embedder = embedder if semantic else None
+        self._words = TextIndex()
         self._slots: dict[Key, int] = {}
         self._documents: dict[int, Document] = {}
         self._free: list[int] = []
@@ -124,7 +119,8 @@ class ToolIndex:
         Operations that are not here are passed over, so that a trajectory's calls can be given as they are.
         """
         slots = [self._slots[api, name] for name in names if (api, name) in self._slots]
-        used = {word for slot in slots for word in (*self._documents[slot].name, *self._documents[slot].tags)}
+        documents = [self._documents[slot] for slot in slots]
+        used = {word for one in documents for word in (*words(one.name), *words(one.tags))}
         self._uses.learn(words(goal[: self._settings.max_query]), used)
 
     async def search(
@@ -158,12 +154,17 @@ class ToolIndex:
         places, numbers = self._by_slot()
         size = len(places)
         constant = self._settings.fusion
-        fused = self._settings.words * reciprocal_ranks(self._words.scores(query, size).astype(np.float64), constant)
+        spelt: dict[str, float] = {}
+        for text, weight in texts:
+            for gram in dict.fromkeys(grams(text)):
+                spelt[gram] = spelt.get(gram, 0.0) + weight
+        by_words = self._words.covered(query, spelt, size).astype(np.float64)
+        fused = self._settings.words * reciprocal_ranks(by_words, constant)
         if vector is not None and len(vector) == self._vectors.shape[1]:
             likeness = np.zeros(size, dtype=np.float64)
             known = min(size, len(self._vectors))
             likeness[:known] = self._vectors[:known] @ vector
-            fused += self._weight * reciprocal_ranks(np.maximum(likeness, 0.0), constant)
+            fused += self._settings.vectors * reciprocal_ranks(np.maximum(likeness, 0.0), constant)
         if self._settings.apis:
             fused += self._settings.apis * reciprocal_ranks(api_scores(fused, numbers), constant)
         fused[(places < 0) | self._shut_out(tags, apis, exclude, size)] = 0.0
@@ -185,14 +186,7 @@ class ToolIndex:
     def _put(self, key: Key, document: Document) -> None:
         self._drop(key)
         slot = self._free.pop() if self._free else len(self._slots)
-        own = self._settings
-        self._words.put(
-            slot,
-            (
-                (own.name, document.name), (own.title, document.title), (own.tags, document.tags),
-                (1.0, document.description), (own.parameters, document.parameters),
-            ),
-        )  # fmt: skip
+        self._words.put(slot, self._fields(document))
         self._slots[key], self._documents[slot] = slot, document
         self._names[key[1]] += 1
         self._bare.add(slot)
@@ -204,8 +198,7 @@ class ToolIndex:
         slot = self._slots.pop(key, None)
         if slot is None:
             return False
-        self._words.remove(slot)
-        del self._documents[slot]
+        self._words.remove(slot, self._fields(self._documents.pop(slot)))
         self._names[key[1]] -= 1
         if not self._names[key[1]]:
             del self._names[key[1]]
@@ -215,6 +208,13 @@ class ToolIndex:
             self._vectors[slot] = 0.0
         self._arrays = None
         return True
+
+    def _fields(self, document: Document) -> Texts:
+        own = self._settings
+        return (
+            (own.name, document.name), (own.title, document.title), (own.tags, document.tags),
+            (1.0, document.description), (own.parameters, document.parameters),
+        )  # fmt: skip
 
     async def _embed(self) -> None:
         """Ask for the vectors that are missing."""

@@ -1,12 +1,12 @@
-"""What tool search reads of an operation: its fields as words, and one text for the embedder."""
+"""What tool search reads of an operation: its fields, and one text for the embedder."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from actors.ports.search.words import parts
 from adapters.live import Operation
-from adapters.toolsearch.words import parts, words
 
 _DEEP, _MANY = 4, 200
 """Levels and number of parameters that are looked at: a schema from outside may be of any size."""
@@ -32,11 +32,11 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     api: str
     operation: Operation
     """Its description no longer than is looked at."""
-    name: tuple[str, ...]
-    title: tuple[str, ...]
-    tags: tuple[str, ...]
-    description: tuple[str, ...]
-    parameters: tuple[str, ...]
+    name: str
+    title: str
+    tags: str
+    description: str
+    parameters: str
     text: str
     """What is embedded."""
 
@@ -63,11 +63,11 @@ def read(given: Operation | Mapping[str, Any], api: str, most: int) -> Document:
     return Document(
         api=api,
         operation=operation,
-        name=tuple(words(operation.name)),
-        title=tuple(words(operation.title)) if operation.title else (),
-        tags=tuple(words(" ".join((api, *operation.tags)))),
-        description=tuple(words(operation.description)),
-        parameters=tuple(words(" ".join(told)[:most])),
+        name=operation.name,
+        title=operation.title,
+        tags=" ".join((api, *operation.tags)),
+        description=operation.description,
+        parameters=" ".join(told)[:most],
         text=" ".join(text.split()),
     )
 

@@ -13,9 +13,9 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     words: NotNegative = 1.0
     """Weight of the ranking by words (BM25) where rankings are fused; 0 leaves it out."""
-    vectors: NotNegative | None = None
-    """Weight of the ranking by vectors; 0 leaves it out, and nothing is embedded. None: as measured, 0.3 for the
-    hashing embedder, which sees no more than words do, and 2 for one that knows what words mean."""
+    vectors: NotNegative = 2.0
+    """Weight of the ranking by vectors, where an embedder knows what words mean; 0 leaves it out, and nothing is
+    embedded."""
     apis: NotNegative = 0.3
     """Weight of the ranking of APIs: first which API, then which of its operations. 0 leaves it out."""
     fusion: AtLeastOne = 60

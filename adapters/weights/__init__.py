@@ -65,7 +65,7 @@ def check_manifest(content: bytes, signature: str, *, where: str, version: int, 
         raise CheckpointRefused(f"{where}: {problem}")
     try:
         manifest = msgspec.json.decode(content, type=Manifest)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointRefused(f"{where}: {MANIFEST}: {error}; write the version again") from error
     if manifest.version != version:
         raise CheckpointRefused(f"{where}: its manifest is of version {manifest.version}, {version} was meant")

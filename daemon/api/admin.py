@@ -23,7 +23,7 @@ from daemon.api.auth_throttle import AuthThrottle
 from daemon.api.scopes import allowed, how_to, needed
 from daemon.errors import ConfigError
 from daemon.tap.errors import KeysUnusable
-from daemon.tap.keys import OPERATORS, PREFIX, Key, KeyRing, is_loopback, presented
+from daemon.tap.keys import OPERATORS, Key, KeyRing, is_loopback, presented
 
 _SAFE = frozenset({"GET", "HEAD"})
 REASONS = ("no_key", "wrong_key", "too_many_tries", "scope", "other_site")
@@ -159,23 +159,6 @@ def admin_keys(
             "127.0.0.1"
         )
     return keys
-
-
-def key_headers(file: str) -> dict[str, str]:
-    """What shows the key in `file` to the control API; nothing if no file is named.
-
-    Raises:
-        ConfigError: the file cannot be read, or has no key in it.
-    """
-    if not file:
-        return {}
-    try:
-        key = Path(file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"control.admin_key_file {file}: {error}; give a file that holds an admin key") from error
-    if not key.startswith(PREFIX.decode()) or len(key.split()) != 1:
-        raise ConfigError(f"control.admin_key_file {file}: no key in it; give a file that holds an admin key alone")
-    return {"x-evolved-key": key}
 
 
 def _from_elsewhere(headers: Headers) -> bool:

@@ -58,36 +58,6 @@ _COUNTED_SECONDS = 30.0
 """How long that count is good for: their bodies have to be read."""
 
 
-class ControlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the control API listens."""
-
-    host: str = "127.0.0.1"
-    """Address to listen on. Other than loopback only with an admin key (`evolved keys add --scope admin`), and with
-    TLS: the key travels with every request."""
-    port: int = 8090
-    """Port; 0 takes a free one."""
-    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
-    """Host headers that are answered: a page elsewhere cannot reach the API through the reader's browser."""
-    tls_cert: str = ""
-    """PEM file with the certificate chain; empty: plain HTTP. Read again when it changes."""
-    tls_key: str = ""
-    """PEM file with its key, for its owner alone."""
-    tls_client_ca: str = ""
-    """PEM file of authorities: only clients with a certificate of one of them get in, with their key as well."""
-    behind_tls_proxy: bool = False
-    """Something in front of it speaks TLS, and nobody else reaches it: plain HTTP on an address other than loopback."""
-    url: str = ""
-    """Where `evolved status` and the other commands find it: "https://evolved.example"; empty: host and port."""
-    ca_file: str = ""
-    """PEM file of authorities that those commands check its certificate against; empty: the system's."""
-    client_cert: str = ""
-    """PEM file with the certificate that they show, where it asks for one."""
-    client_key: str = ""
-    """PEM file with its key."""
-    admin_key_file: str = ""
-    """File that holds an operator's key, for those commands to show."""
-
-
 class Control:
     """Answers for the daemon: reads the store, asks the supervisor, passes on orders."""
 
@@ -278,7 +248,7 @@ class Control:
             return _error(415, "send content-type: application/json")
         try:
             order = msgspec.json.decode(await request.body() or b"{}", type=Order)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return _error(422, f'the body must be a JSON object such as {{"reason": "incident 4711"}}: {error}')
         kind = request.url.path.rpartition("/")[2]
         try:

@@ -2,7 +2,7 @@
 process by its address.
 
 GET /healthz   200 while it answers
-GET /readyz    200 once every actor has started; 503 with the names of those that have not
+GET /readyz    200 once every actor has started, and while all that are needed get on; 503 with the names of the others
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +13,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from actors.system.lifecycle import ActorState
 
 NOT_READY = frozenset({"new", "starting"})
+STUCK_SECONDS = 120.0
+"""What is needed and does not get on for so long is not ready: an engine that restarts, or a broker, is back before."""
 
 
 class Health:
@@ -26,9 +28,12 @@ class Health:
         if scope["type"] != "http" or path not in ("/healthz", "/readyz") or scope["method"] not in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
-        waited_for = sorted(one.name for one in self._actors() if one.status in NOT_READY) if path == "/readyz" else []
-        answer = JSONResponse(
-            {"status": "ok"} if not waited_for else {"status": "starting", "waits_for": waited_for},
-            status_code=503 if waited_for else 200,
-        )
-        await answer(scope, receive, send)
+        actors = self._actors() if path == "/readyz" else ()
+        starting = sorted(one.name for one in actors if one.status in NOT_READY)
+        stuck = sorted(one.name for one in actors if one.critical and one.unready_seconds > STUCK_SECONDS)
+        told: dict[str, object] = {"status": "ok"}
+        if stuck:
+            told = {"status": "stuck", "waits_for": stuck}
+        elif starting:
+            told = {"status": "starting", "waits_for": starting}
+        await JSONResponse(told, status_code=503 if stuck or starting else 200)(scope, receive, send)

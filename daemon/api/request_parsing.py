@@ -40,5 +40,5 @@ async def read_body(request: Request, kind: type[T], most: int = MAX_BODY) -> T:
             raise OrderRefused(413, f"the body has more than {most:,} bytes")
     try:
         return msgspec.json.decode(bytes(data) or b"{}", type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise OrderRefused(422, f"the body: {error}") from error

@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from actors.store import Store, StoreUnavailable
-from actors.store.outcomes import CORRECTIONS, NONE, ORDERED, TRAINED
-from actors.store.run_story import Came, Report, Revision, RunStory, StillOpen, run_story
+from actors.store.outcomes import CORRECTIONS, NONE, ORDERED, PROVISIONAL, TRAINED
+from actors.store.run_story import Came, Next, Report, Revision, RunStory, StillOpen, run_story
 from daemon.api.why import when
 
 _WORDS = {
@@ -24,6 +24,7 @@ _WORDS = {
     "capped": f"changed nothing: a run's outcome is corrected {CORRECTIONS} times at most",
     "not_a_number": "is not a number, and changed nothing",
 }
+_CUT = {"length": "cut off at a limit of tokens", "context": "the last that fitted into the context"}
 _EFFECTS = {
     ("kinds", "weighs"): "weighs in what is known of its kind of goal",
     ("lessons", "window"): "is contrasted with others for lessons",
@@ -81,16 +82,39 @@ def lines(story: RunStory) -> list[str]:
         told.append(f"           beside the main line of {story.side_of}: nothing learns from it")
     if story.why_not:
         told.append(f"           its tokens cannot be trained on: {story.why_not}")
+    if story.cut_off:
+        told.append(f"           not trained on: its last answer was {_CUT[story.cut_off]}, and its outcome is neither")
+        told.append("           reported nor verified by an execution")
     if not story.revisions:
         told.append(f"outcome    {_without(story)}")
     for revision in story.revisions:
         told += _revision(revision, story)
     for report in story.reports:
         told.append(_report(report))
+    if story.next is not None:
+        told += _next(story.next)
     for name, items in (("lessons", story.lessons), ("tasks", story.tasks)):
         if items:
             told.append(f"{name:<10} that name it as a source: {', '.join(items)}")
     return told
+
+
+def _next(found: Next) -> list[str]:
+    """What happened next, and what it did."""
+    said = [
+        f"{name.replace('_', ' ')} ({'well' if value > 0 else 'badly'}"
+        f"{', not listened to' if name in found.quarantined else ''})"
+        for name, value in found.signals.items()
+    ]
+    told = [f"next       {', '.join(said) or 'nothing that a signal can read'}"]
+    if found.chance is None:
+        return [*told, "           there is no outcome model yet: it takes 30 reported outcomes"]
+    counts = (
+        f"counts by {found.weight:.2f} where nobody reports"
+        if found.weight
+        else "does not count: its skill is not sure"
+    )
+    return [*told, f"           model {found.model} gives it a chance of {found.chance:.2f}, which {counts}"]
 
 
 def _without(story: RunStory) -> str:
@@ -102,6 +126,8 @@ def _without(story: RunStory) -> str:
 def _revision(revision: Revision, story: RunStory) -> list[str]:
     late = "when it closed" if revision.late is None else f"{_ago(revision.late)} after its end"
     number = f"correction {revision.revision}: " if revision.revision else ""
+    if revision.rank == PROVISIONAL:
+        late = "when it was ordered; nobody had reported it"
     by = f" by report {revision.feedback_id}" if revision.feedback_id else ""
     told = [f"outcome    {number}{revision.outcome:g}, {revision.rank} {when(revision.received)} UTC, {late}{by}"]
     told += [f"           {_came(one)}" for one in revision.effects]

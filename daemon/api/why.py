@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from actors.messages import MANIFEST, Verdict
 from actors.messages.signing import record_problem
@@ -60,37 +58,6 @@ def _manifest_problem(directory: Path, found: Why, provenance: Provenance) -> st
     return ""
 
 
-def show(told: dict[str, Any], console: Console | None = None) -> None:
-    """Print it, for people."""
-    console = console or Console(highlight=False)
-    facts = Table.grid(padding=(0, 2))
-    facts.add_row("version", f"v{told['version']}, trained {when(told['trained']) or 'before the store was there'}")
-    line = [told["version"], *(item["version"] for item in told["ancestry"])]
-    more = told["ancestors"] - len(told["ancestry"])
-    facts.add_row("line", " <- ".join(f"v{one}" for one in line) + (f" <- {more} more" if more else ""))
-    manifest = told["manifest"]
-    state = "no longer on this disk" if not manifest["on_disk"] else manifest["problem"] or "signature good"
-    facts.add_row("manifest", f"{manifest['sha256'] or 'unknown'} ({state})")
-    for span in told["served"]:
-        facts.add_row(
-            "served", f"{span['engine']} from {when(span['since'])}, {how_long(span['since'], span['until'])}"
-        )
-    for back in told["setbacks"]:
-        facts.add_row(back["kind"], f"{when(back['at'])} {back['who']}: {back['reason']}")
-    console.print(facts)
-    batches = Table("batch", "tenant", "source", "trajectories", title="trained on", title_justify="left")
-    for batch in told["batches"]:
-        for source in batch["sources"] or [{"tenant": "?", "source": "?", "trajectories": batch["trajectories"]}]:
-            batches.add_row(batch["batch_id"], source["tenant"], source["source"], str(source["trajectories"]))
-    console.print(batches)
-    _figures(console, "learner", told["metrics"])
-    for verdict in told["verdicts"]:
-        good = verdict["signature_problem"] or "signature good"
-        title = f"{when(verdict['created'])} {verdict['decision']} against v{verdict['incumbent']} ({good})"
-        console.print(f"{title}: {verdict['reason']}", markup=False)
-        _figures(console, "measurement", verdict["measurements"])
-
-
 def when(at: float | None) -> str:
     """`at` (unix seconds) in UTC; empty for None."""
     return "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -99,11 +66,3 @@ def when(at: float | None) -> str:
 def how_long(since: float, until: float | None) -> str:
     """How long a span is, for people."""
     return "until now" if until is None else f"for {until - since:,.0f} s"
-
-
-def _figures(console: Console, title: str, figures: dict[str, float]) -> None:
-    table = Table(title, "value")
-    for name, value in sorted(figures.items()):
-        table.add_row(name, f"{value:.6g}")
-    if figures:
-        console.print(table)

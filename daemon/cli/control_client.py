@@ -1,15 +1,16 @@
 """How commands reach the daemon's control API: its address, its certificate, our key."""
 
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daemon.api.admin import key_headers
 from daemon.errors import ConfigError, ControlUnreachable
+from daemon.tap.key_form import PREFIX
 
 if TYPE_CHECKING:
     import httpx
 
-    from daemon.api.control import ControlSettings
+    from daemon.settings.control import ControlSettings
 
 
 def address(settings: "ControlSettings") -> str:
@@ -34,6 +35,23 @@ def control_client(settings: "ControlSettings", timeout: float) -> "httpx.Client
     return httpx.Client(base_url=url, headers=key_headers(settings.admin_key_file), timeout=timeout, verify=verify)
 
 
+def key_headers(file: str) -> dict[str, str]:
+    """What shows the key in `file` to the control API; nothing if no file is named.
+
+    Raises:
+        ConfigError: the file cannot be read or holds no key.
+    """
+    if not file:
+        return {}
+    try:
+        key = Path(file).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"control.admin_key_file {file}: {error}; give a file that holds an admin key") from error
+    if not key.startswith(PREFIX.decode()) or len(key.split()) != 1:
+        raise ConfigError(f"control.admin_key_file {file}: no key in it; give a file that holds an admin key alone")
+    return {"x-evolved-key": key}
+
+
 def unreachable(settings: "ControlSettings", error: Exception) -> ControlUnreachable:
     """What to tell of an `error` in place of an answer."""
     where, cause = address(settings), str(error)
@@ -46,6 +64,14 @@ def unreachable(settings: "ControlSettings", error: Exception) -> ControlUnreach
         f"no daemon at {where} ({cause}); start it with `evolved run`, or name its address with --set "
         "control.port=PORT or --set control.url=https://HOST:PORT"
     )
+
+
+def refusal(error: "httpx.HTTPStatusError") -> str:
+    """What to do about an answer that is an error."""
+    said = f"{error.request.url}: {error.response.status_code}"
+    if error.response.status_code == 401:
+        return f"{said}: it takes an admin key; put one into a file and name it: --set control.admin_key_file=FILE"
+    return f"{said} {error.response.text[:300]}"
 
 
 def _verifying(settings: "ControlSettings") -> ssl.SSLContext:

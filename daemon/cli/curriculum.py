@@ -1,9 +1,10 @@
 """`evolved curriculum`: what the sandbox plays and why, and how the tasks fare that were made here."""
 
 import argparse
-import json
 from collections import Counter
 from typing import Any
+
+from daemon.cli.options import json_option
 
 CURRICULUM_HELP = """\
 What is known of each kind of goal (a cluster: goals that differ in names and numbers alone), and the pool of tasks that
@@ -20,8 +21,8 @@ examples:
   evolved curriculum --tasks            # each task of the pool, with its state and the reason
   evolved curriculum --json | jq '.clusters[] | select(.fallen)'
 """
-_SHOWN = 60
-"""Characters of a goal."""
+_SHOWN = 12
+"""Characters of a task's id on a terminal."""
 
 
 def add_curriculum(add: Any) -> None:
@@ -29,7 +30,7 @@ def add_curriculum(add: Any) -> None:
     command = add("curriculum", run_curriculum, "What the sandbox plays next and why, and the pool of tasks made here.")
     command.description, command.formatter_class = CURRICULUM_HELP, argparse.RawDescriptionHelpFormatter
     command.add_argument("--tasks", action="store_true", help="list the pool's tasks too")
-    command.add_argument("--json", action="store_true", help="everything, as JSON")
+    json_option(command)
 
 
 def run_curriculum(arguments: argparse.Namespace) -> int:
@@ -38,13 +39,14 @@ def run_curriculum(arguments: argparse.Namespace) -> int:
     Raises:
         ControlUnreachable: the daemon does not answer, or has no sandbox.
     """
+    from daemon.cli.output import print_json
     from daemon.cli.status import fetch
     from daemon.settings.config import load
 
     control = load(arguments.config, arguments.set).control
     found = {**fetch(control, "/api/curriculum"), **fetch(control, "/api/tasks")}
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
         show(found, tasks=arguments.tasks)
     return 0
@@ -52,13 +54,13 @@ def run_curriculum(arguments: argparse.Namespace) -> int:
 
 def show(found: dict[str, Any], *, tasks: bool) -> None:
     """Print it as tables."""
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column
 
-    console = Console()
-    console.width = max(console.width, 120)  # no terminal: the table would be cut to 80
-    table = Table("cluster", "success", "gain", "demand", "sandbox", "raised", title="kinds of goal")
+    from daemon.cli.output import OutputTable, screen
+
+    console = screen()
+    table = OutputTable("cluster", "success", "gain", "demand", "sandbox", "raised", title="kinds of goal")
     for one in found["clusters"]:
         raised = [word for word, set_ in (("fell", one["fallen"]), ("traffic fails", one["urged"])) if set_]
         table.add_row(
@@ -68,7 +70,7 @@ def show(found: dict[str, Any], *, tasks: bool) -> None:
     console.print(table)
     pool = Counter[tuple[str, str]]((one["origin"], one["state"]) for one in found["tasks"])
     states = ("offered", "active", "set_aside", "retired")
-    table = Table("made from", *(state.replace("_", " ") for state in states), title="tasks made here")
+    table = OutputTable("made from", *(state.replace("_", " ") for state in states), title="tasks made here")
     for origin in sorted({origin for origin, _ in pool}):
         table.add_row(origin, *(str(pool[origin, state]) for state in states))
     console.print(table)
@@ -77,10 +79,12 @@ def show(found: dict[str, Any], *, tasks: bool) -> None:
         console.print(", ".join(told))
     if not tasks:
         return
-    table = Table("task", "goal", "state", "tried", "solved", "difficulty", "why")
+    table = OutputTable(
+        Column("task", no_wrap=True, max_width=_SHOWN), "goal", "state", "tried", "solved", "difficulty", "why"
+    )
     for one in found["tasks"]:
         table.add_row(
-            one["id"][:12], escape(one["goal"][:_SHOWN]), one["state"], str(one["tried"]), str(one["solved"]),
+            one["id"], escape(one["goal"]), one["state"], str(one["tried"]), str(one["solved"]),
             f"{one['difficulty']:.2f}", one["reason"],
         )  # fmt: skip
     console.print(table)

@@ -1,10 +1,11 @@
 """`evolved db`: the store as a thing to look after: schema, copies, whether it is sound, the room it takes."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from daemon.cli.options import json_option, settings_options
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -52,25 +53,15 @@ def add_db(add: Any) -> None:
     """Declare it, by the command line's `add`."""
     command = add("db", _run, "The store: schema, backup, restore, check, room.")
     command.description, command.formatter_class = DB_HELP, argparse.RawDescriptionHelpFormatter
-    command.add_argument("--json", action="store_true", help="as JSON, before the action")
+    json_option(command)
     actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     def action(name: str, text: str, description: str = "") -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = actions.add_parser(
             name, help=text, description=description or text, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        # Suppressed: given before the action, they must not be overwritten by what is not given after it.
-        parser.add_argument(
-            "--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help="settings in TOML"
-        )  # fmt: skip
-        parser.add_argument(
-            "--set",
-            action="append",
-            metavar="SECTION.KEY=VALUE",
-            default=argparse.SUPPRESS,
-            help="override one setting",
-        )
-        parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="as JSON")
+        settings_options(parser)
+        json_option(parser, default=argparse.SUPPRESS)  # given before the action it holds too
         return parser
 
     action("status", "schema, size, what is kept since when")
@@ -107,16 +98,15 @@ def _say(text: str) -> None:
 
 def _print(arguments: argparse.Namespace, told: dict[str, Any]) -> None:
     """`told` as JSON, or as a table of two columns."""
-    if arguments.json:
-        print(json.dumps(told, indent=2))
-        return
-    from rich.console import Console
-    from rich.table import Table
+    from daemon.cli.output import OutputTable, print_json, screen
 
-    table = Table.grid(padding=(0, 2))
+    if arguments.json:
+        print_json(told)
+        return
+    table = OutputTable.grid(padding=(0, 2))
     for name, value in told.items():
         table.add_row(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value))
-    Console(highlight=False).print(table)
+    screen().print(table)
 
 
 def _status(arguments: argparse.Namespace, config: "Config") -> int:
@@ -214,6 +204,7 @@ def _check(arguments: argparse.Namespace, config: "Config") -> int:
     from actors.store import StoreUnavailable
     from actors.store.archive import ask
     from actors.store.integrity import Checked, check, pages
+    from daemon.cli.output import print_json
     from daemon.upkeep.provenance import Provenance
 
     keys = Provenance(config.provenance, config.state).trusted("gate")
@@ -226,7 +217,7 @@ def _check(arguments: argparse.Namespace, config: "Config") -> int:
     if not isinstance(found, Checked):
         raise StoreUnavailable("no answer")
     if arguments.json:
-        print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        print_json(msgspec.to_builtins(found))
         return 1 if found.findings else 0
     _print(arguments, {**found.rows, "audit_head": found.head, "good_signatures": found.signatures})
     for finding in found.findings:

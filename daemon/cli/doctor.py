@@ -1,11 +1,12 @@
 """`evolved doctor` and `evolved completion`: for whoever has just installed it, or is on call."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from daemon.cli.options import json_option
 
 if TYPE_CHECKING:
     from daemon.doctor import Examined, Finding
@@ -36,8 +37,8 @@ examples:
 _SIGNS = {"well": "[green]well[/green]", "warning": "[yellow]warning[/yellow]", "fault": "[red]fault[/red]"}
 
 
-def add_doctor(add: Callable[..., argparse.ArgumentParser], parser: Callable[[], argparse.ArgumentParser]) -> None:
-    """Declare them, by the command line's `add`; `parser` makes the parser of all commands, for completion."""
+def add_doctor(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Declare them, by the command line's `add`."""
     doctor = add("doctor", run_doctor, "Find what is wrong with an installation, and the remedy.")
     doctor.description, doctor.formatter_class = DOCTOR_HELP, argparse.RawDescriptionHelpFormatter
     doctor.add_argument("--only", nargs="+", metavar="CHECK", help="by name, as in the table (all)")
@@ -48,11 +49,10 @@ def add_doctor(add: Callable[..., argparse.ArgumentParser], parser: Callable[[],
         "--broker-monitor", default="", metavar="URL", help="of your own nats-server (port 8222 where bus.url points)"
     )
     doctor.add_argument("--seconds", type=float, default=5.0, help="for each check (5)")
-    doctor.add_argument("--json", action="store_true", help="as JSON")
+    json_option(doctor)
     completion = add("completion", run_completion, "A script that lets a shell complete our commands.", config=False)
     completion.description, completion.formatter_class = COMPLETION_HELP, argparse.RawDescriptionHelpFormatter
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
-    completion.set_defaults(parser=parser)
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
@@ -96,8 +96,10 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     if arguments.json:
         import msgspec
 
+        from daemon.cli.output import print_json
+
         flat = [{"check": one.check, **msgspec.to_builtins(item)} for one in done for item in one.findings]
-        print(json.dumps({"findings": flat, "checks": msgspec.to_builtins(done)}, indent=2))
+        print_json({"findings": flat, "checks": msgspec.to_builtins(done)})
     else:
         show(done)
     return 1 if any(one.state == "fault" for one in done) else 0
@@ -105,12 +107,13 @@ def run_doctor(arguments: argparse.Namespace) -> int:
 
 def show(done: "list[Examined]") -> None:
     """Print what was found: the table of the checks, then each finding with its remedy."""
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Column, Table
+    from rich.table import Column
 
-    console = Console()
-    table = Table(Column("check", no_wrap=True), "state", "looks at")
+    from daemon.cli.output import OutputTable, screen
+
+    console = screen()
+    table = OutputTable(Column("check", no_wrap=True), "state", "looks at")
     for one in done:
         sign = _SIGNS.get(one.state, f"not looked: {escape(one.why_not)}")
         table.add_row(one.check, sign, escape(one.looks_at))

@@ -1,11 +1,10 @@
 """`evolved environments`: which there are, whether one keeps its promises, and one over HTTP."""
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from daemon.cli.options import settings_options
+from daemon.cli.options import json_option, settings_options
 
 if TYPE_CHECKING:
     from actors.ports.environments import Environment
@@ -37,12 +36,11 @@ def add_environments(add: Any) -> None:
     command = add("environments", run_environments, "List, check and serve environments.")
     command.description, command.formatter_class = HELP, argparse.RawDescriptionHelpFormatter
     actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
-    actions.add_parser("list", help="what is installed").add_argument("--json", action="store_true", help="as JSON")
+    listed = actions.add_parser("list", help="what is installed")
     check = actions.add_parser("check", help="does it keep its promises?")
     check.add_argument("name", metavar="NAME")
     check.add_argument("--families", metavar="LETTERS", help="kinds of task to check with (the environment's mix)")
     check.add_argument("--seconds", type=float, default=60.0, help="for each check (60)")
-    check.add_argument("--json", action="store_true", help="as JSON")
     serve = actions.add_parser("serve", help="over HTTP")
     serve.add_argument("name", metavar="NAME")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
@@ -55,7 +53,8 @@ def add_environments(add: Any) -> None:
     serve.add_argument("--call-seconds", type=float, default=60.0, help="for each call of the environment (60)")
     for one in (check, serve):
         one.add_argument("--workers", type=int, default=0, metavar="N", help="worker processes (0: in this one)")
-    settings_options(check, serve)
+    json_option(listed, check)
+    settings_options(listed, check, serve)
 
 
 def run_environments(arguments: argparse.Namespace) -> int:
@@ -70,29 +69,26 @@ def run_environments(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace, config: "Config") -> int:
-    from rich.console import Console
-    from rich.table import Table
-
+    from daemon.cli.output import OutputTable, print_json, screen
     from daemon.composition.registry import installed
 
     found = {name: point.value for name, point in sorted(installed("environment").items())}
     if arguments.json:
-        print(json.dumps([{"name": name, "target": target} for name, target in found.items()], indent=2))
+        print_json([{"name": name, "target": target} for name, target in found.items()])
         return 0
-    table = Table("name", "target", "")
+    table = OutputTable("name", "target", "used as")
     for name, target in found.items():
         table.add_row(name, target, "the sandbox" if name == config.sandbox.environment else "")
-    Console().print(table)
+    screen().print(table)
     return 0
 
 
 def _check(arguments: argparse.Namespace, config: "Config") -> int:
     import anyio
     import msgspec
-    from rich.console import Console
-    from rich.table import Table
 
     from daemon.cli.environment_check import check
+    from daemon.cli.output import OutputTable, print_json, screen
 
     environment = _built(arguments, config)
 
@@ -106,12 +102,12 @@ def _check(arguments: argparse.Namespace, config: "Config") -> int:
 
     found = anyio.run(run)
     if arguments.json:
-        print(json.dumps({"environment": environment.name, "checks": msgspec.to_builtins(found)}, indent=2))
+        print_json({"environment": environment.name, "checks": msgspec.to_builtins(found)})
     else:
-        table = Table("check", "", "seconds", title=environment.name, title_justify="left")
+        table = OutputTable("check", "result", "seconds", title=environment.name, title_justify="left")
         for one in found:
             table.add_row(one.check, one.problem or "good", f"{one.seconds:.2f}")
-        Console().print(table)
+        screen().print(table)
     return int(any(one.problem for one in found))
 
 

@@ -1,11 +1,11 @@
 """`evolved eval` on the command line: how well does an engine do on held-out tasks?"""
 
 import argparse
-import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from daemon.cli.options import json_option
 from daemon.errors import EvalFailed
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def add_eval(add: Any) -> None:
     command.add_argument("--max-steps", type=int, default=24, help="of an episode (24)")
     command.add_argument("--max-tokens", type=int, default=512, help="of a step (512)")
     command.add_argument("--concurrency", type=int, default=32, help="episodes at once (32)")
-    command.add_argument("--json", action="store_true", help="print the figures as JSON")
+    json_option(command)
 
 
 def run_eval(arguments: argparse.Namespace) -> int:
@@ -60,6 +60,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
 
     from actors.gate.exam import ExamSettings
     from daemon.cli.evaluation import as_json, evaluate
+    from daemon.cli.output import print_json
     from daemon.composition import registry
     from daemon.composition.engines import engine_clients
     from daemon.composition.harness import harness
@@ -86,7 +87,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
         evaluate, settings, environment, url, arguments.tasks, arguments.seed, _Progress(), key, harness(config.rollout)
     )
     if arguments.json:
-        print(json.dumps(as_json(result), indent=2))
+        print_json(as_json(result))
     else:
         _show(result)
     return 0
@@ -105,21 +106,20 @@ class _Progress:
 
 
 def _show(result: "Result") -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from daemon.cli.output import OutputTable, screen
 
     version = f"version {result.version}" if result.version >= 0 else "version unknown, or it changed"
-    table = Table(title=f"{result.environment} on {result.engine}, {version}", title_justify="left")
-    for column in ("family", "tasks", f"avg@{result.n}", "", f"best@{result.n}", ""):
+    table = OutputTable(title=f"{result.environment} on {result.engine}, {version}", title_justify="left")
+    for column in ("family", "tasks", f"avg@{result.n}", "95 %", f"best@{result.n}", "95 %"):
         table.add_column(column, justify="left" if column == "family" else "right")
     rows = sorted(result.families.items(), key=lambda entry: -entry[1].tasks)
     for name, found in (*rows, ("all", result.total)):
         cells = [cell for figure in (found.average, found.best) for cell in _cells(figure)]
         table.add_row(name, str(found.tasks), *cells)
-    console = Console()
+    console = screen()
     console.print(table)
     lost = f", {result.lost} tasks with an attempt that broke down" if result.lost else ""
-    console.print(f"{result.total.attempts} attempts in {result.seconds:.1f} s{lost}", highlight=False)
+    console.print(f"{result.total.attempts} attempts in {result.seconds:.1f} s{lost}")
 
 
 def _cells(figure: "Interval") -> tuple[str, str]:

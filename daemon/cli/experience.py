@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from actors.messages.experience import ExperienceKind, ExperienceState
-from daemon.cli.options import settings_options
+from daemon.cli.options import json_option, settings_options
 from daemon.errors import TransferFailed
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def add_experience(add: Callable[..., argparse.ArgumentParser]) -> None:
         )
         settings_options(made)
         if name != "mcp":
-            made.add_argument("--json", action="store_true", help="the answer as JSON")
+            json_option(made)
         return made
 
     def filters(made: argparse.ArgumentParser) -> None:
@@ -135,14 +135,15 @@ def _run(arguments: argparse.Namespace) -> int:
         from daemon.experience.mcp import main
 
         return main(http=arguments.http, host=arguments.host, port=arguments.port)
-    from daemon.experience.view import show
+    from daemon.cli.lessons import show
+    from daemon.cli.output import print_json
 
     with connected(arguments) as client:
         answer = _ACTIONS[arguments.action](client, arguments)
     if arguments.action == "export":
         return _write(str(answer), arguments)
     if arguments.json:
-        print(json.dumps(answer, indent=2, ensure_ascii=False))
+        print_json(answer)
     else:
         show(arguments.action, answer)
     return 0
@@ -256,5 +257,10 @@ def _write(text: str, arguments: argparse.Namespace) -> int:
         raise TransferFailed(f"{arguments.out}: {error.strerror}; name a file that can be written") from error
     header = json.loads(text.partition("\n")[0])
     told = {"file": arguments.out, "lessons": header["count"], "sha256": header["sha256"]}
-    print(json.dumps(told, indent=2) if arguments.json else f"{told['lessons']:,} lessons written to {told['file']}")
+    if arguments.json:
+        from daemon.cli.output import print_json
+
+        print_json(told)
+    else:
+        print(f"{told['lessons']:,} lessons written to {told['file']}")
     return 0

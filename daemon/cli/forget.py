@@ -1,11 +1,11 @@
 """`evolved forget`: takes out what came from a trajectory, a tenant or an agent's key, by the control API."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from daemon.cli.options import json_option
 from daemon.errors import TransferFailed
 
 FORGET_HELP = """\
@@ -38,21 +38,20 @@ def add_forget(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument("--reason", default="", help="kept in the audit trail; needed unless --dry-run")
     command.add_argument("--dry-run", action="store_true", help="show what would go; touch nothing")
     command.add_argument("--yes", action="store_true", help="do not ask")
-    command.add_argument("--json", action="store_true", help="the answer as JSON; asks on standard error")
+    json_option(command, help="one JSON document instead; asks on standard error")
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from daemon.cli.experience import connected
+    from daemon.cli.lessons import show_forgotten
+    from daemon.cli.output import print_json, screen
     from daemon.experience.client import Call
-    from daemon.experience.view import show_forgotten
 
     body: dict[str, Any] = {"trajectories": arguments.trajectory or [], "tenant": arguments.tenant or ""}
     body |= {"source": arguments.source or "", "reason": arguments.reason}
     if not arguments.dry_run and not arguments.reason.strip():
         raise TransferFailed("why? give a --reason, it is kept in the audit trail; or --dry-run to look first")
-    talk = Console(stderr=True, highlight=False)
+    talk = screen(sys.stderr)
     with connected(arguments, timeout=1800.0) as client:
 
         def ask(dry_run: bool) -> dict[str, Any]:
@@ -67,14 +66,14 @@ def _run(arguments: argparse.Namespace) -> int:
                 if not nothing and not _agreed():
                     raise TransferFailed("nothing was touched")
             elif arguments.json:
-                print(json.dumps(found, indent=2))
+                print_json(found)
                 return 0
             else:
                 show_forgotten(found)
                 return 0
         told = ask(False)
     if arguments.json:
-        print(json.dumps(told, indent=2))
+        print_json(told)
     else:
         show_forgotten(told)
     return 0

@@ -1,10 +1,11 @@
 """`evolved history`, `why`, `audit`: what became of the weights, out of the store, whether the daemon runs or not."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
+
+from daemon.cli.options import json_option
 
 HISTORY_HELP = """\
 Every version: its parent, when it was trained, what the gate said, where it served and how long, and what went wrong.
@@ -53,7 +54,7 @@ def add_history(add: Any) -> None:
     command = add("history", run_history, "What became of every version.")
     command.description, command.formatter_class = HISTORY_HELP, argparse.RawDescriptionHelpFormatter
     command.add_argument("--limit", type=int, default=30, metavar="N", help="newest versions to show, 0 for all (30)")
-    command.add_argument("--json", action="store_true", help="as JSON")
+    json_option(command)
 
     command = add("why", run_why, "Where a version comes from; what was reported of a run, and what came of it.")
     command.description, command.formatter_class = WHY_HELP, argparse.RawDescriptionHelpFormatter
@@ -61,41 +62,42 @@ def add_history(add: Any) -> None:
     command.add_argument(
         "--run", action="store_true", dest="of_run", help="it is a run's, though it looks like a version's"
     )
-    command.add_argument("--json", action="store_true", help="as JSON")
+    json_option(command)
 
     command = add("audit", run_audit, "The audit trail: verify it, show it.")
     command.description, command.formatter_class = AUDIT_HELP, argparse.RawDescriptionHelpFormatter
     command.add_argument("action", choices=("verify", "show", "head"))
     command.add_argument("--anchor", metavar="SEQUENCE:HASH", help="verify: a head from before")
-    command.add_argument("--json", action="store_true", help="as JSON; show: an entry a line")
+    json_option(command, help="one JSON document instead; show: an entry a line")
 
 
 def run_history(arguments: argparse.Namespace) -> int:
     """Exit status 0."""
     import msgspec
-    from rich.console import Console
-    from rich.table import Column, Table
+    from rich.markup import escape
+    from rich.table import Column
 
     from actors.store.history import history
     from daemon.api.why import how_long, when
+    from daemon.cli.output import OutputTable, print_json, screen
 
     newest = arguments.limit if arguments.limit > 0 else None
     found = _asked(arguments, lambda connection: history(connection, newest))
     if arguments.json:
-        print(json.dumps(msgspec.to_builtins(found), indent=2))
+        print_json(msgspec.to_builtins(found))
         return 0
-    table = Table(Column("version", no_wrap=True), "parent", "trained", "verdict", "served", "setbacks")
+    table = OutputTable(Column("version", no_wrap=True), "parent", "trained", "verdict", "served", "setbacks")
     for item in found:
         last = item.verdicts[-1] if item.verdicts else None
         table.add_row(
             f"v{item.version}",
             "" if item.parent is None or item.parent < 0 else f"v{item.parent}",
             when(item.trained),
-            "" if last is None else f"{last.decision}: {last.reason}",
+            "" if last is None else escape(f"{last.decision}: {last.reason}"),
             "\n".join(f"{span.engine} {when(span.since)} {how_long(span.since, span.until)}" for span in item.served),
-            "\n".join(f"{back.kind} ({back.who}) {when(back.at)}: {back.reason}" for back in item.setbacks),
+            escape("\n".join(f"{back.kind} ({back.who}) {when(back.at)}: {back.reason}" for back in item.setbacks)),
         )
-    Console().print(table)
+    screen().print(table)
     return 0
 
 
@@ -106,7 +108,9 @@ def run_why(arguments: argparse.Namespace) -> int:
         TransferFailed: the store has no such version or run, or cannot be read.
     """
     from actors.store.history import why
-    from daemon.api.why import explain, show
+    from daemon.api.why import explain
+    from daemon.cli.output import print_json
+    from daemon.cli.why import show
     from daemon.errors import TransferFailed
 
     version = None if arguments.of_run else _version(arguments.name)
@@ -120,7 +124,7 @@ def run_why(arguments: argparse.Namespace) -> int:
         )
     told = explain(found, _config(arguments))
     if arguments.json:
-        print(json.dumps(told, indent=2))
+        print_json(told)
     else:
         show(told)
     return 1 if told["problems"] else 0
@@ -135,12 +139,16 @@ def _version(name: str) -> int | None:
 def _run_story(arguments: argparse.Namespace) -> int:
     from actors.store.run_story import RunStory, run_story
     from daemon.api.run_story import lines, told, unknown
+    from daemon.cli.output import print_json
     from daemon.errors import TransferFailed
 
     found = _asked(arguments, lambda connection: run_story(connection, arguments.name))
     if not isinstance(found, RunStory):
         raise TransferFailed(unknown(arguments.name, found))
-    print(json.dumps(told(found), indent=2) if arguments.json else "\n".join(lines(found)))
+    if arguments.json:
+        print_json(told(found))
+    else:
+        print("\n".join(lines(found)))
     return 0
 
 
@@ -155,11 +163,15 @@ def run_audit(arguments: argparse.Namespace) -> int:
 
     from actors.store.audit import Head, entries, head, verify
     from daemon.api.why import when
+    from daemon.cli.output import print_json
     from daemon.errors import ConfigError
 
     if arguments.action == "head":
         found = _asked(arguments, head)
-        print(json.dumps(msgspec.to_builtins(found)) if arguments.json else found)
+        if arguments.json:
+            print_json(msgspec.to_builtins(found))
+        else:
+            print(found)
         return 0
     if arguments.action == "show":
         for entry in _asked(arguments, lambda connection: list(entries(connection))):
@@ -174,7 +186,7 @@ def run_audit(arguments: argparse.Namespace) -> int:
         anchor = Head(int(sequence), digest)
     findings = _asked(arguments, lambda connection: verify(connection, anchor))
     if arguments.json:
-        print(json.dumps(msgspec.to_builtins(findings), indent=2))
+        print_json(msgspec.to_builtins(findings))
     elif findings.problem:
         at = "" if findings.broken is None else f"entry {findings.broken}: "
         print(f"broken: {at}{findings.problem}; {findings.entries:,} entries before are sound", file=sys.stderr)

@@ -1,12 +1,12 @@
 """`evolved install` and `evolved uninstall`."""
 
 import argparse
-import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from daemon.cli.options import json_option
 from daemon.errors import InstallRefused
 
 HELP = """\
@@ -40,7 +40,7 @@ def add_install(add: Callable[..., argparse.ArgumentParser]) -> None:
         command.add_argument(
             "--root", type=Path, default=Path("/"), metavar="DIR", help="of an image, not of this machine"
         )
-        command.add_argument("--json", action="store_true", help="what was done, as JSON")
+    json_option(install, uninstall)
 
 
 def _install(arguments: argparse.Namespace) -> int:
@@ -59,7 +59,10 @@ def _install(arguments: argparse.Namespace) -> int:
         _tell(arguments, {"would_write": sorted(f"/{name}" for name in todo.files)})
         return 0
     done = install.install(todo, root)
-    steps = _live(root, [["systemd-sysusers"], ["systemctl", "daemon-reload"]])
+    steps = _live(
+        root,
+        [["systemd-sysusers"], ["systemd-tmpfiles", "--create", install.DIRECTORIES], ["systemctl", "daemon-reload"]],
+    )
     services = [f"evolved-{unit}.service" for unit in done.units]
     told: dict[str, Any] = {"wrote": [one.path for one in done.files], "ran": steps}
     told["next"] = f"systemctl enable --now evolved.target {' '.join(services)}"
@@ -75,11 +78,14 @@ def _uninstall(arguments: argparse.Namespace) -> int:
     units = [Path(one.path).name for one in found.files if Path(one.path).parent.name == "system"]
     steps = _live(root, [["systemctl", "disable", "--now", "--quiet", *units]])
     left = install.uninstall(root, purge=arguments.purge)
-    after = [["systemctl", "daemon-reload"], *([["userdel", "evolved"]] if arguments.purge else [])]
+    after = [
+        ["systemctl", "daemon-reload"],
+        *([["userdel", user] for user in install.USERS] if arguments.purge else []),
+    ]
     told = {"removed": [one.path for one in found.files], "left": [str(path) for path in left]}
     told["ran"] = steps + _live(root, after)
     if not arguments.purge:
-        told["kept"] = [f"/{install.STATE}"]
+        told["kept"] = [f"/{install.STATE}", f"/{install.ENGINE_STATE}"]
     _tell(arguments, told)
     return 0
 
@@ -111,7 +117,9 @@ def _live(root: Path, commands: list[list[str]]) -> list[str]:
 
 def _tell(arguments: argparse.Namespace, told: dict[str, Any]) -> None:
     if arguments.json:
-        print(json.dumps(told, indent=2))
+        from daemon.cli.output import print_json
+
+        print_json(told)
         return
     for word, what in told.items():
         lines = [what] if isinstance(what, str) else what

@@ -1,9 +1,10 @@
 """`evolved judge report`: what the judge did, what it cost, and how far it can be trusted."""
 
 import argparse
-import json
 import time
 from typing import Any
+
+from daemon.cli.options import json_option
 
 JUDGE_HELP = """\
 What the judge of step labels did since its record began, by tenant; tenant * is all of them.
@@ -29,7 +30,7 @@ def add_judge(add: Any) -> None:
     command = add("judge", run_judge, "What the judge did, what it cost, and how far it can be trusted.")
     command.description, command.formatter_class = JUDGE_HELP, argparse.RawDescriptionHelpFormatter
     command.add_argument("action", choices=("report",))
-    command.add_argument("--json", action="store_true", help="as JSON, with earlier windows of evidence")
+    json_option(command, help="one JSON document instead, with earlier windows of evidence")
 
 
 def run_judge(arguments: argparse.Namespace) -> int:
@@ -38,12 +39,13 @@ def run_judge(arguments: argparse.Namespace) -> int:
     Raises:
         ControlUnreachable: the daemon does not answer.
     """
+    from daemon.cli.output import print_json
     from daemon.cli.status import fetch
     from daemon.settings.config import load
 
     found = fetch(load(arguments.config, arguments.set).control, "/api/judge")
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
         show(found)
     return 0
@@ -51,11 +53,9 @@ def run_judge(arguments: argparse.Namespace) -> int:
 
 def show(found: dict[str, Any]) -> None:
     """Print the report as tables."""
-    from rich.console import Console
-    from rich.table import Table
+    from daemon.cli.output import OutputTable, screen
 
-    console = Console()
-    console.width = max(console.width, 150)  # no terminal: the table would be cut to 80
+    console = screen()
     away = f"away, asked again in {found['asked_again_in']:.0f} s" if found["away"] else "answers"
     console.print(f"judge {found['judge']} ({found['rubric']}): {away}; it went away {found['opened']} times")
     budget = found["budget"]
@@ -68,7 +68,7 @@ def show(found: dict[str, Any]) -> None:
         "judge", "tenant", "since", "judged", "cached", "not sampled", "abstained", "tokens", "money", "agreement",
         "GOOD", "BAD", "steps", "AUC", "repeated", "weight",
     )  # fmt: skip
-    table = Table()
+    table = OutputTable()
     for column in columns:
         table.add_column(column, justify="left" if column in ("judge", "tenant", "abstained") else "right")
     for page in found["judges"]:

@@ -1,7 +1,6 @@
 """`evolved keys`: make, list and revoke keys. A new key is printed once; what is kept of it is a digest."""
 
 import argparse
-import json
 import re
 import sys
 import time
@@ -10,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.console import Console
-from rich.table import Column, Table
+from rich.markup import escape
+from rich.table import Column
 
+from daemon.cli.output import OutputTable, print_json, screen
 from daemon.errors import ConfigError
 from daemon.settings.config import Config
 from daemon.tap.errors import KeysUnusable
@@ -58,14 +58,15 @@ def _add(arguments: argparse.Namespace, config: Config, path: Path) -> int:
 def _list(arguments: argparse.Namespace, config: Config, path: Path) -> int:
     keys, now = read_keys(path), time.time()
     if arguments.json:
-        print(json.dumps([_shown(key, now) for key in keys], indent=2))
+        print_json([_shown(key, now) for key in keys])
         return 0
-    table = Table(Column("id", no_wrap=True), "scope", "tenant", "state", "created", "expires", "note")
+    table = OutputTable(Column("id", no_wrap=True), "scope", "tenant", "state", "created", "expires", "note")
     for key in keys:
         table.add_row(
-            key.id, key.scope, key.tenant, key.state(now), _day(key.created), _day(key.expires), key.note
+            key.id, key.scope, escape(key.tenant), key.state(now), _day(key.created), _day(key.expires),
+            escape(key.note),
         )  # fmt: skip
-    Console().print(table)
+    screen().print(table)
     return 0
 
 

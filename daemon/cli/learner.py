@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from daemon.cli.options import json_option
+
 LEARNER_HELP = """\
 Run the learner: batches in, full weights out. Needs the learner extra.
 
@@ -77,11 +79,10 @@ def add_learner(add: Any) -> None:
     inspect.add_argument("--limit", type=int, default=8, metavar="N", help="trajectories to show, 0 for all (8)")
     inspect.add_argument("--full", action="store_true", help="on the terminal: long contexts too")
     inspect.add_argument("--html", type=Path, metavar="FILE", help="write one page that needs nothing else")
-    inspect.add_argument("--json", action="store_true", help="as JSON")
 
     resume = action("resume", run_resume, "check the state, say where it stands, then run", RESUME_HELP)
     resume.add_argument("--check", action="store_true", help="do not run")
-    resume.add_argument("--json", action="store_true", help="say it as JSON")
+    json_option(inspect, resume)
 
 
 def run_learner(arguments: argparse.Namespace) -> int:
@@ -100,6 +101,7 @@ def run_resume(arguments: argparse.Namespace) -> int:
         StateEmpty: there is nothing to go on from and nothing to begin with.
         CheckpointInvalid: the newest version, or the warm start, is damaged; the text says what to do.
     """
+    from daemon.cli.output import print_json
     from daemon.upkeep.provenance import Provenance
     from learner.resume import check
 
@@ -107,7 +109,7 @@ def run_resume(arguments: argparse.Namespace) -> int:
     trusted = Provenance(config.provenance, config.state).trusted("learner")
     found = check(config.state, config.learner, trusted=trusted)
     if arguments.json:
-        print(json.dumps(found.report(), indent=2), flush=True)
+        print_json(found.report())
     else:
         print("\n".join(found.words()), flush=True)
     if found.damage:
@@ -124,9 +126,9 @@ def run_inspect(arguments: argparse.Namespace) -> int:
         ConfigError: a setting, or the HTML file cannot be written.
     """
     import msgspec
-    from rich.console import Console
 
     from actors.messages.files import write_whole
+    from daemon.cli.output import print_json, screen
     from daemon.errors import ConfigError
     from learner.checkpoints import Checkpoints
     from learner.inspect import decoder, inspect
@@ -147,9 +149,9 @@ def run_inspect(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise ConfigError(f"--html {arguments.html}: {error.strerror}") from error
     if arguments.json:
-        print(msgspec.json.encode(inspection).decode())
+        print_json(json.loads(msgspec.json.encode(inspection)))  # what is no number is null
     elif arguments.html is None:
-        show(inspection, Console(highlight=False), full=arguments.full)
+        show(inspection, screen(), full=arguments.full)
     if arguments.trajectory and not inspection.trajectories:
         print(f"no trajectory in it begins with {arguments.trajectory}", file=sys.stderr)
         return 1

@@ -1,11 +1,10 @@
 """`evolved adapters`: live APIs of the running daemon, by its control API."""
 
 import argparse
-import json
 import time
 from typing import Any
 
-from daemon.cli.options import settings_options
+from daemon.cli.options import json_option, settings_options
 from daemon.errors import ConfigError, ControlUnreachable
 
 HELP = """\
@@ -53,8 +52,7 @@ def add_adapters(add: Any) -> None:
     removed = actions.add_parser("remove", help="take out one that was added here")
     for one in (tested, removed):
         one.add_argument("name")
-    for one in (listed, new, tested, removed):
-        one.add_argument("--json", action="store_true", help="the answer as JSON")
+    json_option(listed, new, tested, removed)
     settings_options(listed, new, tested, removed)
 
 
@@ -75,7 +73,9 @@ def run_adapters(arguments: argparse.Namespace) -> int:
     else:
         found = _ask(arguments, "DELETE", f"{base}/{arguments.name}")
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        from daemon.cli.output import print_json
+
+        print_json(found)
     elif action == "list":
         show(found)
     elif action == "remove":
@@ -110,13 +110,12 @@ def order(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def show(found: dict[str, Any]) -> None:
     """Print what `list` brings as tables."""
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
-    console = Console()
-    console.width = max(console.width, 130)  # no terminal: the table would be cut to 80
-    table = Table("live API", "kind", "by", "mode", "tools", "state", "last success", "last error", "where")
+    from daemon.cli.output import OutputTable, screen
+
+    console = screen()
+    table = OutputTable("live API", "kind", "by", "mode", "tools", "state", "last success", "last error", "where")
     for one in found["adapters"]:
         state = "[green]ok[/green]" if one["ok"] else "[red]broken[/red]"
         if one["ok"] and one["last_success"] is None:
@@ -126,18 +125,25 @@ def show(found: dict[str, Any]) -> None:
             f"{_time(one['last_failure'])} {escape(one['error'])}" if one["error"] else "-", escape(one["where"]),
         )  # fmt: skip
     console.print(table if found["adapters"] else "no live APIs; see evolved adapters --help")
-    installed = Table("installed adapter", "kind", "at")
+    installed = OutputTable("installed adapter", "kind", "at")
     for one in found["installed"]:
         installed.add_row(one["name"], one["kind"], one["at"])
     console.print(installed)
 
 
 def _show_tools(found: dict[str, Any]) -> None:
+    from rich.markup import escape
+    from rich.table import Column
+
+    from daemon.cli.output import OutputTable, screen
+
     one = found["adapter"]
     print(f"{one['name']}: {'ok' if one['ok'] else 'broken'}, {len(found['tools'])} tools, mode {one['mode']}")
+    table = OutputTable("tool", "claim", Column("what it does", no_wrap=True))
     for tool in found["tools"]:
         claim = "says it reads" if tool["claims_read_only"] else "may write"
-        print(f"  {tool['name']:<40} {claim:<14} {tool['description'].strip().partition(chr(10))[0][:100]}")
+        table.add_row(escape(tool["name"]), claim, escape(tool["description"].strip().partition("\n")[0]))
+    screen().print(table)
 
 
 def _time(seconds: float | None) -> str:

@@ -2,66 +2,72 @@
 but those that compute with it."""
 
 import argparse
-import json
+import difflib
+import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
-from daemon.cli.curriculum import add_curriculum
-from daemon.cli.db import add_db
-from daemon.cli.doctor import add_doctor
-from daemon.cli.environments import add_environments
-from daemon.cli.eval import add_eval
 from daemon.cli.examples import teach
-from daemon.cli.experience import add_experience
-from daemon.cli.forget import add_forget
-from daemon.cli.history import add_history
-from daemon.cli.install import add_install
-from daemon.cli.judge import add_judge
-from daemon.cli.learner import add_learner
-from daemon.cli.live import add_adapters
-from daemon.cli.options import settings_options
-from daemon.cli.orders import add_orders
-from daemon.cli.provenance import add_provenance
-from daemon.cli.replay import add_replay
-from daemon.cli.tasks import add_tasks
-from daemon.cli.tools import add_tools
-from daemon.cli.transfer import add_commands
-from daemon.cli.warmstart import add_warmstart
+from daemon.cli.options import json_option, settings_options
 from daemon.errors import DaemonError
 from daemon.tap.errors import TapError
-from daemon.tap.keys import Scope
+from daemon.tap.key_form import Scope
 from learner.errors import LearnerError
 
 EPILOG = """\
 examples:
   evolved demo                          the whole circle on this machine, some minutes
-  evolved tap --config config.toml      the pass-through in front of your vLLM
-  evolved run --config config.toml      the daemon: actors, store, control API, dashboard
-  evolved learner --config config.toml  the trainer, usually on another node
-  evolved keys add --tenant acme        a key for an agent, shown once
-  evolved engine --vllm MODEL           your vLLM, started as evolved needs it
   evolved status                        what runs, what serves, how it fares
   evolved doctor                        what is wrong with this installation, and the remedy
+  evolved freeze --reason "..."         no learning; agents are served as before
   evolved rollback --reason "..."       go back to the version before
-  evolved eval --env travel --n 8       held-out success of an engine: avg@8 and best@8
-  evolved environments check travel     does an environment keep its promises?
-  evolved tasks generate travel --out tasks.json   tasks that the environment's worlds hold, each executed
-  evolved export --since 7d             what the agents did, as JSONL
-  evolved import chats.jsonl            conversations from elsewhere
-  evolved experience search "..."       lessons that fit what you are about to do
-  evolved adapters list                 live APIs: what agents and rollouts may call, and how each fares
-  evolved tools search "..."            tools out of many that fit what is to be done
-  evolved forget --tenant acme          take out what came from somebody, down to the lessons
-  evolved history                       every version: judged how, served where, taken back why
-  evolved install --system              systemd units for this machine
-  evolved db backup FILE.tar            the store and what it does not hold, while the daemon runs
+  evolved plan --model 7b --gpus 8      memory, time and bytes before anything is rented
   evolved why 17                        what a version was trained on, and whether its signatures are good
+  evolved keys --help                   what a command takes, with examples
 
 The variable EVOLVED_CONFIG names the settings' file for every command that is given no --config.
 """
+
+GROUPS = {
+    "processes that run": ("tap", "run", "learner", "engine", "broker"),
+    "in an emergency": ("freeze", "thaw", "rollback", "promote", "status", "doctor"),
+    "versions": ("history", "why", "audit", "provenance"),
+    "learning": ("curriculum", "judge", "eval"),
+    "data": ("export", "import", "replay", "forget", "db"),
+    "experience, environments, tools": ("experience", "environments", "tasks", "adapters", "tools"),
+    "set-up": ("demo", "plan", "install", "uninstall", "config", "keys", "completion", "warmstart"),
+}
+"""Headings of `evolved --help`, and the subcommands below each."""
+
+_ORDERS = ("freeze", "thaw", "promote", "rollback")
+_ADDED = (
+    ("learner", "add_learner", ("learner",)),
+    ("plan", "add_plan", ("plan",)),
+    ("orders", "add_orders", _ORDERS),
+    ("doctor", "add_doctor", ("doctor", "completion")),
+    ("transfer", "add_commands", ("export", "import")),
+    ("history", "add_history", ("history", "why", "audit")),
+    ("install", "add_install", ("install", "uninstall")),
+    ("provenance", "add_provenance", ("provenance",)),
+    ("replay", "add_replay", ("replay",)),
+    ("judge", "add_judge", ("judge",)),
+    ("curriculum", "add_curriculum", ("curriculum",)),
+    ("eval", "add_eval", ("eval",)),
+    ("environments", "add_environments", ("environments",)),
+    ("tasks", "add_tasks", ("tasks",)),
+    ("experience", "add_experience", ("experience",)),
+    ("tools", "add_tools", ("tools",)),
+    ("forget", "add_forget", ("forget",)),
+    ("live", "add_adapters", ("adapters",)),
+    ("db", "add_db", ("db",)),
+    ("warmstart", "add_warmstart", ("warmstart",)),
+)  # fmt: skip
+"""Modules of `daemon.cli`, what adds their subcommands, and those. Of them only the one that was named is imported: all
+of them take longer than an order in an emergency may."""
 
 KEYS_HELP = """\
 Agents' keys say whose a call is; operators' keys guard the control API, the dashboard and the tap's admin port. Neither
@@ -93,9 +99,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     # The engine's options are its own, named as vLLM's: they are not this parser's to know.
     ours = given[:1] if given[:1] == ["engine"] else given
-    arguments = parser().parse_args(ours)
-    arguments.rest, arguments.given = given[len(ours) :], given
+    arguments = parser(ours[0] if ours else "").parse_args(ours)
+    arguments.rest, arguments.given, arguments.parser = given[len(ours) :], given, parser
     try:
+        if arguments.command not in _ORDERS:  # these log nothing, and must not wait for what could
+            from daemon.logs import as_command
+
+            as_command()
         return int(arguments.run(arguments) or 0)
     except (DaemonError, TapError, LearnerError) as error:
         print(f"evolved {arguments.command}: {error}", file=sys.stderr)
@@ -125,16 +135,63 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def parser() -> argparse.ArgumentParser:
-    """The argument parser, subcommands and all."""
-    top = argparse.ArgumentParser(
+class _Parser(argparse.ArgumentParser):
+    """Says what may have been meant; subparsers are of this class too."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        if wrong is not None:
+            known = [name.strip().strip("'") for name in wrong[2].split(",")]
+            near = difflib.get_close_matches(wrong[1], known, n=1)
+            if near:
+                message = f"{message[: wrong.start()]}{wrong[1]!r} is unknown; did you mean {near[0]}?"
+        super().error(message)
+
+
+class _Grouped(argparse.RawDescriptionHelpFormatter):
+    """Shows the subcommands below the headings of `GROUPS`."""
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if not isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage] - see below
+            return super()._format_action(action)
+        # argparse has no groups of subcommands, and its formatter no public part to change.
+        lines = {one.dest: super(_Grouped, self)._format_action(one) for one in action._get_subactions()}  # pyright: ignore
+        groups = (
+            f"{heading}:\n" + "".join(lines[name] for name in names if name in lines)
+            for heading, names in GROUPS.items()
+        )  # fmt: skip
+        return "\n".join(groups)
+
+
+class _Version(argparse.Action):
+    """Prints the version that is installed."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            found = version("evolved")
+        except PackageNotFoundError:
+            found = "of a checkout that is not installed"
+        print(f"evolved {found}")
+        parser.exit()
+
+
+def parser(only: str = "") -> argparse.ArgumentParser:
+    """The argument parser.
+
+    Args:
+        only: a subcommand, which is added without most others; anything else: all are there.
+    """
+    top = _Parser(
         prog="evolved",
         description="Watches production LLM agents, learns from what they do, and swaps a better model into the "
         "serving vLLM without dropping a request.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Grouped,
     )
-    commands = top.add_subparsers(dest="command", required=True, metavar="SUBCOMMAND")
+    top.add_argument("--version", action=_Version, nargs=0, help="print it and end")
+    commands = top.add_subparsers(dest="command", required=True, metavar="SUBCOMMAND", title=argparse.SUPPRESS)
 
     def add(name: str, run: Any, text: str, *, config: bool = True) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)
@@ -151,7 +208,6 @@ def parser() -> argparse.ArgumentParser:
 
     add("tap", _tap, "Pass /v1/* through to the engine and copy what goes by into the spool.")
     add("run", _run, "Run the daemon: actors, store, control API, dashboard.")
-    add_learner(add)
     add("broker", _broker, "Run nats-server with generated credentials, as [broker] says.")
 
     engine = commands.add_parser(
@@ -168,6 +224,11 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     demo.add_argument("--feedback", type=_share, default=1.0, metavar="SHARE", help="of the outcomes are told (1)")
     demo.add_argument("--delay", type=_seconds, default=1.0, metavar="SECONDS", help="until they are, on average (1)")
+    demo.add_argument(
+        "--follow-ups", action="store_true",
+        help="customers say afterwards what they think of it, and runs that nobody reports train on what the outcome "
+        "model makes of that (world service)",
+    )  # fmt: skip
     demo.add_argument("--seed", type=int, default=0, help="tasks, sampling and jitter follow from it (0)")
     demo.add_argument("--drift", action="store_true", help="rename tools in mid-run and watch it come back")
     demo.add_argument("--no-experience", action="store_true", help="without lessons in guided rollouts")
@@ -190,34 +251,20 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one setting")
 
     status = add("status", _status, "What runs, what serves, what was counted.")
-    status.add_argument("--json", action="store_true", help="as JSON")
-    add_orders(add)
-    add_doctor(add, parser)
+    json_option(status)
 
     _keys_arguments(add("keys", _keys, "Make, list and revoke keys for agents and operators."))
 
-    add_commands(add)
-    add_history(add)
-    add_install(add)
-    add_provenance(add)
-    add_replay(add)
-    add_judge(add)
-    add_curriculum(add)
-    add_eval(add)
-    add_environments(add)
-    add_tasks(add)
-    add_experience(add)
-    add_tools(add)
-    add_forget(add)
-    add_adapters(add)
-    add_db(add)
+    alone = any(only in names for _, _, names in _ADDED)
+    for module, function, names in _ADDED:
+        if not alone or only in names:
+            getattr(importlib.import_module(f"daemon.cli.{module}"), function)(add)
 
     config = add("config", _config, "Check the settings and print them with their defaults.")
-    config.add_argument("--json", action="store_true", help="as JSON")
+    json_option(config)
     config.add_argument("--reference", action="store_true", help="the commented reference with every default")
     config.add_argument("--markdown", action="store_true", help="with --reference: as the page docs/configuration.md")
 
-    add_warmstart(add)
     teach(top)
     return top
 
@@ -239,7 +286,7 @@ def _keys_arguments(command: argparse.ArgumentParser) -> None:
     add.add_argument("--expires", metavar="SPAN", help="in 12h, 90d or 26w (never)")
     add.add_argument("--note", default="", help="for the list: who has it, what for")
     listed = actions.add_parser("list", help="all keys, without their secrets")
-    listed.add_argument("--json", action="store_true", help="as JSON")
+    json_option(listed)
     revoke = actions.add_parser("revoke", help="from now on the key opens nothing")
     revoke.add_argument("id", help="as in the list, or the key itself")
     settings_options(add, listed, revoke)
@@ -328,11 +375,13 @@ def _seconds(text: str) -> float:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
+    from daemon.cli.output import screen
     from daemon.demo.scenario import Options, run
+    from daemon.errors import ConfigError
     from daemon.settings import toml
 
+    if arguments.follow_ups and arguments.world != "service":
+        raise ConfigError("--follow-ups: nobody comes back to the travel desk; add --world service")
     overrides: dict[str, Any] = {}
     for text in arguments.set:
         overrides = toml.merge(overrides, toml.assignment(text))
@@ -341,6 +390,7 @@ def _demo(arguments: argparse.Namespace) -> int:
         world=arguments.world,
         feedback=arguments.feedback,
         delay=arguments.delay,
+        follow_ups=arguments.follow_ups,
         seed=arguments.seed,
         drift=arguments.drift,
         traffic_only=arguments.traffic_only,
@@ -351,11 +401,12 @@ def _demo(arguments: argparse.Namespace) -> int:
         vllm=arguments.vllm.absolute() if arguments.vllm else None,
         overrides=overrides,
     )
-    run(options, Console(), arguments.json)
+    run(options, screen(), arguments.json)
     return 0
 
 
 def _status(arguments: argparse.Namespace) -> int:
+    from daemon.cli.output import print_json
     from daemon.cli.status import fetch, show
     from daemon.doctor.settings import readable
 
@@ -365,7 +416,7 @@ def _status(arguments: argparse.Namespace) -> int:
         print(f"evolved status: {one.what}; {one.remedy}", file=sys.stderr)
     status = fetch(config.control)
     if arguments.json:
-        print(json.dumps(status, indent=2))
+        print_json(status)
     else:
         show(status)
     return 0
@@ -387,6 +438,7 @@ def _config(arguments: argparse.Namespace) -> int:
     import msgspec
     import tomli_w
 
+    from daemon.cli.output import print_json
     from daemon.settings.reference import reference
     from daemon.settings.reference_page import reference_page
 
@@ -395,5 +447,8 @@ def _config(arguments: argparse.Namespace) -> int:
         return 0
     settings = msgspec.to_builtins(_settings(arguments))
     # TOML has no word for "none": such a key is left out.
-    print(json.dumps(settings, indent=2) if arguments.json else tomli_w.dumps(_told(settings)))
+    if arguments.json:
+        print_json(settings)
+    else:
+        print(tomli_w.dumps(_told(settings)))
     return 0

@@ -1,10 +1,10 @@
 """`evolved freeze`, `thaw`, `promote` and `rollback`: orders to the running daemon, by its control API."""
 
 import argparse
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from daemon.cli.options import json_option
 from daemon.errors import ControlUnreachable
 
 if TYPE_CHECKING:
@@ -45,15 +45,16 @@ def add_orders(add: Callable[..., argparse.ArgumentParser]) -> None:
     rollback.description, rollback.formatter_class = ROLLBACK, argparse.RawDescriptionHelpFormatter
     rollback.add_argument("--to", type=int, metavar="VERSION", help="any that has served (the one before)")
     rollback.add_argument("--reason", required=True, help="kept with the directive")
-    for command in (*commands, promote, rollback):
-        command.add_argument("--json", action="store_true", help="the answer as JSON")
+    json_option(*commands, promote, rollback)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     given = {name: getattr(arguments, name, None) for name in ("version", "force", "to", "reason")}
     answer = _post(arguments, {name: value for name, value in given.items() if value is not None})
     if arguments.json:
-        print(json.dumps(answer, indent=2))
+        from daemon.cli.output import print_json
+
+        print_json(answer)
         return 0
     details = answer["details"]
     what = {"promote": "version {version}", "rollback": "from {version} to {to}"}.get(arguments.command, "")
@@ -65,9 +66,14 @@ def _post(arguments: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]
     import httpx
 
     from daemon.cli.control_client import control_client, unreachable
-    from daemon.settings.config import load
+    from daemon.settings.control import control_settings
 
-    control = load(arguments.config, arguments.set).control
+    if all(text.startswith("control.") for text in arguments.set):
+        control = control_settings(arguments.config, arguments.set)
+    else:  # one that is mistyped must not send the order to another daemon
+        from daemon.settings.config import load
+
+        control = load(arguments.config, arguments.set).control
     with control_client(control, 10.0) as http:
         try:
             answer = http.post(f"/api/{arguments.command}", json=body)
@@ -81,7 +87,7 @@ def _post(arguments: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]
 
 def _told(error: "httpx.HTTPStatusError") -> str:
     """What the daemon said of an order that it does not carry out."""
-    from daemon.cli.status import refusal
+    from daemon.cli.control_client import refusal
 
     try:
         return str(error.response.json()["error"]["message"]) if error.response.status_code != 401 else refusal(error)

@@ -1,9 +1,10 @@
 """`evolved provenance`: public keys carried between nodes, keys exchanged, old versions signed."""
 
 import argparse
-import json
 import sys
 from typing import Any
+
+from daemon.cli.options import json_option
 
 PROVENANCE_HELP = """\
 Keys that versions and verdicts are signed with. On one machine they make themselves; this is for the rest.
@@ -28,7 +29,7 @@ def add_provenance(add: Any) -> None:
     command.add_argument("action", choices=("show", "trust", "rotate", "sign"))
     command.add_argument("role", nargs="?", choices=("learner", "gate"), help="whose key")
     command.add_argument("file", nargs="?", metavar="FILE", help="trust: public keys in PEM, - for standard input")
-    command.add_argument("--json", action="store_true", help="show: as JSON")
+    json_option(command, help="show: one JSON document instead")
 
 
 def run_provenance(arguments: argparse.Namespace) -> int:
@@ -83,7 +84,9 @@ def _show(arguments: argparse.Namespace, provenance: Any) -> None:
             | ({"problem": problem} if problem else {})
         )
     if arguments.json:
-        print(json.dumps(told, indent=2))
+        from daemon.cli.output import print_json
+
+        print_json(told)
         return
     for item in told:
         print(f"{item['role']}: signs with {item['signs_with'] or 'no key here'} ({item['key']})")

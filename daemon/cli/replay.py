@@ -1,9 +1,10 @@
 """`evolved replay` on the command line: what the spool still keeps is published once more."""
 
 import argparse
-import json
 import time
 from typing import Any
+
+from daemon.cli.options import json_option
 
 REPLAY_HELP = """\
 Publish once more what the spool has published since a time, as far as it is still kept ([shipper] keep_seconds and
@@ -28,7 +29,7 @@ def add_replay(add: Any) -> None:
     command.add_argument(
         "--since", default="1h", metavar="TIME", help="90s, 5m, 1h (ago), 2026-05-01T12:30 (UTC), unix seconds (1h)"
     )
-    command.add_argument("--json", action="store_true", help="print what is asked for as JSON")
+    json_option(command)
 
 
 def run_replay(arguments: argparse.Namespace) -> int:
@@ -58,7 +59,9 @@ def run_replay(arguments: argparse.Namespace) -> int:
                 raise ConfigError(f"{spool}: {error}") from error
         segments, size = segments + kept, size + bytes_kept
     if arguments.json:
-        print(json.dumps({"since": since, "segments": segments, "bytes": size}, indent=2))
+        from daemon.cli.output import print_json
+
+        print_json({"since": since, "segments": segments, "bytes": size})
     elif segments:
         print(
             f"asked for: {segments} segments, {size:,} bytes; evolved_shipper_replays_total counts it once it is taken"

@@ -9,9 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from actors.curation.remedies import counted
-from daemon.api.control import ControlSettings
-from daemon.cli.control_client import control_client, unreachable
+from daemon.cli.control_client import control_client, refusal, unreachable
+from daemon.cli.output import OutputTable, screen
 from daemon.errors import ControlUnreachable
+from daemon.settings.control import ControlSettings
 
 _AGENTS = 8
 """Agents that are shown, the busiest."""
@@ -40,21 +41,13 @@ def fetch(settings: ControlSettings, path: str = "/api/status", seconds: float =
             raise unreachable(settings, error) from error
 
 
-def refusal(error: httpx.HTTPStatusError) -> str:
-    """What to do about an answer that is an error."""
-    said = f"{error.request.url}: {error.response.status_code}"
-    if error.response.status_code == 401:
-        return f"{said}: it takes an admin key; put one into a file and name it: --set control.admin_key_file=FILE"
-    return f"{said} {error.response.text[:300]}"
-
-
 def show(status: dict[str, Any], console: Console | None = None) -> None:
     """Print `status` as tables: the figures, the engines, and the actors."""
-    console = console or Console()
+    console = console or screen()
     success, serving = status["success"], status["serving"]
     leader = status.get("leader", {})
     rate = "–" if success["rate"] is None else f"{100 * success['rate']:.0f} %"
-    figures = Table.grid(padding=(0, 2))
+    figures = OutputTable.grid(padding=(0, 2))
     _learning(figures, status)
     if status.get("kill_switch"):
         figures.add_row("kill switch", f"[red]{escape(status['kill_switch'])}[/red]")
@@ -83,7 +76,7 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
     if missed:
         figures.add_row("no gradient", f"{sum(missed.values())} runs ordered: {escape(counted(missed))}")
     for told in status.get("sentinel", {}).get("told", [])[-_TOLD:]:
-        figures.add_row("sentinel", f"{told['action']}: {told['reason']}")
+        figures.add_row("sentinel", escape(f"{told['action']}: {told['reason']}"))
     settings = status.get("settings", {})
     if settings.get("error"):
         figures.add_row("settings", f"[red]the file was not taken[/red]: {escape(settings['error'])}")
@@ -98,9 +91,11 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
     fleet = status.get("fleet", {})
     if fleet.get("engines"):
         console.print(_engines(fleet))
-    actors = Table("actor", "status", "restarts", "last error")
+    actors = OutputTable("actor", "status", "restarts", "last error")
     for actor in status["actors"]:
-        actors.add_row(actor["name"], actor["status"], str(actor["restarts"]), actor["note"] or actor["last_error"])
+        actors.add_row(
+            actor["name"], actor["status"], str(actor["restarts"]), escape(actor["note"] or actor["last_error"])
+        )
     console.print(actors)
 
 
@@ -112,7 +107,7 @@ def _learning(figures: Table, status: dict[str, Any]) -> None:
         figures.add_row("learning", "[red]frozen[/red]" if status["frozen"] else "[yellow]not known here[/yellow]")
         return
     colour = _COLOURS[learning["state"]]
-    figures.add_row("learning", f"[{colour}]{learning['state']}[/{colour}]  {escape(learning['sentence'])}")
+    figures.add_row("learning", f"[{colour}]{learning['state']}[/{colour}]: {escape(learning['sentence'])}")
     if learning["remedy"]:
         figures.add_row("", f"what to change: {escape(learning['remedy'])}")
     if learning["effect"]["sentence"]:
@@ -124,15 +119,49 @@ def _learning(figures: Table, status: dict[str, Any]) -> None:
             "reports",
             f"{outcomes['had_effect']} of {outcomes['reported']} reported outcomes had an effect{escape(why)}",
         )
+    if "provisional" in learning:
+        figures.add_row("outcomes", escape(outcome_shares(status)))
+        figures.add_row("outcome model", escape(outcome_model(learning["provisional"])))
 
 
-def _agents(agents: list[dict[str, Any]], known: int) -> Table:
-    table = Table("agent", "runs", "reported", "learned from", "is there learning from it, and what to change")
+def outcome_shares(status: dict[str, Any]) -> str:
+    """Of production's runs: how many were reported, were trained on with a provisional outcome, or have none."""
+    runs = status["counts"].get("trajectories_production", 0)
+    outcomes = status["learning"].get("outcomes", {})
+    told, guessed = outcomes.get("runs_reported", 0), outcomes.get("provisional", 0)
+    if not runs:
+        return "no run yet"
+    shares = (100 * part / runs for part in (told, guessed, max(0, runs - told - guessed)))
+    return "{:.0f} % of the runs reported, {:.0f} % provisional alone, {:.0f} % none".format(*shares)
+
+
+def outcome_model(told: dict[str, Any]) -> str:
+    """What it knows, and whether it is listened to."""
+    skill = told["skill"]
+    if skill is None:
+        return f"none: it takes 30 reported outcomes, there are {told['outcomes']}"
+    use = "trained on" if told["on"] else "only shown (curator.provisional = false)"
+    kept = [f"{one['signal']} of {one['agent']}" for one in told["signals"] if one["quarantined"]]
+    looks = [one["agent"] for one in told["gaps"] if one["overrated"]]
+    return (
+        f"version {told['model']}, skill {skill['skill']:.2f} [{skill['low']:.2f}, {skill['high']:.2f}] over "
+        f"{skill['outcomes']} outcomes, calibration error {skill['calibration']:.3f}, weight {told['weight']:.2f}; "
+        + use
+        + (f"; not listened to: {', '.join(kept)}" if kept else "")
+        + (f"; looks better than it is: {', '.join(looks)}" if looks else "")
+    )
+
+
+def _agents(agents: list[dict[str, Any]], known: int) -> OutputTable:
+    table = OutputTable(
+        "agent", "runs", "reported", "learned from", "calls that train", "is there learning from it, and what to change"
+    )
     for agent in agents[:_AGENTS]:
         told = escape(agent["sentence"]) + (f"\n→ {escape(agent['remedy'])}" if agent["remedy"] else "")
         colour = "green" if agent["learning"] else "yellow"
         numbers = (str(agent["runs"]), str(agent["reported"]), str(agent["learned"]))
-        table.add_row(escape(agent["label"]), *numbers, f"[{colour}]{told}[/{colour}]")
+        calls = escape(agent["calls_sentence"])
+        table.add_row(escape(agent["label"]), *numbers, calls, f"[{colour}]{told}[/{colour}]")
     rest = agents[_AGENTS:]
     if known > _AGENTS:
         learning = sum(agent["learning"] for agent in rest)
@@ -157,8 +186,8 @@ def _trial(fleet: dict[str, Any]) -> str:
     return f"{told}; {100 * fleet['canary_grows_to']:.3g} % from {when} on, if they take longer"
 
 
-def _engines(fleet: dict[str, Any]) -> Table:
-    engines = Table("engine", "version", "since", "new trajectories", "note")
+def _engines(fleet: dict[str, Any]) -> OutputTable:
+    engines = OutputTable("engine", "version", "since", "new trajectories", "note")
     for name, view in fleet["engines"].items():
         version = _version(view["version"])
         since = datetime.fromtimestamp(view["since"], UTC).strftime("%Y-%m-%d %H:%M:%SZ") if view["since"] else "–"

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from daemon.cli.options import settings_options
+from daemon.cli.options import json_option, settings_options
 from daemon.errors import TasksFailed
 
 if TYPE_CHECKING:
@@ -51,15 +51,13 @@ def add_tasks(add: Any) -> None:
     make.add_argument("--llm", action="store_true", help="word goals by the language model in [wording]")
     make.add_argument("--engine", metavar="URL", help="engine whose policy tries each task, without /v1")
     make.add_argument("--attempts", type=int, default=4, help="its attempts at each task (4)")
-    make.add_argument("--json", action="store_true", help="print the figures as JSON")
     listed = actions.add_parser("list", help="the tasks of a file, and what became of the others")
     listed.add_argument("file", type=Path, metavar="FILE")
     listed.add_argument("--dropped", action="store_true", help="those that were not kept, with why")
-    listed.add_argument("--json", action="store_true", help="as JSON")
     shown = actions.add_parser("show", help="one task with its reference, or what is known of the environment")
     shown.add_argument("file", type=Path, metavar="FILE")
     shown.add_argument("id", nargs="?", default="", help="the task's id or its beginning; none: the environment")
-    shown.add_argument("--json", action="store_true", help="as JSON")
+    json_option(make, listed, shown)
     settings_options(make, listed, shown)
 
 
@@ -72,6 +70,7 @@ def run_tasks(arguments: argparse.Namespace) -> int:
     """
     if arguments.action == "generate":
         return _generate(arguments)
+    from daemon.cli.output import print_json
     from daemon.cli.task_generation import figures, opened
 
     state = opened(arguments.file)
@@ -81,7 +80,7 @@ def run_tasks(arguments: argparse.Namespace) -> int:
         import msgspec
 
         items = state.dropped if arguments.dropped else state.tasks
-        print(json.dumps({"figures": figures(state), "tasks": msgspec.to_builtins(items)}, indent=2))
+        print_json({"figures": figures(state), "tasks": msgspec.to_builtins(items)})
         return 0
     _list(state, arguments.dropped)
     return 0
@@ -90,6 +89,7 @@ def run_tasks(arguments: argparse.Namespace) -> int:
 def _generate(arguments: argparse.Namespace) -> int:
     import anyio
 
+    from daemon.cli.output import print_json
     from daemon.cli.task_generation import Order, figures, generate
     from daemon.settings.config import load
 
@@ -104,7 +104,7 @@ def _generate(arguments: argparse.Namespace) -> int:
     state = anyio.run(generate, load(arguments.config, arguments.set), order, _Progress(order))
     found = figures(state)
     if arguments.json:
-        print(json.dumps({**found, "seconds": round(time.monotonic() - began, 3)}, indent=2))
+        print_json({**found, "seconds": round(time.monotonic() - began, 3)})
     else:
         _summary(found, time.monotonic() - began)
     return 0
@@ -127,13 +127,12 @@ class _Progress:
 
 
 def _summary(found: dict[str, Any], seconds: float) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from daemon.cli.output import OutputTable, screen
 
-    console = Console()
-    table = Table(title=f"tasks for {found['environment']}, seed {found['seed']}", title_justify="left")
-    table.add_column("")
-    table.add_column("", justify="right")
+    console = screen()
+    table = OutputTable(title=f"tasks for {found['environment']}, seed {found['seed']}", title_justify="left")
+    table.add_column("figure")
+    table.add_column("value", justify="right")
     table.add_row("proposed", str(found["proposed"]))
     table.add_row("kept", str(found["kept"]))
     for reason, count in found["dropped"].items():
@@ -143,41 +142,42 @@ def _summary(found: dict[str, Any], seconds: float) -> None:
         table.add_row(name.replace("_", " "), f"{value:.2f}" if isinstance(value, float) else str(value))
     console.print(table)
     spent = f"{found['worlds']} worlds, {found['instances']} instances, {found['steps']} calls"
-    console.print(f"{found['ended']}; {spent}, {seconds:.1f} s", highlight=False)
+    console.print(f"{found['ended']}; {spent}, {seconds:.1f} s")
 
 
 def _list(state: "QuestionerState", dropped: bool) -> None:
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column
 
-    console = Console()
-    console.width = max(console.width, 150)  # no terminal: the table would be cut to 80
+    from daemon.cli.output import OutputTable, screen
+
     if dropped:
-        table = Table("reason", "goal", "detail")
+        table = OutputTable("reason", "goal", "detail")
         for one in state.dropped:
             table.add_row(one.reason, escape(one.goal), escape(one.detail))
     else:
-        table = Table("id", "difficulty", "verifier", "goal", "reference")
+        table = OutputTable(Column("id", no_wrap=True, max_width=10), "difficulty", "verifier", "goal", "reference")
         for task in state.tasks:
             calls = " ".join(call["name"] for call in task.spec["reference"])
-            cells = (task.id[:10], f"{task.difficulty:.1f}", task.spec["verifier"], escape(task.goal), escape(calls))
+            cells = (task.id, f"{task.difficulty:.1f}", task.spec["verifier"], escape(task.goal), escape(calls))
             table.add_row(*cells)
-    console.print(table)
+    screen().print(table)
 
 
 def _show(state: "QuestionerState", task_id: str, as_json: bool) -> int:
     import msgspec
 
+    from daemon.cli.output import print_json
+
     if not task_id:
-        print(json.dumps(msgspec.to_builtins(state.model), indent=2))
+        print_json(msgspec.to_builtins(state.model))
         return 0
     found = [task for task in state.tasks if task.id.startswith(task_id)]
     if len(found) != 1:
         raise TasksFailed(f"{len(found)} tasks begin with {task_id!r}; `evolved tasks list` has their ids")
     task = found[0]
     if as_json:
-        print(json.dumps(msgspec.to_builtins(task), indent=2))
+        print_json(msgspec.to_builtins(task))
         return 0
     spec = task.spec
     print(f"{task.id}\ngoal        {task.goal}\nbegins in   {spec['base_goal']}")

@@ -1,12 +1,11 @@
 """`evolved tools`: find the few tools out of many that fit what somebody wants to do."""
 
 import argparse
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daemon.cli.options import settings_options
+from daemon.cli.options import json_option, settings_options
 
 if TYPE_CHECKING:
     from daemon.composition.toolsearch import Catalogue
@@ -48,7 +47,7 @@ def add_tools(add: Callable[..., argparse.ArgumentParser]) -> None:
     search.add_argument("--goal", default="", metavar="TEXT", help="what it is all for")
     search.add_argument("--k", type=int, default=10, metavar="N", help="at most so many (10)")
     search.add_argument("--api", action="append", default=[], metavar="NAME", help="only of this API; repeatable")
-    search.add_argument("--json", action="store_true", help="the answer as JSON")
+    json_option(search)
     mcp = action("mcp", MCP_HELP)
     mcp.add_argument("--http", action="store_true", help="streamable HTTP instead of standard input and output")
     mcp.add_argument("--host", default="127.0.0.1", help="with --http: address on this machine (127.0.0.1)")
@@ -72,19 +71,20 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 async def _search(arguments: argparse.Namespace, catalogue: "Catalogue") -> int:
-    from rich.console import Console
-    from rich.table import Table
+    from rich.markup import escape
+    from rich.table import Column
 
+    from daemon.cli.output import OutputTable, print_json, screen
     from daemon.composition.toolsearch import told
 
     await catalogue.fill()
     found = await catalogue.index.search(arguments.goal, arguments.text, arguments.k, apis=arguments.api)
     if arguments.json:
-        print(json.dumps([told(one) for one in found], indent=2, ensure_ascii=False))
+        print_json([told(one) for one in found])
         return 0
-    table = Table("tool", "api", "what it does")
+    table = OutputTable("tool", "api", Column("what it does", no_wrap=True))
     for one in found:
-        table.add_row(one.shown, one.api, one.operation.description[:100])
+        table.add_row(escape(one.shown), escape(one.api), escape(one.operation.description))
     none = f"none of {len(catalogue.index):,} tools fits; ask in other words"
-    Console(highlight=False).print(table if found else none)
+    screen().print(table if found else none)
     return 0

@@ -1,12 +1,13 @@
 """`evolved export` and `evolved import` on the command line: their options, and what they print."""
 
 import argparse
-import json
 import logging
 import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from daemon.cli.options import json_option
 
 EXPORT_HELP = """\
 Write what the store holds as JSON, one record a line. The daemon may run meanwhile: the store is only read.
@@ -65,7 +66,7 @@ def add_commands(add: Any) -> None:
     command.add_argument(
         "--wait", type=float, default=60.0, metavar="SECONDS", help="for a broker that takes nothing (60)"
     )
-    command.add_argument("--json", action="store_true", help="print what came of it as JSON")
+    json_option(command)
 
 
 def run_export(arguments: argparse.Namespace) -> int:
@@ -92,14 +93,12 @@ def run_import(arguments: argparse.Namespace) -> int:
     import msgspec
     import structlog
 
+    from daemon.cli.output import print_json
     from daemon.ingest.jsonl_import import Options, import_file
     from daemon.settings.config import load
 
-    # What the connection logs is of no use to a person, and standard output is for the result.
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    # What the connection logs is of no use to a person.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     options = Options(
         kind=arguments.kind,
         tenant=arguments.tenant,
@@ -110,7 +109,7 @@ def run_import(arguments: argparse.Namespace) -> int:
     )
     summary = import_file(load(arguments.config, arguments.set), arguments.file, options, say=_say)
     if arguments.json:
-        print(json.dumps(msgspec.to_builtins(summary), indent=2))
+        print_json(msgspec.to_builtins(summary))
     else:
         _show(summary, dry=arguments.dry_run)
     return 1 if summary.bad or summary.stopped_at is not None else 0

@@ -1,7 +1,6 @@
 """`evolved warmstart` on the command line: makes a demo's warm-start checkpoint, or says what one can do."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,14 @@ def add_warmstart(add: Any) -> None:
         "--best-of", type=int, nargs="+", default=[], metavar="SEED",
         help="travel: train several, and keep the one that lessons carry best across the demo's drift",
     )  # fmt: skip
+    command.add_argument(
+        "--start", type=Path, metavar="OLD", help="go on from the checkpoint there, whose vocabulary may be smaller"
+    )
     command.add_argument("--attempts", type=int, default=192, metavar="N", help="tasks for each figure (192)")
 
 
 def _warmstart(arguments: argparse.Namespace) -> int:
+    from daemon.cli.output import print_json
     from daemon.processes.warmstart import best_of, measured, run
 
     def say(text: str) -> None:
@@ -36,11 +39,16 @@ def _warmstart(arguments: argparse.Namespace) -> int:
 
     if arguments.best_of and (arguments.measure is not None or arguments.world != "travel"):
         raise ConfigError("--best-of trains the travel desk's model: give it --out DIR, and no other --world")
+    if arguments.start is not None and (arguments.measure is not None or arguments.best_of):
+        raise ConfigError("--start is where one training goes on from: give it --out DIR, and no --best-of")
     if arguments.measure is not None:
         found = measured(arguments.measure, arguments.world, arguments.attempts, arguments.seed)
     elif arguments.best_of:
         found = best_of(arguments.out, arguments.best_of, say)
     else:
-        found = run(arguments.out, arguments.seed, say, attempts=arguments.attempts, world=arguments.world)
-    print(json.dumps(found, indent=2))
+        found = run(
+            arguments.out, arguments.seed, say, attempts=arguments.attempts, world=arguments.world,
+            start=arguments.start,
+        )  # fmt: skip
+    print_json(found)
     return 0

@@ -11,6 +11,7 @@ from daemon.collectors.figures import counter, gauge, split
 _GAUGES = {
     "waiting": "Trajectories that may still be trained on.",
     "corrections": "Trained trajectories whose outcome was corrected, and that wait to be trained on again.",
+    "guesses": "Unreported trajectories that may be trained on with a provisional outcome.",
     "waiting_groups": "Sandbox groups that could be ordered now.",
     "clusters": "Clusters of goals whose outcomes are remembered.",
     "clusters_sandbox": "Those of them that the sandbox has tasks of.",

@@ -15,7 +15,7 @@ from actors.curation.agents import LEARNED, SANDBOX, AgentView
 from actors.curation.curator import Curator
 from actors.curation.pace import ALL, EXAM
 from actors.curation.progress import Evidence, Facts, Learning, progress
-from actors.curation.remedies import counted, tell
+from actors.curation.remedies import calls_that_train, counted, tell
 from actors.deployment.canary import CanarySettings
 from actors.deployment.fleet import Fleet
 from actors.gate.gatekeeper import Gatekeeper
@@ -83,6 +83,7 @@ class LearningView:
             "head": facts.head,
             "serving": list(facts.serving),
             "lead": facts.lead,
+            "provisional": {"on": self._curator.settings.provisional, **self._curator.provisional.status()},
         }
 
     def _agents(self) -> list[AgentView]:
@@ -163,7 +164,7 @@ class LearningView:
 
 
 def _agent(view: AgentView) -> dict[str, Any]:
-    told = tell(view)
+    told, calls = tell(view), calls_that_train(view)
     return {
         "agent": view.agent,
         "label": view.label,
@@ -178,6 +179,10 @@ def _agent(view: AgentView) -> dict[str, Any]:
         "ordered": view.ordered,
         "learned": view.learned,
         "reasons": view.reasons,
+        "calls": view.calls,
+        "calls_that_train": view.calls - sum(view.unfit.values()),
+        "calls_sentence": calls.sentence,
+        "calls_remedy": calls.remedy,
     }
 
 
@@ -235,4 +240,6 @@ def learning_figures(view: LearningView) -> Iterator[Metric]:
         "evolved_learning_runs", "Runs by their effect: learned, or why they taught nothing.",
         {LEARNED: 0, **view.effects}, "effect",
     )  # fmt: skip
-    yield counter("evolved_gatekeeper_records", "What the gatekeeper did.", view.verdicts, "what")
+    # A verdict's first one must be a rise as well.
+    verdicts = {"promote": 0, "hold": 0, "reject": 0, **view.verdicts}
+    yield counter("evolved_gatekeeper_records", "What the gatekeeper did.", verdicts, "what")

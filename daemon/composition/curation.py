@@ -4,6 +4,7 @@ from actors.curation.curator import Curator
 from actors.curation.curriculum import Curriculum
 from actors.kinds.kinds import Kinds
 from daemon.collectors.curation import curator_figures, outcome_figures
+from daemon.collectors.outcomes import provisional_figures
 from daemon.composition.wiring import Wiring
 from daemon.settings.config import curator_settings
 
@@ -21,6 +22,7 @@ def curation(wiring: Wiring, curriculum: Curriculum, kinds: Kinds) -> Curator:
         curriculum=curriculum, kinds=kinds,
     )  # fmt: skip
     wiring.figures(curator_figures, curator)
+    wiring.figures(provisional_figures, curator)
     wiring.figures(outcome_figures, wiring.parts.store)
     # The curriculum was made from some of them, and the rollout plays groups of that size.
     wiring.reloading.part("curator", lambda told: curator.reconfigure(curator_settings(config, told)), but=_CURRICULUM)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from actors.deployment.swapper import Swapper
+from actors.kinds.kinds import Kinds
 from actors.messages import Directive
 from actors.system.bus import outgoing
 from actors.system.streams import POLICY_DIRECTIVE
@@ -37,7 +38,7 @@ def swap_runner(wiring: Wiring) -> Swaps:
     )  # fmt: skip
 
 
-def deployment(wiring: Wiring, swaps: Swaps) -> Deployment:
+def deployment(wiring: Wiring, swaps: Swaps, kinds: Kinds) -> Deployment:
     """Promoted versions to the engines that serve.
 
     Raises:
@@ -51,6 +52,7 @@ def deployment(wiring: Wiring, swaps: Swaps) -> Deployment:
         config.swapper, store=parts.store, engines={name: parts.engines[name] for name in serving_engines(config)},
         runner=swaps, versions=parts.versions, key=key, keys=keys, clock=wiring.clock, times=wiring.times,
         routes=Path(tap.routes_file), weights={one.name: one.weight for one in tap.upstreams}, halted=kill.reason,
+        kinds=kinds,
     )  # fmt: skip
     wiring.figures(fleet_figures, swapper)
     wiring.reloading.part("swapper", swapper.reconfigure, but=("canary",))

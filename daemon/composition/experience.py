@@ -3,14 +3,29 @@
 from actors.experience.experiencer import Experiencer
 from actors.experience.navigator import Navigator
 from actors.experience.probing import Prober, engine_player
+from actors.experience.retrieval.embedding import Embeddings
 from actors.experience.skill_trials import SkillReplayer
 from actors.kinds.kinds import Kinds
-from actors.ports.embedders import Embedder
+from actors.kinds.meanings import Meanings
+from actors.ports.embedders import Embedder, words_alone
 from actors.ports.environments import Environment
 from daemon.collectors.experience import experience_figures
 from daemon.collectors.navigator import navigator_figures
 from daemon.composition.cluster import reading_along
 from daemon.composition.wiring import LONG, Wiring
+
+
+def meanings(wiring: Wiring, embedder: Embedder) -> Meanings:
+    """What goals mean, for kinds: nothing where the embedder knows words alone."""
+    if words_alone(embedder):
+        return Meanings()
+    told = wiring.config.navigator
+    return Meanings(
+        Embeddings(
+            embedder, wiring.parts.store, batch=told.batch, timeout=told.embed_timeout,
+            question_timeout=told.question_timeout,
+        )
+    )  # fmt: skip
 
 
 def experience(wiring: Wiring, environment: Environment | None, embedder: Embedder, kinds: Kinds) -> Navigator:
@@ -25,7 +40,8 @@ def experience(wiring: Wiring, environment: Environment | None, embedder: Embedd
     """
     config, parts = wiring.config, wiring.parts
     navigator = Navigator(
-        config.navigator, store=parts.store, embedder=embedder, rng=wiring.rng("navigator"),
+        config.navigator, store=parts.store, embedder=None if words_alone(embedder) else embedder,
+        rng=wiring.rng("navigator"),
         directory=config.state / "lessons", previous=parts.adapter("embedder", config.embedder_before),
         rewriter=parts.adapter("rewriter", config.rewriter),
     )  # fmt: skip

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from actors.curation.curator import Curator
 from actors.gate.gatekeeper import Gatekeeper
+from actors.kinds.kinds import Kinds
 from actors.monitoring.sentinel import Sentinel
 from daemon.collectors.learning import LearningView, learning_figures
 from daemon.collectors.monitoring import sentinel_figures
@@ -18,7 +19,9 @@ class Monitoring(NamedTuple):
     learning: LearningView
 
 
-def monitoring(wiring: Wiring, curator: Curator, gatekeeper: Gatekeeper, deployed: Deployment) -> Monitoring:
+def monitoring(
+    wiring: Wiring, curator: Curator, gatekeeper: Gatekeeper, deployed: Deployment, kinds: Kinds
+) -> Monitoring:
     """Looks at everything before it."""
     config, parts = wiring.config, wiring.parts
     learning = LearningView(
@@ -26,7 +29,7 @@ def monitoring(wiring: Wiring, curator: Curator, gatekeeper: Gatekeeper, deploye
         halted=deployed.kill.reason, leads=lambda: wiring.leadership.leading, clock=wiring.clock,
     )  # fmt: skip
     wiring.figures(learning_figures, learning)
-    sentinel = Sentinel(config.sentinel, store=parts.store, engines=parts.engines, clock=wiring.clock)
+    sentinel = Sentinel(config.sentinel, store=parts.store, engines=parts.engines, clock=wiring.clock, kinds=kinds)
     wiring.figures(sentinel_figures, sentinel)
     wiring.reloading.part("sentinel", sentinel.reconfigure, but=("monitors",))
     wiring.act(sentinel)

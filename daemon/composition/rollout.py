@@ -25,9 +25,17 @@ class Play(NamedTuple):
 
 
 def rollout(
-    wiring: Wiring, environment: Environment | None, grader: Grader | None, navigator: Retriever, curriculum: Curriculum
+    wiring: Wiring,
+    environment: Environment | None,
+    grader: Grader | None,
+    navigator: Retriever,
+    curriculum: Curriculum,
+    trains: Callable[[int], bool],
 ) -> Play:
     """Groups of attempts at the environment's tasks and at those that are made here.
+
+    Args:
+        trains: whether what a version plays now can still be trained on.
 
     Raises:
         ConfigError: as `harness`.
@@ -43,7 +51,7 @@ def rollout(
     player = Rollout(
         config.rollout, store=store, engine=shadow, environment=tasks.environment, retriever=navigator,
         clock=wiring.clock, rng=wiring.rng("rollout"), planner=curriculum, times=wiring.times,
-        harness=harness(config.rollout), mixture=tasks.mixture,
+        harness=harness(config.rollout), mixture=tasks.mixture, trains=trains,
     )  # fmt: skip
     wiring.figures(task_figures, tasks)
     wiring.figures(rollout_figures, player)

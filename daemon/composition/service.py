@@ -21,7 +21,7 @@ from daemon.composition.credit import credit
 from daemon.composition.curation import curation
 from daemon.composition.deployment import deployment, swap_runner
 from daemon.composition.environments import sandbox_environment
-from daemon.composition.experience import experience
+from daemon.composition.experience import experience, meanings
 from daemon.composition.gate import gate
 from daemon.composition.live import live_apis
 from daemon.composition.monitoring import monitoring
@@ -82,7 +82,7 @@ def build(config: Config, parts: Resources, read: Callable[[], Config]) -> Super
     live, grader = live_apis(wiring), parts.adapter("grader", config.grader)
     sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry, live.sandbox_tools, grader))
     embedder, curriculum = parts.adapter("embedder", config.embedder), config.curator.curriculum()
-    kinds = Kinds()
+    kinds = Kinds(meanings(wiring, embedder))
     environment = searching(sandbox, config.sandbox, embedder)
 
     # Calls are linked into trajectories, whose steps get credit; lessons are drawn from them, and batches picked.
@@ -95,14 +95,14 @@ def build(config: Config, parts: Resources, read: Callable[[], Config]) -> Super
     # The learner, a process of its own, gets the batches over the bus, and announces candidates there.
 
     # The sandbox is played with the newest of them, and the gate compares it with what serves.
-    play = rollout(wiring, environment, grader, navigator, curriculum)
+    play = rollout(wiring, environment, grader, navigator, curriculum, lambda version: curator.pool.trains(version))
     questions(wiring, sandbox, embedder)
     swaps = swap_runner(wiring)
     gatekeeper = gate(wiring, environment, navigator, swaps, play.loaded)
 
     # What it promotes is brought in and watched; the next calls are its own.
-    deployed = deployment(wiring, swaps)
-    monitored = monitoring(wiring, curator, gatekeeper, deployed)
+    deployed = deployment(wiring, swaps, kinds)
+    monitored = monitoring(wiring, curator, gatekeeper, deployed, kinds)
 
     forgetter = upkeep(wiring)
     api(

@@ -11,7 +11,6 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from actors.curation.curriculum import Curriculum
-from actors.kinds.clusters import cluster_of
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.ports.graders import Grader
@@ -74,7 +73,7 @@ class Tasks:
                 settings.search, engine=engine, environment=self.environment, grader=grader, rng=rng, clock=clock
             )
         self.failures = LiveFailures(
-            settings.failures, store=store, environment=environment, mix=families or None, urge=curriculum,
+            settings.failures, store=store, environment=environment, mix=families or None, kinds=curriculum,
             searcher=searcher,
         )  # fmt: skip
 
@@ -92,8 +91,9 @@ class Tasks:
         rows: list[dict[str, Any]] = [
             {
                 "id": one.task.id, "goal": one.task.goal, "origin": one.task.origin,
-                "cluster": cluster_of(one.task.goal), "state": one.state, "reason": one.reason, "tried": one.tried,
-                "solved": one.solved, "difficulty": estimate_of(one).difficulty, "last": one.last, "again": one.again,
+                "cluster": self._curriculum.kind(one.task.goal), "state": one.state, "reason": one.reason,
+                "tried": one.tried, "solved": one.solved, "difficulty": estimate_of(one).difficulty,
+                "last": one.last, "again": one.again,
             }
             for one in states
         ]  # fmt: skip
@@ -125,4 +125,7 @@ def rollout_figures(rollout: Rollout) -> Iterator[Metric]:
     )
     yield counter("evolved_rollout_played", "Sandbox episodes that were emitted.", rollout.played)
     yield counter("evolved_rollout_retried", "Attempts that were made again.", rollout.retried)
-    yield gauge("evolved_rollout_unplanned", "Tasks that were played as they came.", rollout.unplanned)
+    yield counter(
+        "evolved_rollout_tasks", "Task numbers of the environment, by what became of them.", rollout.tasks, "what"
+    )
+    yield gauge("evolved_rollout_waiting", "Task numbers that wait for their kind to be planned.", rollout.waiting)

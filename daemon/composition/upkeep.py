@@ -22,7 +22,10 @@ _HOUSEKEEPING_SECONDS = 3600.0
 def upkeep(wiring: Wiring) -> Forgetter:
     """Housekeeping every hour; the forgetter takes orders besides."""
     config, parts = wiring.config, wiring.parts
-    forgetter = Forgetter(store=parts.store, lessons=forget, renew=wiring.invalidation.ask, clock=wiring.clock)
+    forgetter = Forgetter(
+        store=parts.store, lessons=forget, memory=config.state / "learner", renew=wiring.invalidation.ask,
+        clock=wiring.clock,
+    )  # fmt: skip
     retention = Retention(
         config.retention, config.quota, store=parts.store, state=config.state, database=database_file(config.store_url),
         clock=wiring.clock,

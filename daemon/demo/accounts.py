@@ -26,6 +26,8 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     """Calls that ended in an error for the agent."""
     lost: int
     """Response ids that an agent saw and the store does not have."""
+    missing: tuple[str, ...] = ()
+    """The first ten of them, to be looked for in the spool and the logs."""
     doubled: int
     """Response ids that stand in the store more than once, or in more than one trajectory."""
     episodes: int
@@ -64,7 +66,8 @@ def settle(journal: Path, store_url: str, settings: StoreSettings = DEFAULTS) ->
     return Accounts(
         requests=len(seen),
         failed=sum(event["event"] == "failed" for event in events),
-        lost=len(seen - stored.keys()),
+        lost=len(lost := sorted(seen - stored.keys())),
+        missing=tuple(lost[:10]),
         doubled=sum(stored[key] > 1 or steps[key] > 1 for key in seen),
         episodes=sum(event["event"] == "episode" for event in events),
         reported=sum(event["event"] == "feedback" for event in events),

@@ -57,6 +57,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Share of episodes that are reported at all, 0 to 1."""
     feedback_delay: float = 1.0
     """Seconds between the end of an episode and its feedback, on average."""
+    follow_ups: bool = False
+    """Whether customers come back and say what they think of it, in the same conversation."""
     timeout: float = 120.0
 
 
@@ -109,9 +111,10 @@ class Agent:
                 if call.type == "function"
             ]
             seen = await episode.step(calls, message.content or "")
-            if seen.done:
-                break
             messages.append(_assistant(message.content, calls))
+            if seen.done:
+                messages += [{"role": "tool", "content": seen.text, "tool_call_id": call.id} for call in calls]
+                break
             one = {"role": "tool", "content": seen.text, "tool_call_id": calls[0].id if calls else "none"}
             messages += seen.messages or (one,)
             await anyio.sleep(self._rng.uniform(0.5, 1.5) * self._settings.think)
@@ -119,6 +122,18 @@ class Agent:
         self._journal.write("episode", response_id=last, outcome=outcome, goal=task.goal)
         if self._rng.random() < self._settings.feedback:
             reports.start_soon(self._report, last, outcome)
+        afterwards = self._world.afterwards if self._settings.follow_ups else None
+        if afterwards is not None and (said := afterwards(self._rng, episode)):
+            await self._answer_to(said, messages, episode.tools)
+
+    async def _answer_to(self, said: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> None:
+        """Let the model answer a customer who has come back; nothing comes of what it wants to do."""
+        try:
+            answer = await self._ask([*messages, {"role": "user", "content": said}], tools)
+        except openai.OpenAIError as error:
+            self._journal.write("failed", error=f"{type(error).__name__}: {error}"[:300])
+            return
+        self._journal.write("response", id=answer.id)
 
     async def _ask(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> Any:
         """The model's answer; every fourth call is streamed, as some of a user's agents will."""

@@ -45,7 +45,7 @@ class Child:
         Args:
             extra: variables that it sees beside the harmless ones.
         """
-        self.name, self.command, self.log_path, self._extra = name, list(command), log_path, extra
+        self.name, self.command, self.log_path, self.extra = name, list(command), log_path, dict(extra or {})
         self.restarts = 0
         self._nice, self._allowed = nice, restarts
         self._process: subprocess.Popen[bytes] | None = None
@@ -64,7 +64,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
-                env=scrubbed(self._extra),
+                env=scrubbed(self.extra),
                 start_new_session=True,
             )
 

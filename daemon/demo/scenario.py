@@ -21,16 +21,17 @@ from typing import Any, NoReturn, TypeVar
 import anyio
 import msgspec
 from rich.console import Console
-from rich.table import Table
 
 from actors.rollout.errors import EpisodeLost
 from adapters.engines.vllm import VllmEngine
+from daemon.cli.output import OutputTable
 from daemon.demo.accounts import Accounts, settle
 from daemon.demo.measure import Success, held_out
 from daemon.demo.view import View
 from daemon.demo.world import World
 from daemon.demo.worlds import WORLDS
 from daemon.errors import StartFailed
+from daemon.settings import toml
 
 T = TypeVar("T")
 
@@ -41,6 +42,8 @@ TRAFFIC_ONLY: dict[str, Any] = {
 }
 """No sandbox: the learning rate that the prototype bore with one trajectory a prompt, and a gate that is asked every
 two seconds, for minutes stand for days. Every rule is the product's."""
+
+FOLLOW_UPS: dict[str, Any] = {"curator": {"provisional": True}}
 
 NO_EXPERIENCE: dict[str, Any] = {"navigator": {"enabled": False}}
 
@@ -70,6 +73,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the agents' episodes whose outcome is reported, 0 to 1."""
     delay: float = 1.0
     """Seconds between the end of an episode and its report, on average; half and one and a half times that at most."""
+    follow_ups: bool = False
+    """Customers say afterwards what they think of it, and runs that nobody reported train on what is made of that."""
     seed: int = 0
     drift: bool = False
     traffic_only: bool = False
@@ -135,7 +140,9 @@ class Scenario:
         elif not options.experience:
             overrides = NO_EXPERIENCE
         agents: dict[str, Any] = {"agents": 8, "think": 0.01} if options.traffic_only else {}
-        agents |= {"feedback": options.feedback, "feedback_delay": options.delay}
+        agents |= {"feedback": options.feedback, "feedback_delay": options.delay, "follow_ups": options.follow_ups}
+        if options.follow_ups:
+            overrides = toml.merge(overrides, FOLLOW_UPS)
         self._place = WORLDS[options.world]
         self.world = World(
             options.directory, seed=options.seed, overrides={**overrides, **options.overrides}, agents=agents,
@@ -356,9 +363,7 @@ def level(seen: Sequence[Look]) -> bool:
 
 def show(report: Report, options: Options, console: Console) -> None:
     """The table at the end."""
-    table = Table(title="evolved demo", show_header=True, header_style="bold")
-    for column in ("", "before", "after"):
-        table.add_column(column)
+    table = OutputTable("figure", "before", "after", title="evolved demo")
     table.add_row("held-out success, sampled", str(report.before.sampled), str(report.after.sampled))
     table.add_row("held-out success, greedy", str(report.before.greedy), str(report.after.greedy))
     books = report.accounts
@@ -385,6 +390,8 @@ def show(report: Report, options: Options, console: Console) -> None:
         table.add_row("in the end", "", f"{100 * figures['drift_after']:.0f} %")
         table.add_row("recovered after", "", f"{seconds:.0f} s" if seconds >= 0 else "not within the time")
     console.print(table)
+    if books.missing:
+        console.print(f"lost: {', '.join(books.missing)}; look for them in the spool and the logs under --dir")
 
 
 def _chain(versions: tuple[int, ...]) -> str:
@@ -419,7 +426,7 @@ def figures(report: Report, options: Options) -> dict[str, Any]:
         "machine": {"cores": os.cpu_count(), "machine": platform.machine(), "system": platform.system()},
         "versions": {"python": platform.python_version(), "evolved": version("evolved"), "torch": version("torch")},
         "seeds": [options.seed],
-        "agents": {"feedback": options.feedback, "delay": options.delay},
+        "agents": {"feedback": options.feedback, "delay": options.delay, "follow_ups": options.follow_ups},
     }
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
-from actors.ports.environments import Environment
+from actors.ports.environments import Environment, Episode
 from adapters.environments import service_desk, travel
-from adapters.environments.service_desk.grammar import MAILS, made_name
+from adapters.environments.made_names import made_name
+from adapters.environments.service_desk.follow_ups import follow_up
+from adapters.environments.service_desk.grammar import MAILS
 
 HERE = Path(__file__).parent
 
@@ -32,23 +34,30 @@ class DemoWorld(msgspec.Struct, frozen=True, kw_only=True):
     """Where the demo's settings differ from its profile, which is the travel desk's."""
     drift: Callable[[Path, int], str]
     """Change the desk that reads this file, by a seed; returns what was renamed, in words."""
+    afterwards: Callable[[random.Random, Episode], str] | None = None
+    """What a customer says who has looked at what was done, empty for nothing; None: nobody here ever comes back."""
 
 
-def _rename_book(path: Path, seed: int) -> str:
-    travel.Drift(rename={"book": "buy"}).write(path)
-    return "book to buy"
+def _to_made_names(drift: Callable[..., travel.Drift | service_desk.Drift], *roles: str) -> Callable[[Path, int], str]:
+    """Tools get names that are made now; no model can have seen them."""
+
+    def change(path: Path, seed: int) -> str:
+        rng = random.Random(f"drift-{seed}")
+        rename = {role: made_name(rng, 4) for role in roles}
+        drift(rename=rename).write(path)
+        return ", ".join(f"{role} to {name}" for role, name in rename.items())
+
+    return change
 
 
-def _rename_to_made_names(path: Path, seed: int) -> str:
-    """One tool of each agent gets a name that is made now; no model can have seen it."""
-    rng = random.Random(f"drift-{seed}")
-    rename = {role: made_name(rng, 4) for role in ("create_refund", "orders.cancel", "findUser")}
-    service_desk.Drift(rename=rename).write(path)
-    return ", ".join(f"{role} to {name}" for role, name in rename.items())
+def _looked(rng: random.Random, episode: Episode) -> str:
+    assert isinstance(episode, service_desk.ServiceEpisode)
+    return follow_up(rng, "train", episode.desk)[1]
 
 
 _MADE_ADDRESSES = rf"[a-z]+@(?:{'|'.join(map(re.escape, MAILS))})"
-"""They are nobody's. Redacted, they would hold every run of the accounts agent back from training."""
+"""They are nobody's. Redacted, each would be masked in what the accounts agent learns from, and its name is what it
+calls with; the published figures were measured without that."""
 _PLAYED = {"families": "ROA", "max_steps": 12, "max_tokens": 96}
 
 WORLDS = {
@@ -59,7 +68,7 @@ WORLDS = {
         max_steps=10,
         max_tokens=48,
         settings={},
-        drift=_rename_book,
+        drift=_to_made_names(travel.Drift, "book"),
     ),
     "service": DemoWorld(
         environment=service_desk.ServiceDesk,
@@ -74,6 +83,7 @@ WORLDS = {
             "probe": _PLAYED,
             "redaction": {"allow_patterns": [_MADE_ADDRESSES]},
         },
-        drift=_rename_to_made_names,
+        drift=_to_made_names(service_desk.Drift, "create_refund", "orders.cancel", "findUser"),
+        afterwards=_looked,
     ),
 }

@@ -4,11 +4,13 @@ import importlib.util
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import func, select
 
 from actors.messages import MANIFEST
 from actors.messages.signing import BadKey
+from actors.ports.embedders import words_alone
 from actors.ports.errors import CheckpointRefused, WeightsUnavailable
 from actors.store import tables as t
 from adapters.weights import check_directory
@@ -160,8 +162,8 @@ async def _stopped(scene: Scene) -> Sequence[Finding]:
     return found
 
 
-async def _progress(scene: Scene) -> Sequence[Finding]:
-    """What the daemon that runs says of it: what learning waits for is nowhere else."""
+async def _said(scene: Scene) -> dict[str, Any]:
+    """What the daemon that runs says of learning: what it waits for, and of which agents, is nowhere else."""
     try:
         status = await aside(fetch, scene.config.control, "/api/status", CALL_SECONDS)
     except (ControlUnreachable, ConfigError) as error:
@@ -169,6 +171,21 @@ async def _progress(scene: Scene) -> Sequence[Finding]:
     learning = status.get("learning") or {}
     if not learning:
         raise NotLooked("the daemon does not lead, or is still starting")
+    return learning
+
+
+async def _agents(scene: Scene) -> Sequence[Finding]:
+    """By agent, where more than a few of its calls cannot be trained on."""
+    agents = (await _said(scene)).get("agents", [])
+    return [
+        warning(f"{agent['label']}: calls that train: {agent['calls_sentence']}", agent["calls_remedy"])
+        for agent in agents
+        if agent["calls_remedy"] and not agent["calls_remedy"].startswith("nothing")
+    ]
+
+
+async def _progress(scene: Scene) -> Sequence[Finding]:
+    learning = await _said(scene)
     if learning["state"] != "stuck":
         return []
     remedy = learning["remedy"] or "`evolved status` says for which agents, and why"
@@ -182,11 +199,54 @@ def _since(path: Path, now: float) -> str:
         return "since nobody knows when"
 
 
+async def _lessons(scene: Scene) -> Sequence[Finding]:
+    config = scene.config
+    if not config.navigator.enabled:
+        return []
+    if config.embedder.name:
+        try:
+            made = await aside(registry.build, "embedder", config.embedder.name, config.embedder.options)
+        except ConfigError as error:
+            raise NotLooked("the embedder cannot be made; the check of the adapters says why") from error
+        close = getattr(made, "aclose", None)
+        if close is not None:
+            await close()
+        if not words_alone(made):
+            return []
+    return [
+        warning(
+            "lessons and tools are found by their words alone: of two ways to say one thing that share no word, one "
+            "does not find what the other taught",
+            'name an embedding server: [embedder] name = "openai", options.model and options.base_url; of requests '
+            "worded otherwise than their lesson it found 64 % where words found 53 % (CLINC150, docs/retrieval.md)",
+        )
+    ]
+
+
+async def _strict(scene: Scene) -> Sequence[Finding]:
+    if not scene.config.redaction.strict:
+        return []
+    # Of these alone the work is to read what was said.
+    readers = ("judge", "preference", "extractor", "rewriter", "wording", "grader")
+    named = [setting for kind, setting, _ in _wanted(scene.config) if kind in readers]
+    return [
+        warning(
+            "redaction.strict is on: no run of production is trained on, no lesson is learned, and placeholders are all"
+            f" that {', '.join(named) or 'a judge'} would read",
+            "to monitor alone, this is as it should be; to learn, set redaction.strict = false and name what must go"
+            " under redaction.patterns",
+        )
+    ]
+
+
 LEARNING = (
+    Check("strict mode", "the words of runs are kept, which learning needs", _strict),
     Check("adapters", "judge, embedder, sandbox and the rest are installed and have their keys", _adapters),
+    Check("lessons", "lessons are found by what they mean, not by their words alone", _lessons),
     Check("learner", "orders are answered with versions", _learner),
     Check("trainer", "torch, a GPU and a warm start, where the learner is to run here", _trainer),
     Check("versions", "the newest versions can be read and are signed", _versions),
     Check("progress", "learning is not stuck, as the daemon says", _progress),
+    Check("agents", "the calls of each agent can be trained on", _agents),
     Check("stopped", "kill switch and freezes that somebody forgot", _stopped),
 )

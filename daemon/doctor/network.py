@@ -6,10 +6,10 @@ import anyio
 import httpx
 import msgspec
 
-from daemon.api.control import ControlSettings
 from daemon.cli.control_client import address, control_client
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
 from daemon.errors import ConfigError
+from daemon.settings.control import ControlSettings
 
 
 async def listens(host: str, port: int) -> bool:
@@ -19,7 +19,9 @@ async def listens(host: str, port: int) -> bool:
         with anyio.fail_after(CALL_SECONDS):
             async with await anyio.connect_tcp(where, port):
                 return True
-    except (OSError, TimeoutError):
+    except TimeoutError:
+        return True  # its queue is full, or the machine is busy: somebody is there
+    except OSError:
         return False
 
 
@@ -28,6 +30,7 @@ async def daemon_answers(scene: Scene) -> bool:
 
     Raises:
         ForeignServer: somebody else does.
+        NoAnswer: somebody takes connections there and says nothing.
     """
     control = scene.config.control
     if not await listens(control.host, control.port):
@@ -35,6 +38,8 @@ async def daemon_answers(scene: Scene) -> bool:
     try:
         answer = await aside(_status, control)
         ours = "evolved keys add" in answer.text if answer.status_code in (401, 403) else "actors" in answer.json()
+    except (httpx.TimeoutException, httpx.NetworkError) as error:
+        raise NoAnswer(f"{address(control)}/api/status") from error
     except (httpx.HTTPError, ConfigError, ValueError, TypeError):
         ours = False
     if not ours:
@@ -52,7 +57,12 @@ def _status(control: ControlSettings) -> httpx.Response:
 
 
 class ForeignServer(Exception):
-    """Somebody else listens where we should; the text is the address."""
+    """Somebody else answers where we should; the text is the address."""
+
+
+class NoAnswer(Exception):
+    """Somebody takes connections where we should and says nothing in time: we, busy or stuck, or somebody else. The
+    text is the address."""
 
 
 async def tap_answers(scene: Scene) -> bool:
@@ -60,6 +70,7 @@ async def tap_answers(scene: Scene) -> bool:
 
     Raises:
         ForeignServer: somebody else does.
+        NoAnswer: somebody takes connections there and says nothing.
     """
     tap = scene.config.tap
     if not await listens(tap.admin_host, tap.admin_port):
@@ -67,8 +78,11 @@ async def tap_answers(scene: Scene) -> bool:
     url = f"http://{tap.admin_host}:{tap.admin_port}/healthz"
     try:
         async with scene.http() as http:
-            ours = (await http.get(url)).json() == {"status": "ok"}
-    except (httpx.HTTPError, ValueError):
+            answer = await http.get(url)
+            ours = answer.json().get("status") in ("ok", "degraded")
+    except (httpx.TimeoutException, httpx.NetworkError) as error:
+        raise NoAnswer(url) from error
+    except (httpx.HTTPError, ValueError, AttributeError):
         ours = False
     if not ours:
         raise ForeignServer(url)
@@ -84,6 +98,9 @@ async def _ports(scene: Scene) -> Sequence[Finding]:
         except ForeignServer as error:
             found.append(_taken(str(error), key))
             running[command] = True  # what runs there is told already
+        except NoAnswer as error:
+            found.append(_silent(str(error)))
+            running[command] = True
         if not running[command]:
             unit = "evolved-tap" if command == "tap" else "evolved-daemon"
             found.append(
@@ -105,7 +122,15 @@ async def _ports(scene: Scene) -> Sequence[Finding]:
 
 def _taken(where: str, key: str) -> Finding:
     return fault(
-        f"somebody else listens at {where}", f"`ss -ltnp` shows who it is; end it, or set {key} to another port"
+        f"somebody else listens at {where}",
+        f"`ss -ltnp` shows who it is; if it is not meant to be there, stop it, or set {key} to another port",
+    )
+
+
+def _silent(where: str) -> Finding:
+    return warning(
+        f"{where} takes connections and did not answer within {CALL_SECONDS:g} s: busy, or stuck",
+        "look again in a minute; `ss -ltnp` shows whose it is, and its log what it does. Do not end it for this alone",
     )
 
 

@@ -15,6 +15,7 @@ from daemon.errors import ConfigError
 from daemon.settings.config import Config
 from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import is_loopback, read_keys
+from daemon.upkeep.provenance import ROLES, Provenance
 
 _SECRETS = ("key_file", "password_file", "token_file", "tls_key")
 _CERTIFICATES = ("cert", "ca", "ca_file", "cert_file")
@@ -53,9 +54,9 @@ def _secrets_now(config: Config) -> list[Finding]:
     for name, value in named(config):
         if _ends(name, _SECRETS):
             found += _secret(name, Path(value))
-    private = config.state / "keys"
-    if private.is_dir() and os.access(private, os.X_OK | os.R_OK):
-        for path in sorted(private.glob("*-private.pem")):
+    provenance = Provenance(config.provenance, config.state)
+    for path in map(provenance.private_path, ROLES):
+        if os.access(path, os.F_OK):  # each is on one machine alone, or not made yet
             found += _secret("provenance", path)
     if config.keys is not None:
         try:

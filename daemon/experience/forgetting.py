@@ -20,6 +20,7 @@ from actors.messages import Directive, derived_id, new_id
 from actors.store import Store
 from actors.store.erasing import Scope, Selector, Touched
 from daemon.errors import OrderRefused
+from learner.memory import Memory
 
 _log = structlog.get_logger(__name__)
 _JOURNAL = "forgetting/journal"
@@ -55,7 +56,7 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     experience: Any = None
     """What became of them."""
     files: int = 0
-    """Batch files that were removed."""
+    """Batch files that were removed, the learner's own copies among them."""
     notice: str = ""
     """Id of its record in the audit trail; empty if there was nothing to forget."""
     folded: bool = True
@@ -76,14 +77,17 @@ class Forgetter:
         *,
         store: Store,
         lessons: ForgetLessons,
+        memory: Path,
         renew: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
         """
         Args:
+            memory: directory of the learner's memory (`learner.memory`), which keeps the last batches for a restart.
             renew: has the actors rebuild what they keep in memory (`actors.system.cache_invalidation`).
         """
         self._store, self._lessons, self._renew, self._clock = store, lessons, renew, clock
+        self._memory = Memory(memory)
         self._one = anyio.Lock()
 
     async def resume(self) -> bool:
@@ -143,6 +147,7 @@ class Forgetter:
         await self._store.tombstone(journal.selector, scope)
         await self._store.erase(scope)
         files = await anyio.to_thread.run_sync(_remove, scope.files)
+        files += await anyio.to_thread.run_sync(self._memory.forget, scope.batches)
         await self._store.delete_votes(journal.lessons)
         experience = await self._lessons(self._store, scope.trajectories, self._clock)
         self._renew()

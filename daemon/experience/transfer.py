@@ -109,7 +109,7 @@ def read(text: str, *, tenants: Mapping[str, str], quarantine: bool = False, now
 def _header(first: bytes) -> Header:
     try:
         header = msgspec.json.decode(first, type=Header)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise OrderRefused(
             422, f"line 1: no header of an export ({error}); `evolved experience export` writes one"
         ) from error
@@ -124,7 +124,7 @@ def _header(first: bytes) -> Header:
 def _lesson(row: bytes, number: int, tenants: Mapping[str, str], quarantine: bool, now: float) -> Experience:
     try:
         line = msgspec.json.decode(row, type=Line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise OrderRefused(422, f"line {number}: {error}") from error
     tenant = tenants.get(line.tenant, tenants.get("*", line.tenant))
     try:

@@ -203,7 +203,12 @@ class Reader:
             raise InvalidLine(f"holds {kind}, and --kind {self._options.kind} was asked for")
         if kind == "chat":
             return [*from_chat(line, tenant=self._options.tenant or "default", now=self._now)]
-        return [from_line(line)]
+        record = from_line(line)
+        if self._redactor.strict and isinstance(record, Trajectory | Attributed):
+            raise InvalidLine(
+                "a run is made of texts, and redaction.strict keeps none: import its exchanges and feedback"
+            )
+        return [record]
 
     def _outgoing(self, record: Trajectory | Attributed | Exchange | Feedback) -> Outgoing:
         if isinstance(record, Attributed):
@@ -215,9 +220,8 @@ class Reader:
         if isinstance(record, Exchange):
             return outgoing(TRAFFIC_EXCHANGE, self._exchange(record))
         if isinstance(record, Feedback):
-            text, finds = self._redactor.text(record.text)
-            self._count(finds)
-            return outgoing(TRAFFIC_FEEDBACK, msgspec.structs.replace(record, text=text) if finds else record)
+            self._count(self._redactor.text(record.text)[1])
+            return outgoing(TRAFFIC_FEEDBACK, self._redactor.feedback(record))
         return outgoing(TRAJECTORY_CLOSED, self._trajectory(record))
 
     def _exchange(self, exchange: Exchange) -> Exchange:

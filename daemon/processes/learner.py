@@ -26,6 +26,7 @@ from daemon.processes.bus_connection import open_bus
 from daemon.settings.config import Config
 from daemon.upkeep.provenance import Provenance
 from daemon.upkeep.weights import server
+from learner import fit
 from learner.errors import TrainerUnavailable
 from learner.service import run
 from learner.trainers import Trainer
@@ -38,8 +39,11 @@ def main(config: Config) -> int:
 
     Raises:
         StartFailed: no broker, no warm start, no verl where the settings name it, or an error that keeps coming back.
+        MemoryTooSmall: an update takes more than there is; nothing was loaded.
     """
     preflight.state_directory(config)
+    if int(os.environ.get("RANK", "0")) == 0:
+        fit.check(config.learner, config.state)
     if config.learner.trainer != "verl":
         return runtime.run(partial(_serve, config, None), backend=config.runtime)
     from learner.trainers.verl import ranks

@@ -8,22 +8,22 @@ pair: copying is trained on names of which none occurs twice.
 import random
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
 from actors.messages import ToolCall
+from adapters.environments.made_names import NameKind, made_tool_name
 from adapters.environments.service_desk import grammar
 from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, ROLES, Agent, Drift
 from adapters.environments.service_desk.demonstrations import (
+    DRAWN,
     PURPOSES,
     SENTENCES,
     Demonstrator,
     Habits,
-    NameKind,
     hints,
-    made_tool_name,
 )
 from adapters.environments.service_desk.desk import Desk
 from adapters.environments.service_desk.environment import step
@@ -32,6 +32,7 @@ from learner.warmstart import chat
 if TYPE_CHECKING:
     from actors.ports.environments import Split
     from learner.warmstart.make import Made
+    from learner.warmstart.sampler import Episode
     from learner.warmstart.train import Words
 
 PARTS = tuple(sorted({part for name in ROLES for part in re.findall(r"[a-z]+|[A-Z][a-z]+", name)}))
@@ -52,7 +53,7 @@ SAID = (
 """What agents and tools say."""
 NAME_KINDS: tuple[NameKind, ...] = get_args(NameKind)
 SIZES = {"width": 96, "layers": 3, "heads": 3, "inner": 256}
-SETTINGS: dict[str, Any] = {"drill_steps": 300, "imitation_steps": 1400}
+SETTINGS: dict[str, Any] = {"drill_steps": 300, "imitation_steps": 1800}
 TURN_TOKENS = 96
 """Of a turn at most: two calls with long names."""
 RECIPE: dict[str, Any] = {
@@ -60,7 +61,7 @@ RECIPE: dict[str, Any] = {
     "saw": [
         "phrases of the grammar's training half; none of those held out",
         "tools with names made for one demonstration, and never again",
-        "lessons in plain sentences and in the rules' form, in demonstrations with lessons only",
+        "lessons in plain sentences and in those of the rules that draw lessons, in demonstrations with lessons only",
     ],
     "doubts": [
         "The sizes, the number of updates and the habits were chosen by looking at these figures; names and tasks of "
@@ -79,7 +80,7 @@ def vocabulary() -> tuple[str, ...]:
     """
     texts = [agent.system for agent in AGENTS.values()] + [*grammar.AT_ORDER, *grammar.AT_ACCOUNT, *grammar.JOINS]
     texts += [grammar.NUDGE, *PURPOSES.values(), *grammar.CITIES, *SAID]
-    texts += [sentence for kind in SENTENCES.values() for sentence in kind]
+    texts += [sentence for kind in SENTENCES.values() for sentence in kind] + list(DRAWN.values())
     spoken = (grammar.OPENERS, grammar.REASONS, grammar.CLOSERS, grammar.AGAIN, grammar.COMPLAINTS, grammar.DETAILS)
     texts += [line for part in (*spoken, *grammar.WISHES.values()) for line in part["train"]]
     words = {word for text in texts for word in re.findall(r"[A-Za-z]+", re.sub(r"\{[a-z]+\}", "", text))}
@@ -161,12 +162,18 @@ class Copying:
         return None
 
 
-def copy_rates(made: "Made", attempts: int, first: int) -> dict[str, float]:
-    """How often the first call names a tool right whose name was made at run time, sampled at temperature 1."""
+def copy_rates(
+    made: "Made", copying: "Callable[[int, NameKind], Episode]", attempts: int, first: int
+) -> dict[str, float]:
+    """How often a first call names a tool right whose name was made at run time, sampled at temperature 1.
+
+    Args:
+        copying: one attempt at a call, by its number.
+    """
     from learner.warmstart.make import success
 
     def rate(kind: NameKind) -> float:
-        tried = [Copying(number, kind) for number in range(first, first + attempts)]
+        tried = [copying(number, kind) for number in range(first, first + attempts)]
         return round(success(made, tried, greedy=False, turn_tokens=TURN_TOKENS), 3)
 
     return {kind: rate(kind) for kind in NAME_KINDS}
@@ -198,7 +205,7 @@ def measure(made: "Made", attempts: int, first: int) -> dict[str, Any]:
         "sampled, held-out phrases, hinted": by_agent(split="heldout", hinted=True),
         "one tool renamed, held-out phrases": by_agent(split="heldout", drifts=True),
         "one tool renamed, held-out phrases, hinted": by_agent(split="heldout", drifts=True, hinted=True),
-        "made names copied": copy_rates(made, attempts, first),
+        "made names copied": copy_rates(made, Copying, attempts, first),
     }
 
 

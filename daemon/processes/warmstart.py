@@ -9,6 +9,7 @@ import json
 import platform
 import random
 import shutil
+import string
 import tempfile
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
@@ -17,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from adapters.environments.made_names import NameKind, made_tool_name
 from adapters.environments.service_desk.demonstrations import Demonstrator as ServiceDemonstrator
 from adapters.environments.travel import Drift, words
-from adapters.environments.travel.demonstrations import Demonstrator, Habits, hints
+from adapters.environments.travel.demonstrations import Demonstrator, Habits, hints, turns_before
 from adapters.environments.travel.desk import FAMILIES, Desk
 from adapters.environments.travel.drift import BASE, Variant
 from adapters.environments.travel.environment import step
@@ -65,6 +67,12 @@ TASKS_A_SEED = 100_000
 """Numbers from one seed of the measuring to the next."""
 
 
+SIGNS = 8
+"""How often each single sign counts among the parts of names that the drill draws from."""
+FURTHER: dict[str, Any] = {"drill_steps": 100, "imitation_steps": 450}
+"""Settings of a training that goes on from a checkpoint."""
+
+
 class Attempt:
     """One attempt at a task, in the text form that the sampler plays."""
 
@@ -81,6 +89,31 @@ class Attempt:
         seen = step(self._desk, [] if call is None else [call])
         self.solved = self._desk.solved
         return None if seen.done else chat.continuation(seen.text)
+
+
+class Copying:
+    """The first call of a tool whose name was made for it: solved if the turn calls it by that name.
+
+    What goes before was done rightly. The name is in a lesson and in the tool list, so it must be chosen by the lesson
+    and copied in pieces.
+    """
+
+    def __init__(self, seed: int, kind: NameKind) -> None:
+        rng = random.Random(f"copying-{kind}-{seed}")
+        family, role = rng.choice([("A", "book"), ("B", "cancel"), ("B", "check_policy")])
+        self._name = made_tool_name(rng, kind)
+        variant = Variant.of(Drift(rename={role: self._name}))
+        desk = Desk(f"copying-{kind}-{seed}", family, variant)
+        lines = "".join("\n" + line for line in hints(family, variant))
+        self.opening = chat.opening(desk.goal, variant.tools(), lines) + "".join(
+            chat.action(call) + chat.END + chat.continuation(answer) for call, answer in turns_before(desk, self._name)
+        )
+        self.solved = False
+
+    def act(self, text: str) -> str | None:
+        """Look at the first turn only."""
+        self.solved = any(call.name == self._name for call in chat.parse_all(text))
+        return None
 
 
 def segments(demonstrator: Demonstrator) -> Iterator[list[tuple[str, bool]]]:
@@ -122,6 +155,7 @@ def run(
     settings: "Settings | None" = None,
     attempts: int = ATTEMPTS,
     world: str = "travel",
+    start: Path | None = None,
 ) -> dict[str, Any]:
     """Make the checkpoint of `seed` in the directory `out`, with its recipe.json; returns the recipe.
 
@@ -129,13 +163,14 @@ def run(
         progress: gets lines for a person to read.
         attempts: tasks for each figure of the recipe.
         world: a key of `COURSES`.
+        start: a checkpoint to go on from: its words keep what they have learnt, and `FURTHER` is how long it takes.
     """
     # Here and not above: the command line must start without torch.
     from learner.warmstart.make import make
     from learner.warmstart.train import Progress, Settings
 
     course = COURSES[world]
-    settings = settings or Settings(**course.settings)
+    settings = settings or Settings(**(course.settings if start is None else FURTHER))
 
     def report(now: Progress) -> None:
         progress(
@@ -153,10 +188,13 @@ def run(
         seed=seed,
         progress=report,
         sizes=course.sizes,
+        start=start,
     )
     progress("measuring")
     recipe: dict[str, Any] = {
-        "command": f"evolved warmstart --world {world} --out DIR --seed {seed}",
+        "command": f"evolved warmstart --world {world} --out DIR --seed {seed}"
+        + ("" if start is None else " --start OLD"),
+        **({} if start is None else {"start": _ancestor(start)}),
         "seed": seed,
         "digest": digest(out),
         "settings": msgspec.to_builtins(settings),
@@ -176,9 +214,18 @@ def run(
     return recipe
 
 
+def _ancestor(directory: Path) -> dict[str, Any]:
+    """Which checkpoint a training went on from: enough of its recipe to make it again."""
+    recipe = json.loads((directory / "recipe.json").read_text(encoding="utf-8"))
+    return {name: recipe[name] for name in ("command", "seed", "digest", "settings", "start") if name in recipe}
+
+
 def vocabulary_texts() -> list[str]:
-    """What the vocabulary is made from: the same for every seed, so that all warm starts share their ids."""
-    demonstrations = segments(Demonstrator(random.Random("vocabulary")))
+    """What the vocabulary is made from: the same for every seed, so that all warm starts share their ids.
+
+    Without made names: each would be a word, and there would be nothing to spell.
+    """
+    demonstrations = segments(Demonstrator(random.Random("vocabulary"), Habits(made=0.0)))
     texts = ["".join(text for text, _ in next(demonstrations)) for _ in range(VOCABULARY_TEXTS)]
     return texts + [chat.continuation(json.dumps({"error": error})) for error in ERRORS]
 
@@ -188,9 +235,13 @@ def word_parts() -> "Words":
     from learner.warmstart.train import Words
 
     records = (*words.PEOPLE, *words.CITIES, *words.RECORD_IDS)
+    # What is no word falls into pairs of letters and single signs, the same ones wherever it stands. The drill repeats
+    # the signs more often than pairs: there are few, and every other name has one.
+    signs = (*string.ascii_letters, "_", ".")
+    names = (*words.VERBS, *words.SUFFIXES, *service.PAIRS)
     return Words(
-        entities=(*records, *words.VERBS, *words.SUFFIXES, *BASE_PARTS),
-        names=(*words.VERBS, *words.SUFFIXES),
+        entities=(*records, *names, *signs, *BASE_PARTS),
+        names=(*names, *(SIGNS * signs)),
         held_out=words.HELD_OUT,
     )
 
@@ -213,11 +264,14 @@ def measured(directory: Path, world: str, attempts: int, seed: int) -> dict[str,
 
 
 def measure(made: "Made", attempts: int, first: int) -> dict[str, Any]:
-    """Success by family, on tasks that no demonstration showed: as it is, greedily, with hints, and under drifts."""
+    """Success by family, on tasks that no demonstration showed: as it is, greedily, with hints, and under drifts; and
+    the rate of copying."""
     from learner.warmstart.make import success
 
+    numbers = range(first, first + attempts)
+
     def rate(family: str, variant: Variant, *, hinted: bool = False, greedy: bool = False) -> float:
-        tried = [Attempt(number, family, variant, hinted) for number in range(first, first + attempts)]
+        tried = [Attempt(number, family, variant, hinted) for number in numbers]
         return round(success(made, tried, greedy=greedy), 3)
 
     def mix(rates: dict[str, float]) -> dict[str, float]:
@@ -230,6 +284,7 @@ def measure(made: "Made", attempts: int, first: int) -> dict[str, Any]:
         "sampled": mix({family: rate(family, BASE) for family in "ABCDL"}),
         "greedy": mix({family: rate(family, BASE, greedy=True) for family in "ABCDL"}),
         "sampled, hinted": mix({family: rate(family, BASE, hinted=True) for family in "ABCL"}),
+        "made names copied": service.copy_rates(made, Copying, attempts, first),
         "drifts": {
             name: {
                 family: {

@@ -30,7 +30,6 @@ from actors.system.outbox import RunnerSettings
 from actors.tasks.questioner.settings import QuestionerSettings
 from actors.trajectories.assembler import AssemblerSettings
 from adapters.redaction import InvalidRedaction, RedactionSettings, Redactor
-from daemon.api.control import ControlSettings
 from daemon.composition.cluster import ClusterSettings
 from daemon.composition.tasks import TaskSettings
 from daemon.errors import ConfigError
@@ -38,6 +37,7 @@ from daemon.ingest.otlp_receiver import IntakeSettings
 from daemon.ingest.shipper import ShipperSettings
 from daemon.live.settings import LiveSettings
 from daemon.settings import toml
+from daemon.settings.control import ControlSettings
 from daemon.tap.settings import TapSettings, UpstreamSettings
 from daemon.upkeep.provenance import ProvenanceSettings
 from daemon.upkeep.retention import QuotaSettings, RetentionSettings
@@ -229,7 +229,22 @@ def load(path: Path | None, assignments: Sequence[str] = ()) -> Config:
         table = toml.merge(table, toml.assignment(text))
     config = toml.convert(table, Config, str(path) if path is not None else "settings")
     serving_engines(config)
+    check_urls(config)
     return config
+
+
+def check_urls(config: Config) -> None:
+    """Refuse an engine's URL that ends in /v1, as clients want it: we ask for more than what is below it.
+
+    Raises:
+        ConfigError: names the setting and what to write.
+    """
+    engines = config.engines
+    named = [("engines.serving.url", engines.serving.url), ("engines.shadow.url", engines.shadow.url)]
+    named += [(f"engines.fleet {one.name!r} url", one.url) for one in engines.fleet]
+    for setting, url in named:
+        if url.rstrip("/").endswith("/v1"):
+            raise ConfigError(f"{setting} = {url!r}: write {url.rstrip('/')[:-3]!r}, without /v1")
 
 
 def serving_engines(config: Config) -> dict[str, str]:

@@ -27,7 +27,8 @@ def read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; give another file with --config") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
+        # Also: bytes that are not UTF-8, a number with thousands of digits, brackets nested too deep.
         raise ConfigError(f"{path} is no TOML: {error}") from error
 
 
@@ -51,7 +52,7 @@ def assignment(text: str) -> dict[str, Any]:
         raise ConfigError(f"--set {text!r}: write section.key=value, for example --set learner.lr=1e-5")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         parsed = value
     table: Any = parsed
     for part in reversed(key.strip().split(".")):

@@ -17,7 +17,7 @@ from daemon.tap.agent import Agent
 from daemon.tap.call import Call
 from daemon.tap.errors import Refused
 from daemon.tap.http import response_bytes
-from daemon.tap.request import Request
+from daemon.tap.request import Head, Request
 from daemon.tap.router import Router
 
 _UPSTREAMS = b"/upstreams"
@@ -38,13 +38,16 @@ class AdminRoute:
         door.check_admin_host("tap.admin_host", host)
         self._registry, self._router, self._door = registry, router, door
 
+    def admit(self, head: Head) -> None:
+        self._door.admit_admin(head, "operate" if head.method == b"PUT" else "read")
+
     def answer(self, request: Request, agent: Agent) -> Call | None:
         path = request.path
         if path in (b"/healthz", b"/readyz"):
             data = response_bytes(200, b'{"status":"ok"}', close=agent.closing)
             agent.reply(data)
             return None
-        self._door.admit_admin(request, "operate" if request.method == b"PUT" else "read")
+        self.admit(request.head)
         if path == b"/metrics":
             data = response_bytes(200, generate_latest(self._registry), content_type=CONTENT_TYPE_LATEST)
         elif path == _UPSTREAMS:
@@ -93,7 +96,7 @@ class AdminRoute:
             raise Refused(405, "method_not_allowed", "a weight is put", allow="PUT")
         try:
             weight = msgspec.json.decode(request.body, type=_Share).weight
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Refused(422, "invalid_weight", f'{error}; send {{"weight": 0.1}}', param="weight") from error
         others = any(one.weight > 0 for one in self._router.upstreams if one is not upstream)
         if not 0 <= weight < 1e9 or not (weight or others):

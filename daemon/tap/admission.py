@@ -2,10 +2,12 @@
 
     request -> [key, tenant] -> Refused, or Visitor -> [opt-out, sampling, quota] -> keep or not
 
-Only a missing or wrong key turns a call away. Everything else decides about the copy alone: above its quota, sampled
+Only a missing or wrong key turns a call away; what is ours to answer (feedback, the admin port) is closed to web pages
+as well. Everything else decides about the copy alone: above its quota, sampled
 out or opted out, a call passes as ever. Without keys, samples and quotas it is one look at the headers.
 """
 
+import ipaddress
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ import msgspec
 
 from daemon.tap.errors import InvalidTapSettings, KeysUnusable, Refused
 from daemon.tap.keys import OPERATORS, PREFIX, Key, KeyRing, Scope, is_loopback, opens, presented
-from daemon.tap.request import Request
+from daemon.tap.request import Head, Request, Upload
 from daemon.tap.sampling import opted_out, sampled
 
 _KEY, _TENANT, _OUT = b"x-evolved-key", b"x-evolved-tenant", b"x-evolved-opt-out"
@@ -23,6 +25,8 @@ _TOLD = frozenset({_KEY, _TENANT, _OUT, _TRAJECTORY})
 """Headers that are meant for the door."""
 _FEEDBACK, _HEALTH = b"/v1/feedback", b"/health"
 _NO = frozenset({b"", b"0", b"false", b"no"})
+_UNASKED_TYPES = frozenset({b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data"})
+"""What a browser lets any page send anywhere without asking first (Fetch standard, CORS-safelisted)."""
 _MARK = b"evolved_opt_out"
 _NAMED = 256
 _MAX_TENANTS = 10_000
@@ -69,7 +73,7 @@ class Visitor(msgspec.Struct, frozen=True, gc=False):
     keep: bool = True
     """A record is to be written."""
     why_not: str = ""
-    """opted_out, sampled_out or quota."""
+    """opted_out, other_site (a web page sent it, without a key), sampled_out or quota."""
     strip_authorization: bool = False
     """The authorization header is a key of ours: it does not travel to the engine."""
 
@@ -96,6 +100,8 @@ class Admission:
                 raise InvalidTapSettings(f"tap.door.keys_file: {error}") from error
         self._hour = -1
         self._spent: dict[str, tuple[int, int]] = {}
+        self._uploads: list[tuple[str, Upload, int]] = []
+        """(tenant, upload, bytes of it that are spent already) of those that do not say how long they are."""
         self._plain = Visitor("default")
         self.counts: Counter[str] = Counter()
         """Calls not kept by why_not, and refused ones by code: missing_key, invalid_key, wrong_scope, wrong_tenant."""
@@ -120,7 +126,9 @@ class Admission:
         """
         head, told = request.head, request.head.named
         if head.quiet is None:
-            head.quiet = _TOLD.isdisjoint(told) and PREFIX not in told.get(_AUTHORIZATION, b"")
+            head.quiet = (
+                _TOLD.isdisjoint(told) and PREFIX not in told.get(_AUTHORIZATION, b"") and not from_a_page(head)
+            )
         # From behind because that is twice as fast, and a body is mostly history.
         marked = request.body.rfind(_MARK) >= 0
         if head.quiet and not marked and self._keeps_all and self._ring is None:
@@ -128,34 +136,67 @@ class Admission:
         authorization = told.get(_AUTHORIZATION, b"")
         # A key of ours never travels on, whether or not it opens anything here.
         strip = PREFIX in authorization and bool(presented(b"", authorization))
-        tenant = told.get(_TENANT, b"").decode("utf-8", "replace").strip()[:_NAMED]
-        caller = ""
-        if self._ring is not None:
-            key = self._key(self._ring, presented(told.get(_KEY, b""), authorization), request)
-            if key is not None:
-                if tenant and tenant != key.tenant:
-                    raise self._refused(403, "wrong_tenant", "the key is another tenant's; leave x-evolved-tenant out")
-                tenant, caller = key.tenant, key.id
-        tenant = tenant or "default"
+        tenant, caller = self.check(head)
         why_not = self._why_not(request, told, marked, tenant, caller)
         if why_not:
             self.counts[why_not] += 1
             return Visitor(tenant, caller, False, why_not, strip)
         return Visitor(tenant, caller, True, "", strip)
 
-    def admit_admin(self, request: Request, needed: Scope = "admin") -> None:
+    def check(self, head: Head) -> tuple[str, str]:
+        """Tenant, and id of the key, that a request with this head comes from: all that can be told before its body.
+
+        Raises:
+            Refused: as `admit`.
+        """
+        told = head.named
+        tenant = told.get(_TENANT, b"").decode("utf-8", "replace").strip()[:_NAMED]
+        caller = ""
+        if self._ring is not None:
+            key = self._key(self._ring, presented(told.get(_KEY, b""), told.get(_AUTHORIZATION, b"")), head)
+            if key is not None:
+                if tenant and tenant != key.tenant:
+                    raise self._refused(403, "wrong_tenant", "the key is another tenant's; leave x-evolved-tenant out")
+                tenant, caller = key.tenant, key.id
+        return tenant or "default", caller
+
+    def check_own(self, head: Head, caller: str = "") -> None:
+        """Let feedback pass, unless a page in somebody's browser sent it: a page may post to every port of its machine.
+
+        Raises:
+            Refused: 403 or 415, with what to do.
+        """
+        if caller:
+            return
+        if from_a_page(head):
+            raise self._refused(403, "other_site", "a web page must show an agent's key to do this")
+        kind = head.named.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if kind in _UNASKED_TYPES:
+            raise self._refused(
+                415, "content_type", f"{kind.decode('latin-1')} is what a page may send unasked; send it with "
+                "content-type: application/json", param="content-type",
+            )  # fmt: skip
+
+    def admit_admin(self, head: Head, needed: Scope = "admin") -> None:
         """Let an operator's request pass; anybody's, while there is no operator's key.
 
         Args:
             needed: scope that the key must have, or one above it.
 
         Raises:
-            Refused: 401 without an operator's key, 403 with one of too small a scope.
+            Refused: 401 without an operator's key, 403 with one of too small a scope; while no key is needed, 403 to a
+                page in somebody's browser.
         """
         ring = self._ring
         if ring is None or not ring.guarded:
+            # Who points a name of theirs at this machine (DNS rebinding) makes a page's requests look like our own.
+            if from_a_page(head) or not is_this_machine(head.named.get(b"host", b"")):
+                raise self._refused(
+                    403, "other_site", "without an operator's key this is for programs of this machine, at its "
+                    "address or localhost; make a key with `evolved keys add --scope read --tenant NAME`",
+                )  # fmt: skip
             return
-        shown = presented(request.header(_KEY), request.header(_AUTHORIZATION))
+        shown = presented(head.named.get(_KEY, b""), head.named.get(_AUTHORIZATION, b""))
         key = ring.find(shown) if shown else None
         if key is None or key.scope not in OPERATORS:
             raise self._refused(
@@ -189,10 +230,10 @@ class Admission:
             self._ring.refresh()
             self.counts["keys_unreadable"] = self._ring.unreadable
 
-    def _key(self, ring: KeyRing, shown: bytes, request: Request) -> Key | None:
+    def _key(self, ring: KeyRing, shown: bytes, head: Head) -> Key | None:
         if not shown:
             # Probes of a load balancer have no key, and learn nothing but that the engine lives.
-            if self._require and request.path != _HEALTH:
+            if self._require and head.path != _HEALTH:
                 raise self._refused(
                     401, "missing_key", "an agent's key is needed, in x-evolved-key or as a bearer's token; make one "
                     "with `evolved keys add --tenant NAME`", param="x-evolved-key",
@@ -211,6 +252,8 @@ class Admission:
     def _why_not(self, request: Request, told: dict[bytes, bytes], marked: bool, tenant: str, caller: str) -> str:
         if told.get(_OUT, b"").strip().lower() not in _NO or (marked and opted_out(request.body)):
             return "opted_out"
+        if not caller and from_a_page(request.head):
+            return "other_site"
         if self._keeps_all or request.method != b"POST" or request.path.rstrip(b"/") == _FEEDBACK:
             return ""
         limits = self._tenants.get(tenant, self._others)
@@ -227,8 +270,9 @@ class Admission:
             self._hour, self._spent = hour, {}
         if tenant not in self._spent and len(self._spent) >= _MAX_TENANTS:
             tenant = _REST
+        self._account()
         upload = request.upload
-        size = len(request.body) if upload is None else upload.length or 0
+        size = len(request.body) if upload is None else upload.length if upload.length is not None else upload.size
         calls, used = self._spent.get(tenant, (0, 0))
         calls, used = calls + 1, used + size
         if (limits.exchanges_per_hour and calls > limits.exchanges_per_hour) or (
@@ -236,11 +280,43 @@ class Admission:
         ):
             return False
         self._spent[tenant] = (calls, used)
+        if upload is not None and upload.length is None:
+            self._uploads.append((tenant, upload, size))
         return True
+
+    def _account(self) -> None:
+        """Spend what has come meanwhile of uploads that do not say how long they are."""
+        still: list[tuple[str, Upload, int]] = []
+        for tenant, upload, counted in self._uploads:
+            calls, used = self._spent.get(tenant, (0, 0))
+            if upload.size > counted:
+                self._spent[tenant] = (calls, used + upload.size - counted)
+            if not (upload.done or upload.over or upload.refusal):
+                still.append((tenant, upload, upload.size))
+        self._uploads = still
 
     def _refused(self, status: int, code: str, message: str, *, param: str | None = None) -> Refused:
         self.counts[code] += 1
         return Refused(status, code, message, param=param)
+
+
+def from_a_page(head: Head) -> bool:
+    """Whether a page in a browser sent it. Nothing that a tap serves is a page, so none of them is our own."""
+    told = head.named
+    return b"origin" in told or told.get(b"sec-fetch-site", b"none") not in (b"none", b"")
+
+
+def is_this_machine(host: bytes) -> bool:
+    """Whether a Host header is an address or localhost: no name that somebody else can point here."""
+    name = host.decode("latin-1").strip().lower()
+    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+    if name in ("", "localhost") or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def check_door(settings: DoorSettings) -> None:

@@ -16,13 +16,15 @@ from daemon.tap.call import Call
 from daemon.tap.errors import Refused
 from daemon.tap.http import RequestParser, refusal_bytes
 from daemon.tap.metrics import Counts
-from daemon.tap.request import Request
+from daemon.tap.request import Head, Request
 
 _PIPELINED = 16
-"""Requests read ahead; more wait in the socket."""
+"""Requests read ahead; more wait in the socket, as do all once one of them is an upload or is held."""
 _FIRST_SECONDS = 1.0
 """While draining, for the first request of a connection that is open already."""
 _LINGER_SECONDS = 2.0
+_KEPT_SECONDS = 5.0
+"""An agent's next request often follows its last answer: for so long its connection is not closed to make room."""
 _WRITE_BUFFER = 262_144
 """Bytes that wait for an agent before its engine is slowed down."""
 
@@ -31,6 +33,14 @@ log = structlog.get_logger(__name__)
 
 class Route(Protocol):
     """Who answers the requests of a listener."""
+
+    def admit(self, head: Head) -> None:
+        """Refuse a request before its body is taken in, as far as its head tells.
+
+        Raises:
+            Refused: what the agent is told instead.
+        """
+        ...
 
     def answer(self, request: Request, agent: "Agent") -> Call | None:
         """Answer by `agent.reply`, at once or later, or give the call that will.
@@ -81,20 +91,29 @@ class Agent(asyncio.Protocol):
         self._lingering = False
         """The last word has been said."""
         self._paused = False
+        self._full = False
+        """The agent does not read what it was answered: no other answer is begun."""
         self.closing = False
         """The next answer is the last one."""
         self.due = math.inf
         self.phase = ""
         """What is waited for until `due`."""
+        self.served = False
+        """It was answered something, and not by a refusal."""
+        self.since = clock()
+        """When it was last answered, or began."""
+        self._beginning = False
 
     # Bytes and the socket's state.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(_WRITE_BUFFER)
-        if len(self._agents) >= self._max_connections:
+        if len(self._agents) >= self._max_connections and not self._make_room():
             self._counts.errors["too_many_connections"] += 1
             self._refuse(Refused(503, "too_many_connections", "try again later"))
+            # Nobody looks after the deadlines of one that is none of the agents.
+            asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._transport.abort)
             return
         self._agents.add(self)
         self._counts.connections += 1
@@ -105,7 +124,7 @@ class Agent(asyncio.Protocol):
             return
         self._heard = True
         parser = self._parser
-        if self._request is None:
+        if self._request is None and not self._full:
             request = parser.again(data)
             if request is not None:
                 self._begin(request)
@@ -122,7 +141,9 @@ class Agent(asyncio.Protocol):
         if parser.expects and not parser.requests and (self._request is None or parser.uploading) and not self._deaf:
             parser.expects = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if len(parser.requests) >= _PIPELINED and not self._paused:
+        waiting = parser.requests
+        ahead = len(waiting) >= _PIPELINED or (waiting and (waiting[-1].upload is not None or waiting[-1].held > 0))
+        if ahead and not self._paused:
             self._paused = True
             self._transport.pause_reading()
 
@@ -135,18 +156,26 @@ class Agent(asyncio.Protocol):
         if self in self._agents:
             self._agents.remove(self)
             self._counts.connections -= 1
+        self._parser.release()
+        if self._request is not None:
+            self._parser.done_with(self._request)
         if self._request is not None and self._call is None:
             self._counts.errors["client_left"] += 1
         if self._call is not None:
             self._call.abandon()
 
     def pause_writing(self) -> None:
+        self._full = True
         if self._call is not None:
             self._call.client_full(True)
 
     def resume_writing(self) -> None:
+        self._full = False
         if self._call is not None:
             self._call.client_full(False)
+        elif self._request is None and not self._lingering and not self._transport.is_closing():
+            self._unpause()
+            self._next()
 
     # What a call does with it.
 
@@ -162,12 +191,14 @@ class Agent(asyncio.Protocol):
 
     def call_ended(self, go_on: bool) -> None:
         self._call = None
+        self.served = True
         self._answered(go_on)
 
     def reply(self, data: bytes) -> None:
         """The whole answer to the request, from ourselves; too late if the agent has left or was told otherwise."""
         if self._request is not None and not self._transport.is_closing():
             self._transport.write(data)
+            self.served = True
             self._answered(True)
 
     # Its own life.
@@ -197,24 +228,57 @@ class Agent(asyncio.Protocol):
 
     def _answered(self, go_on: bool) -> None:
         request, self._request = self._request, None
+        if request is not None:
+            self._parser.done_with(request)
         if self._transport.is_closing():
             return
         if not go_on or request is None or not request.head.keep_alive:
             self._linger()
             return
-        self._paused = False
         # Backpressure of this call must not outlive it.
-        self._transport.resume_reading()
+        self._unpause()
+        self.since = self._clock()
         self._await_request()
         if self._parser.requests or self._refusal is not None or self.closing:
             self._next()
 
+    def _unpause(self) -> None:
+        """Read on, unless the agent does not read either."""
+        self._paused = self._full
+        (self._transport.pause_reading if self._full else self._transport.resume_reading)()
+
+    def _make_room(self) -> bool:
+        """Close the connection that has waited longest for its agent to ask something; whether there was one.
+
+        Whoever only connects, or never ends the head of a request, must not keep others out."""
+        idle = min((one for one in self._agents if one.idle), key=lambda one: (one.served, one.since), default=None)
+        if idle is None:
+            return False
+        self._counts.errors["idle_connection_closed"] += 1
+        self._agents.remove(idle)
+        self._counts.connections -= 1
+        idle.cut()
+        return True
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being answered or taken in for it, and it was not answered a moment ago."""
+        if self._request is not None or self._parser.requests or self._parser.in_body:
+            return False
+        return not self.served or self._clock() - self.since > _KEPT_SECONDS
+
     def _next(self) -> None:
-        """Begin with the next request, if there is one."""
+        """Begin with the next request, if there is one and its answer will be read."""
         parser = self._parser
-        if parser.requests:
+        if self._beginning:
+            return  # one that is answered at once leads here again, and thousands of them come in one piece
+        self._beginning = True
+        while parser.requests and self._request is None and not self._full and not self._lingering:
             self._begin(parser.requests.popleft())
-        elif self._refusal is not None:
+        self._beginning = False
+        if self._full or self._request is not None or self._lingering or parser.requests:
+            return
+        if self._refusal is not None:
             self._counts.requests["refused", self._refusal.status] += 1
             self._refuse(self._refusal)
         elif self.closing and not parser.partial:
@@ -253,6 +317,9 @@ class Agent(asyncio.Protocol):
     def _linger(self) -> None:
         """Close without losing what was just sent: closing a socket with unread bytes resets it."""
         self._deaf = self._lingering = True
+        self._parser.release()
+        if self._request is not None:
+            self._parser.done_with(self._request)
         self._request = None
         if self._transport.can_write_eof():
             self._transport.write_eof()

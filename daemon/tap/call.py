@@ -14,6 +14,7 @@ from typing import Protocol
 
 import structlog
 
+from actors.messages.dialects import dialect_at
 from daemon.tap.admission import Visitor
 from daemon.tap.capture import Plan
 from daemon.tap.errors import Refused, UpstreamBroke, UpstreamUnreachable
@@ -186,11 +187,19 @@ class Call:
                 self._engine.transport.write(b"0\r\n\r\n")
 
     def _keep_copy(self, data: bytes) -> None:
-        if self._copy is not None:
+        if self._copy is None:
+            return
+        context = self._context
+        small = self._copy_size + len(data) <= context.settings.max_capture_bytes
+        if small and self._plan.keep and context.held.take(len(data)):
             self._copy_size += len(data)
             self._copy.append(data)
-            if self._copy_size > self._context.settings.max_capture_bytes or not self._plan.keep:
-                self._copy = None
+        else:
+            self._forget_copy()
+
+    def _forget_copy(self) -> None:
+        self._context.held.give(self._copy_size)
+        self._copy, self._copy_size = None, 0
 
     # The engine's side.
 
@@ -323,7 +332,7 @@ class Call:
             self._engine = None
         upload = self._request.upload
         if upload is not None:
-            upload.listener = None
+            upload.listener, upload.over = None, True
         refusal = None if self._sent or problem == "client_left" else _refusal(problem, detail)
         if problem == "client_broke" and not self._sent and upload is not None:
             refusal = upload.refusal
@@ -353,6 +362,7 @@ class Call:
             # Also when the agent left: many do so at the last event, before the end of the body.
             context.router.learn(b"".join(reply.body), upstream)
         if not self._plan.keep or not self._reached:
+            self._forget_copy()
             return
         try:
             body = request.body if request.upload is None else None if self._copy is None else b"".join(self._copy)
@@ -374,7 +384,9 @@ class Call:
         except Exception:
             # The copy may fail in any way; the agent's answer does not depend on it.
             counts.errors["capture"] += 1
-            log.exception("capture_failed", path=request.path.decode("latin-1"))
+            # Not the path itself, which a stranger writes.
+            log.exception("capture_failed", dialect=dialect_at(request.path.decode("latin-1")) or "other")
+        self._forget_copy()
 
     def _tell(self, down: bool) -> None:
         """One line when the engine goes away, one when it is back."""

@@ -19,16 +19,28 @@ from daemon.tap.request import DROPPED, Copied, Head, Request
 
 CHAT = b"/v1/chat/completions"
 COMPLETIONS = b"/v1/completions"
+RESPONSES = b"/v1/responses"
+MESSAGES = b"/v1/messages"
 FEEDBACK = b"/v1/feedback"
 TOKEN_FIELDS = ("logprobs", "return_token_ids", "return_weight_versions")
 _WANTED = {
     CHAT: {"logprobs": b"true", "return_token_ids": b"true", "return_weight_versions": b"true"},
     COMPLETIONS: {"logprobs": b"0", "return_token_ids": b"true", "return_weight_versions": b"true"},
+    RESPONSES: {"enable_response_messages": b"true"},
+    MESSAGES: {"evolved_tokens": b"true"},
 }
 """What an engine is asked for, by path. A completion's `logprobs` is the number of alternatives beside the sampled
-token; vLLM gives ids on these two paths only."""
-_MARKS = (b'"logprobs"', b'"return_')
+token; vLLM gives ids on these paths only: log-probs of responses, and all of messages, with the plug-in alone."""
+_BACKGROUND = b'"background"'
+_MARKS = {
+    CHAT: (b'"logprobs"', b'"return_'),
+    COMPLETIONS: (b'"logprobs"', b'"return_'),
+    RESPONSES: (b'"enable_response_messages"', _BACKGROUND),
+    MESSAGES: (b'"evolved_tokens"',),
+}
 """Without them a body names none of these fields."""
+_STORED = b"/v1/responses/"
+"""Below it an engine that stores responses shows them again, with all that was asked for when they were made."""
 _REFUSED = frozenset({b".", b"..", b"load_lora_adapter", b"unload_lora_adapter"})
 """Segments of a path that do not pass: what leads out of /v1, and vLLM's admin plane where it reaches into it."""
 _TRICKS = re.compile(rb"[%\\#?\x00-\x1f\x7f]")
@@ -36,11 +48,14 @@ _TRICKS = re.compile(rb"[%\\#?\x00-\x1f\x7f]")
 
 
 class _Asked(msgspec.Struct):
-    """The fields of a chat request that decide what its response carries; the rest is skipped unread."""
+    """The fields of a request that decide what its response carries; the rest is skipped unread."""
 
     logprobs: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     return_token_ids: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     return_weight_versions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    enable_response_messages: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    evolved_tokens: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    background: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _asked = msgspec.json.Decoder(_Asked)
@@ -65,7 +80,7 @@ def check_path(path: bytes) -> None:
 
 
 def with_tokens(body: bytes, path: bytes = CHAT) -> tuple[bytes, tuple[str, ...]]:
-    """`body` with `logprobs`, `return_token_ids` and `return_weight_versions` asked for where it does not name them.
+    """`body` with what is wanted of `path` (`logprobs`, `return_token_ids`, ...) asked for where it does not name it.
 
     All that the client wrote stays byte for byte. A body that is no JSON object comes back as it is, or as one that is
     none either: the engine's own error is the one to show.
@@ -77,18 +92,20 @@ def with_tokens(body: bytes, path: bytes = CHAT) -> tuple[bytes, tuple[str, ...]
     # vLLM (0.32) leaves an echoed prompt out of the text when it is asked for token ids.
     if start < 0 or end < start or (path == COMPLETIONS and b'"echo"' in body):
         return body, ()
-    missing, added = TOKEN_FIELDS, _ALL[path]
+    missing, added = _ALL[path]
     # A long prompt takes ten times longer to parse than to search (from behind), and hardly any names these fields.
-    if body.rfind(_MARKS[0]) >= 0 or body.rfind(_MARKS[1]) >= 0:
+    if any([body.rfind(mark) >= 0 for mark in _MARKS[path]]):
         try:
             asked = _asked.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return body, ()
-        missing = tuple([name for name in TOKEN_FIELDS if getattr(asked, name) is msgspec.UNSET])
-        if not missing:
+        missing = tuple([name for name in missing if getattr(asked, name) is msgspec.UNSET])
+        # vLLM tells the messages of no response that is made in the background.
+        if not missing or (path == RESPONSES and bytes(asked.background) not in (b"null", b"false")):
             return body, ()
         added = _asking(path, missing)
-    comma = b"," if end - start > 64 or body[start + 1 : end].strip() else b""
+    # The last bytes tell it for all but bodies of blanks, and copy no long prompt.
+    comma = b"," if body[max(start + 1, end - 64) : end].strip() or body[start + 1 : end].strip() else b""
     return b"".join((body[:end], comma, added, body[end:])), missing
 
 
@@ -96,8 +113,8 @@ def _asking(path: bytes, names: tuple[str, ...]) -> bytes:
     return b",".join([b'"%b":%b' % (name.encode(), _WANTED[path][name]) for name in names])
 
 
-_ALL = {path: _asking(path, TOKEN_FIELDS) for path in _WANTED}
-"""What is asked for if a body names none of it: nearly always."""
+_ALL = {path: (tuple(wanted), _asking(path, tuple(wanted))) for path, wanted in _WANTED.items()}
+"""(names, bytes) of what is asked for if a body names none of it: nearly always."""
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
@@ -157,6 +174,10 @@ class Capture:
         path = head.path
         ours = visitor.strip_authorization
         dropped = _AUTHORIZED if ours else _KEY
+        if self._tokens and path.startswith(_STORED) and not head.old:
+            # As it was when the response was made, without leaving a trace.
+            hidden = tuple(_WANTED[RESPONSES])
+            return Plan(body, False, hidden, _AUTHORIZED_PLAIN if ours else _KEY_PLAIN, True)
         if head.method != b"POST" or not path.startswith(b"/v1/") or not visitor.keep:
             return Plan(body, False, (), dropped)
         rewritable = path in _WANTED and not head.old

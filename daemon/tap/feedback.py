@@ -7,8 +7,9 @@
     {"response_id": "…", "kind": "step", "outcome": 0}             this one step was bad
     {"trajectory_id": "…", "step": 3, "outcome": 1}                so was the fourth one good
 
-Answered with 202 and the record's id. The same body is the same record however often it is sent, so senders may retry;
-`id` tells two equal reports apart. A list of such objects is taken as a whole or refused as a whole.
+Answered with 202 and the record's id, once the disk has it for good. The same body is the same record however often it
+is sent, so senders may retry; `id` tells two equal reports apart. A list of such objects is taken as a whole or refused
+as a whole.
 """
 
 import difflib
@@ -86,8 +87,8 @@ class FeedbackDesk:
         """
         self._spool, self._counts, self._max_bytes, self._clock = spool, counts, max_bytes, clock
 
-    def answer(self, request: Request, visitor: Visitor) -> bytes:
-        """The response to a post.
+    def answer(self, request: Request, visitor: Visitor) -> tuple[bytes, int]:
+        """The response to a post once its reports are safe, and how many there are.
 
         Raises:
             Refused: 405, 413, 422 with the field at fault, or 503 while the spool takes nothing.
@@ -108,11 +109,10 @@ class FeedbackDesk:
             # Those before the one that was shed are written again when it is sent again: the same records.
             self._counts.feedback["unavailable"] += len(told)
             raise Refused(503, "spool_unavailable", "feedback cannot be written down now; send it again later")
-        else:
-            self._counts.feedback["accepted"] += len(told)
         extra = {} if visitor.keep else {"kept": False}
         taken = [{"id": feedback.id, "object": "evolved.feedback", **extra} for feedback in told]
-        return response_bytes(202, msgspec.json.encode({"object": "list", "data": taken} if listed else taken[0]))
+        data = msgspec.json.encode({"object": "list", "data": taken} if listed else taken[0])
+        return response_bytes(202, data), len(told)
 
 
 def read_feedback(body: bytes, tenant: str, received: float) -> tuple[list[Feedback], bool]:

@@ -14,9 +14,13 @@ import msgspec
 
 from daemon.tap.errors import Refused
 from daemon.tap.head_cache import HeadCache
+from daemon.tap.held import Held
 from daemon.tap.request import Head, Request, Upload
 
 _SLACK = 65_536
+_UNASKED = 16_384
+"""So much of a body is taken in before it is asked whether its sender may come in: a refusal of a small request leaves
+its connection as it was."""
 _FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding", b"expect"})
 
 
@@ -33,12 +37,17 @@ class RequestParser:
         max_body_bytes: int,
         hold: Callable[[bytes], int],
         clock: Callable[[], float],
+        admit: Callable[[Head], None] = lambda head: None,
+        held: Held | None = None,
     ) -> None:
         """
         Args:
             hold: for a path (with its query) the size up to which a body is waited for as a whole.
             clock: unix seconds.
+            admit: raises `Refused` if no body is to be taken in behind this head.
+            held: what all connections hold together; without it this one has a room of its own.
         """
+        self._admit, self._held = admit, held or Held()
         self._max_head, self._max_body, self._hold, self._clock = max_header_bytes, max_body_bytes, hold, clock
         self._parser = httptools.HttpRequestParser(self)
         self.requests: deque[Request] = deque()
@@ -55,8 +64,16 @@ class RequestParser:
         """Its bytes, if the next request may begin with the same."""
         self._room = 0
         """The largest body that is waited for behind it."""
+        self._body: list[bytes] = []
+        self._body_held = 0
+        """Bytes of it that are counted as held."""
         self.on_message_begin()
         self.partial = False
+
+    @property
+    def in_body(self) -> bool:
+        """A request's head has come, and was not refused, and its body has not."""
+        return self.partial and self._head_done and self._refusal is None
 
     @property
     def uploading(self) -> bool:
@@ -93,7 +110,8 @@ class RequestParser:
             self._fail_upload(refusal)
             raise refusal from error
         if self.partial:
-            self._count_raw(len(data))
+            if len(self.requests) == before:  # else most of it was of the requests before this one
+                self._count_raw(len(data))
         elif fresh and len(self.requests) == before + 1:
             self._remember(data)
         if self._upload is not None:
@@ -115,8 +133,8 @@ class RequestParser:
         self._headers: list[tuple[bytes, bytes, bytes]] = []
         self._connection = b""
         self._length = -1
-        self._chunked = False
-        self._body: list[bytes] = []
+        self._chunked = self._asked = False
+        self._forget_body()
         self._head_bytes = self._body_bytes = self._raw_bytes = 0
 
     def on_url(self, url: bytes) -> None:
@@ -158,6 +176,8 @@ class RequestParser:
         if self._chunked and version == "1.0":
             # HTTP/1.0 has no chunks: whoever is before us may have seen another end of this request (RFC 9112, 6.1).
             self._refusal = Refused(400, "malformed_http", "Transfer-Encoding in an HTTP/1.0 request")
+        if self._length > _UNASKED:
+            self._ask()
         if self._length > self._max_body:
             self._too_large()
         elif self._length > self._hold(self._url) and self._refusal is None:
@@ -165,17 +185,22 @@ class RequestParser:
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
+        if self._body_bytes > _UNASKED:
+            self._ask()
         if self._body_bytes > self._max_body:
-            self._body.clear()
+            self._forget_body()
             self._too_large()
         elif self._refusal is not None:
-            return
+            self._forget_body()
         elif self._upload is not None:
             self._upload.pieces.append(body)
+            self._upload.size += len(body)
         else:
             self._body.append(body)
-            if self._body_bytes > self._hold(self._url):
-                self._open(None)
+            if self._body_bytes > self._hold(self._url) or not self._held.take(len(body)):
+                self._open(self._length if self._length >= 0 else None)
+            else:
+                self._body_held += len(body)
 
     def on_message_complete(self) -> None:
         self.partial = self.expects = False
@@ -186,7 +211,9 @@ class RequestParser:
             self._upload, upload.done = None, True
             upload.tell()
             return
-        self.requests.append(self._request(self._body[0] if len(self._body) == 1 else b"".join(self._body), None))
+        request = self._request(self._body[0] if len(self._body) == 1 else b"".join(self._body), None)
+        request.held, self._body, self._body_held = self._body_held, [], 0
+        self.requests.append(request)
 
     def _request(self, body: bytes, upload: Upload | None) -> Request:
         parser, url, last = self._parser, self._url, self._head
@@ -205,9 +232,39 @@ class RequestParser:
             self._head = last = head
         return Request(last, body, self._clock(), upload)
 
+    def release(self) -> None:
+        """Forget all that has come in and was not handed out."""
+        self._forget_body()
+        for request in self.requests:
+            self.done_with(request)
+        self.requests.clear()
+
+    def done_with(self, request: Request) -> None:
+        """The body of `request` is held no longer."""
+        self._held.give(request.held)
+        request.held = 0
+
+    def _ask(self) -> None:
+        """Ask, once, whether the sender of this body may come in, before more of it is taken."""
+        if self._asked or self._refusal is not None:
+            return
+        self._asked = True
+        try:
+            self._admit(Head(self._parser.get_method(), self._url, self._url.partition(b"?")[0], self._headers))
+        except Refused as refusal:
+            self._refusal = refusal
+
+    def _forget_body(self) -> None:
+        self._held.give(self._body_held)
+        self._body, self._body_held = [], 0
+
     def _open(self, length: int | None) -> None:
+        # What has come goes on at once, and is held no longer.
+        self._held.give(self._body_held)
+        self._body_held = 0
         self._upload = Upload(length)
         self._upload.pieces, self._body = self._body, []
+        self._upload.size = sum(map(len, self._upload.pieces))
         self.requests.append(self._request(b"", self._upload))
 
     def _fail_upload(self, refusal: Refused) -> None:

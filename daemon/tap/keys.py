@@ -26,9 +26,8 @@ import structlog
 
 from actors.messages.files import writing_whole
 from daemon.tap.errors import KeysUnusable
+from daemon.tap.key_form import PREFIX, Scope
 
-PREFIX = b"evk_"
-"""What every key begins with."""
 _ID_BYTES, _SECRET_BYTES = 6, 32
 _ID_END = len(PREFIX) + 2 * _ID_BYTES
 _MAX_KEYS = 10_000
@@ -37,9 +36,6 @@ _SCHEMA = 2
 _NOBODY = bytes(32)
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
-Scope = Literal["agent", "environment", "read", "content", "operate", "teach", "admin"]
-"""`agent` opens the agents' port, `environment` what `evolved environments serve` serves, the others the operators'
-side: the control API and the tap's admin port. `daemon.api.scopes` says which route takes which."""
 LADDER: tuple[Scope, ...] = ("read", "content", "operate", "admin")
 """A key of one of these opens what those before it open."""
 OPERATORS = frozenset[Scope]({*LADDER, "teach"})

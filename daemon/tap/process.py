@@ -1,7 +1,7 @@
 """The tap as a process: drains on SIGTERM, reads its settings again on SIGHUP, and tells the service manager.
 
-Under systemd its socket unit keeps what arrives during a restart for the next one; without, several taps may listen on
-one port (SO_REUSEPORT), so a new one can take over before the old one goes; each needs its own spool.
+Under systemd its socket unit keeps what arrives during a restart for the next one; without, a second tap
+does not start on a port that one listens on, unless `tap.share_port` says so; one that drains has let go of it.
 """
 
 import asyncio

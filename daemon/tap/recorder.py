@@ -42,8 +42,10 @@ class _Waiting(msgspec.Struct, gc=False):
     head: bytes
     """Of its frame."""
     data: bytes
-    settled: Callable[[], None] | None = None
-    """Called when it is."""
+    then: Callable[[bool], None] | None = None
+    """Called when it is, and all before it: whether all of them are safe."""
+    lost: int = 0
+    """Records of this tap that were lost by the time that `then` was given."""
 
 
 class Recorder:
@@ -77,6 +79,8 @@ class Recorder:
         self._sent: deque[_Waiting] = deque()
         self._backlog: deque[_Waiting] = deque()
         """What a dead child left: goes out one by one, so that a record that kills its reader is found."""
+        self._unsafe: deque[tuple[int, _Waiting]] = deque()
+        """Settled records that somebody wants to know safe, with how many this child had settled by then."""
         self._bytes = 0
         self._child: subprocess.Popen[bytes] | None = None
         self._link: _Link | None = None
@@ -156,20 +160,26 @@ class Recorder:
             self._timer = asyncio.get_running_loop().call_later(self._tick, self._hand_over)
         return True
 
-    def when_settled(self, then: Callable[[], None]) -> None:
-        """Call `then` as soon as all that was offered up to now is written (or shed and counted)."""
-        if not self._unsent:
-            then()
+    def when_safe(self, then: Callable[[bool], None]) -> None:
+        """Call `then` as soon as it is known whether the record offered last is on disk for good.
+
+        With True only if no record at all was lost since: it is not known which one that was. With False whoever waits
+        has it sent again, under the same id.
+        """
+        last = self._unsent[-1] if self._unsent else None
+        if last is None:
+            then(False)  # it was not taken
             return
-        last = self._unsent[-1]
-        before = last.settled
+        before = last.then
 
-        def both() -> None:
+        def both(safe: bool) -> None:
             if before is not None:
-                before()
-            then()
+                before(safe)
+            then(safe)
 
-        last.settled = both
+        if before is None:
+            last.lost = self._lost()
+        last.then = both
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep a child alive until `stop`; then let it write what is left, and end.
@@ -254,12 +264,21 @@ class Recorder:
         for _ in range(min(settled, len(self._sent))):
             one = self._sent.popleft()
             self._bytes -= len(one.data)
-            if one.settled is not None:
-                one.settled()
+            if one.then is not None:
+                self._unsafe.append((progress.settled, one))
+        while self._unsafe and self._unsafe[0][0] <= progress.safe + progress.shed:
+            self._tell(self._unsafe.popleft()[1])
         if settled:
             self._pause = _FIRST_PAUSE
         if self._unsent or self._backlog:
             self._hand_over()
+
+    def _tell(self, one: _Waiting, *, lost: bool = False) -> None:
+        if one.then is not None:
+            one.then(not lost and self._lost() == one.lost)
+
+    def _lost(self) -> int:
+        return self.shed_disk + self.shed_poison
 
     def _look(self) -> None:
         if self._sent and self._clock() - self._heard > self._silence and self._child is not None:
@@ -281,8 +300,7 @@ class Recorder:
                 self._bytes -= len(head.data)
                 self.shed_poison += 1
                 log.error("record_given_up", bytes=len(head.data))
-                if head.settled is not None:
-                    head.settled()
+                self._tell(head)
         elif head is not None:
             self._suspect, self._suspected = head, int(alone)
         self._backlog.extendleft(reversed(self._sent))
@@ -310,6 +328,9 @@ class Recorder:
 
     def _keep_figures(self) -> None:
         self._gone = self._gone.plus(self.progress)
+        # It ended before it could say so; what it wrote is read all the same, and what is sent again is recognised.
+        while self._unsafe:
+            self._tell(self._unsafe.popleft()[1], lost=True)
         self.progress = Progress(healthy=False, disk_bytes=self.progress.disk_bytes)
 
     async def _status(self) -> int | None:
@@ -339,7 +360,10 @@ class Recorder:
                 log.error("scribe_silent", seconds=self._silence, waiting=self.waiting)
             self._link.transport.abort()
         await self._status()
+        self._keep_figures()
         self.shed_memory += self.waiting
+        for one in (*self._sent, *self._backlog, *self._unsent):
+            self._tell(one, lost=True)
         self._unsent.clear()
         self._sent.clear()
         self._backlog.clear()

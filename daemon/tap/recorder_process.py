@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import structlog
 
 from actors.messages import Feedback, encode
 from actors.messages.spool import RawExchange, decode_spooled
@@ -25,8 +26,13 @@ from daemon.tap.spool import SpoolLimits, SpoolWriter
 if TYPE_CHECKING:
     from adapters.redaction import Redactor
 
+log = structlog.get_logger(__name__)
+
 _READ = 1 << 20
 _SIGN_OF_LIFE = 1.0
+_COSTS = (0.5, 0.5)
+"""CPU seconds that redacting a record may take, and more for each megabyte of it: some ten times what traffic takes.
+What takes longer was made for it, or meets a pattern that backtracks without end; its bodies are left out."""
 _NICENESS = 5
 """Agents' traffic goes first where cores are few."""
 
@@ -109,7 +115,14 @@ class RecorderProcess:
     def _redact(self, payload: bytes, redactor: "Redactor") -> bytes:
         record = decode_spooled(payload)
         self._began = time.monotonic()
-        clean = redactor.exchange(record) if isinstance(record, RawExchange) else redactor.feedback(record)
+        try:
+            # Of CPU time, so that a busy machine costs nobody a record; the regex engine looks for signals too.
+            signal.setitimer(signal.ITIMER_VIRTUAL, _COSTS[0] + _COSTS[1] * len(payload) / 1e6)
+            clean = redactor.exchange(record) if isinstance(record, RawExchange) else redactor.feedback(record)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        except _TooCostly:
+            clean = redactor.left_out(record)
+            log.warning("redaction_too_costly", bytes=len(payload))
         self._began = 0.0
         if clean is record:
             return payload
@@ -130,6 +143,7 @@ class RecorderProcess:
     def _progress(self, writer: SpoolWriter) -> Progress:
         return Progress(
             written=writer.written,
+            safe=writer.safe,
             shed=writer.shed,
             redacted=self._redacted,
             errors=writer.errors,
@@ -146,6 +160,14 @@ class RecorderProcess:
         return True
 
 
+class _TooCostly(BaseException):
+    """Redaction took more CPU time than it may. No `except Exception` on the way is to swallow it."""
+
+
+def _too_costly(number: int, frame: object) -> None:
+    raise _TooCostly
+
+
 def _redactor(order: Order) -> "Redactor | None":
     """The redactor as ordered; its detectors are not even loaded if there is to be none."""
     if not order.redaction.get("enabled", True):
@@ -159,6 +181,7 @@ def main() -> None:
     """`python -m daemon.tap.recorder_process FD`, started by the tap."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGVTALRM, _too_costly)
     os.umask(0o077)
     with contextlib.suppress(OSError):  # a hardened unit may forbid it; the spool matters more than who goes first
         os.nice(_NICENESS)

@@ -31,6 +31,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """What has become of the records."""
 
     written: int = 0
+    safe: int = 0
+    """Of these, those that a power failure does not take."""
     shed: int = 0
     """Lost to quota or disk."""
     redacted: int = 0

@@ -27,14 +27,17 @@ _USUAL = frozenset({b"", b"keep-alive", b"Keep-Alive", b"close"})
 class Upload:
     """The body of a request that is too large to wait for: passed on as it comes."""
 
-    __slots__ = ("done", "length", "listener", "pieces", "refusal")
+    __slots__ = ("done", "length", "listener", "over", "pieces", "refusal", "size")
 
     def __init__(self, length: int | None) -> None:
         self.length = length
         """Bytes as announced; None if the client sends it in chunks."""
+        self.size = 0
+        """Bytes that have come."""
         self.pieces: list[bytes] = []
         """Not yet taken by the listener."""
-        self.done = False
+        self.done = self.over = False
+        """All of it has come; nobody waits for more of it."""
         self.refusal: Refused | None = None
         """It broke a limit in the middle."""
         self.listener: Callable[[], None] | None = None
@@ -127,6 +130,8 @@ class Request(msgspec.Struct, gc=False):
     """Unix seconds when it could be passed on."""
     upload: Upload | None = None
     """Where the body comes from, if `body` does not hold it."""
+    held: int = 0
+    """Bytes of it that count as held, see `daemon.tap.held`."""
 
     @property
     def method(self) -> bytes:

@@ -3,7 +3,8 @@
 Each hidden field becomes the `null` that the engine writes there when nobody asks (vLLM names these fields in every
 answer). All other bytes of an event stay as the engine wrote them: values are never decoded, only found and left out.
 The forms that vLLM writes are found by their bytes; whatever else there may be, by reading the JSON (`_rewritten`).
-Events that vLLM sends for the sake of their token ids alone, with nothing new to say, are left out whole.
+Events that vLLM sends for the sake of their token ids alone, with nothing new to say, are left out whole; so is what
+the plug-in adds to an answer of `/v1/messages`, where the engine would have no such field.
 
     plain answer   held until it is whole, then rewritten: the engine sends it in one piece anyway
     stream         event by event; the pieces that are ready go on at once, the tail of an unfinished event waits
@@ -28,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 class Hidden:
     """What is to be hidden, and how it is found. Made once for each set of fields."""
 
-    __slots__ = ("fields", "ids", "known", "named", "shown")
+    __slots__ = ("beside", "fields", "ids", "known", "messages", "named", "shown")
 
     def __init__(self, asked: Sequence[str]) -> None:
         """
@@ -36,9 +37,11 @@ class Hidden:
             asked: the fields of the request that the tap has added.
         """
         self.ids = "return_token_ids" in asked
-        # A prompt's ids come and go with the answer's.
-        names = (*asked, "prompt_token_ids") if self.ids else tuple(asked)
-        self.fields = tuple(_NAMES.get(name, name) for name in names)
+        self.messages = _MESSAGES in asked
+        """The fields stand in a response of `/v1/responses`, or in the `response` of an event of its stream."""
+        self.beside = BESIDE in asked
+        """One field of a plain answer, or one event of a stream, is the plug-in's."""
+        self.fields = tuple(field for name in asked for field in _NAMES.get(name, (name,)))
         any_of = b"|".join([name.encode() for name in self.fields]) or b"(?!)"
         self.named = re.compile(b'"(?:%b)"' % any_of)
         """One of the fields."""
@@ -136,6 +139,12 @@ class ResponseFilter:
         return data
 
     def _event(self, event: bytes) -> bytes | None:
+        if self._hidden.beside and event.startswith(_BESIDE_EVENT):
+            return None
+        if self._hidden.messages and event.startswith(_TYPED):
+            line, end, event = event.partition(b"\n")
+            rest = self._event(event)
+            return None if rest is None else line + end + rest
         # vLLM writes one data line an event; anything else holds no fields of ours.
         if not event.startswith(b"data: {") or b"\n" in event:
             return event
@@ -151,7 +160,15 @@ class ResponseFilter:
             return data
         try:
             body = _object.decode(data)
+            if self._hidden.beside:
+                return _without(data, body, BESIDE)
             changed = self._blank(body)
+            inner = body.get("response") if self._hidden.messages else None
+            if inner is not None and bytes(inner) != b"null":
+                response = _object.decode(inner)
+                if self._blank(response):
+                    body["response"] = msgspec.Raw(_encode(response))
+                    changed = True
             raw = body.get("choices")
             if raw is not None:
                 choices = _objects.decode(raw)
@@ -185,8 +202,29 @@ _KNOWN = (
     ("prompt_token_ids", b"[", b"]", 0),
 )
 """(field, how vLLM begins its value, how it goes on behind it, how many bytes of that belong to what follows)"""
-_NAMES = {"return_token_ids": "token_ids", "return_weight_versions": "weight_versions"}
+_MESSAGES = "enable_response_messages"
+BESIDE = "evolved_tokens"
+"""The field of a request, of its answer and the event (`evolved_vllm.messages`)."""
+_BESIDE_EVENT = b"event: evolved_tokens\n"
+_NAMES = {
+    "return_token_ids": ("token_ids", "prompt_token_ids"),
+    "return_weight_versions": ("weight_versions",),
+    _MESSAGES: ("input_messages", "output_messages"),
+}
 """The fields of an answer by the fields of the request that ask for them, where the names differ."""
+_TYPED = b"event: "
+"""How an event begins that says its type on a line of its own, as those of `/v1/responses` do."""
+
+
+def _without(data: bytes, body: dict[str, msgspec.Raw], name: str) -> bytes:
+    """`data`, which reads as `body`, without the field; every other byte stays where the field is written without
+    blanks."""
+    found = body.pop(name, None)
+    if found is None:
+        return data
+    written = b',"%b":%b' % (name.encode(), bytes(found))
+    start = data.rfind(written)
+    return _encode(body) if start < 0 else data[:start] + data[start + len(written) :]
 
 
 def _minted(choice: dict[str, msgspec.Raw], mint: Callable[[bytes], bytes]) -> bool:

@@ -6,8 +6,8 @@ from daemon.tap.call import Call
 from daemon.tap.capture import CHAT, FEEDBACK, check_path
 from daemon.tap.errors import Refused
 from daemon.tap.feedback import FeedbackDesk
-from daemon.tap.http import response_bytes
-from daemon.tap.request import Request
+from daemon.tap.http import refusal_bytes, response_bytes
+from daemon.tap.request import Head, Request
 from daemon.tap.tap_context import TapContext
 
 _FEEDBACK_SECONDS = 10.0
@@ -19,6 +19,11 @@ class EngineRoute:
 
     def __init__(self, context: TapContext, door: Admission, desk: FeedbackDesk) -> None:
         self._context, self._door, self._desk = context, door, desk
+
+    def admit(self, head: Head) -> None:
+        if head.path != CHAT:
+            check_path(head.path)
+        self._door.check(head)
 
     def answer(self, request: Request, agent: Agent) -> Call | None:
         path = request.head.path
@@ -33,13 +38,24 @@ class EngineRoute:
         return Call(self._context, agent, request, visitor, agent.closing)
 
     def _feedback(self, request: Request, visitor: Visitor, agent: Agent) -> None:
+        self._door.check_own(request.head, visitor.caller)
         if request.upload is not None:
             raise Refused(413, "body_too_large", "feedback is small; this is not")
-        data = self._desk.answer(request, visitor)
-        self._context.counts.requests["feedback", 202] += 1
-        # Whoever is told that it was taken must find it again after a crash of the tap.
+        data, told = self._desk.answer(request, visitor)
+        counts = self._context.counts
+
+        def answer(safe: bool) -> None:
+            counts.requests["feedback", 202 if safe else 503] += 1
+            counts.feedback["accepted" if safe else "unavailable"] += told
+            agent.reply(data if safe else _UNSAFE)
+
+        if not visitor.keep:
+            counts.requests["feedback", 202] += 1
+            agent.reply(data)
+            return
+        # Whoever is told that it was taken must find it again, whatever happens to the tap, its recorder or the power.
         agent.within(_FEEDBACK_SECONDS, "feedback")
-        self._context.recorder.when_settled(lambda: agent.reply(data))
+        self._context.recorder.when_safe(answer)
 
 
 class MirrorRoute:
@@ -48,11 +64,15 @@ class MirrorRoute:
     def __init__(self, context: TapContext, door: Admission) -> None:
         self._context, self._door = context, door
 
+    def admit(self, head: Head) -> None:
+        self._door.check(head)
+
     def answer(self, request: Request, agent: Agent) -> Call | None:
         if request.upload is not None:
             raise Refused(413, "body_too_large", "a mirrored request is held whole; raise tap.hold_chat_bytes")
         counts = self._context.counts
         if request.method == b"POST" and request.path.startswith(b"/v1/"):
+            # A mirrored call has the agent's own headers, so this is the same rule as on the agents' port.
             visitor = self._door.admit(request)
             if visitor.keep:
                 counts.captured += self._context.recorder.offer(self._context.capture.mirrored(request, visitor))
@@ -63,4 +83,5 @@ class MirrorRoute:
         return None
 
 
+_UNSAFE = refusal_bytes(Refused(503, "spool_unavailable", "feedback cannot be written down now; send it again later"))
 _NOTHING = response_bytes(204, b"").replace(b"Content-Type: application/json\r\nContent-Length: 0\r\n", b"")

@@ -1,8 +1,12 @@
 """How the spool lies on disk: a directory of append-only segments and a cursor.
 
-A segment is a run of records, each `[u32 length][u32 crc32][16-byte id][payload]` (little-endian; the checksum covers
-id and payload). The writer starts a new segment whenever it starts, so the torn tail that a crash leaves behind is
-always the end of a segment. The cursor is the reader's: everything before it is published.
+A segment is a head and a run of records, each `[mark][u32 length][u32 crc32][16-byte id][payload]` (little-endian; the
+checksum covers id and payload). The mark is eight random bytes of the segment's own, which its head says twice. By it
+the next record is found, whatever a flipped bit makes of a length; and nobody who cannot read the disk can write one
+into a payload. Segments without a head are of an earlier version, and their records without marks.
+
+The writer starts a new segment whenever it starts, so the torn tail that a crash leaves behind is always the end of a
+segment. The cursor is the reader's: everything before it is published.
 """
 
 import contextlib
@@ -14,13 +18,40 @@ from pathlib import Path
 import msgspec
 
 HEADER = struct.Struct("<II16s")
+_MAGIC = b"EVSPOOL2"
+_MARK = 8
+HEAD_BYTES = 2 * len(_MAGIC) + 2 * _MARK
+FRAME_BYTES = _MARK + HEADER.size
+"""Of a record, beside its payload."""
 MAX_PAYLOAD = 512 << 20
 """A length above it is no length: the bytes are torn or corrupt."""
 
 
-def frame(record_id: bytes, payload: bytes) -> bytes:
+def frame(record_id: bytes, payload: bytes, mark: bytes = b"") -> bytes:
     """One record as it stands in a segment."""
-    return HEADER.pack(len(payload), zlib.crc32(payload, zlib.crc32(record_id)), record_id) + payload
+    return mark + HEADER.pack(len(payload), zlib.crc32(payload, zlib.crc32(record_id)), record_id) + payload
+
+
+def new_mark() -> bytes:
+    """Of a segment that begins now."""
+    return os.urandom(_MARK)
+
+
+def segment_head(mark: bytes) -> bytes:
+    """What a segment begins with."""
+    return _MAGIC + mark + mark + _MAGIC
+
+
+def mark_of(start: bytes) -> bytes:
+    """The mark of a segment that begins with `start` (its head and a mark); empty for one without a head.
+
+    One flipped bit anywhere in it does no harm.
+    """
+    ends = start[: len(_MAGIC)] + start[HEAD_BYTES - len(_MAGIC) : HEAD_BYTES]
+    if len(start) < HEAD_BYTES or (int.from_bytes(ends) ^ int.from_bytes(2 * _MAGIC)).bit_count() > 1:
+        return b""
+    first, second = start[len(_MAGIC) :][:_MARK], start[len(_MAGIC) + _MARK :][:_MARK]
+    return second if start[HEAD_BYTES:].startswith(second) else first
 
 
 def segment_path(directory: Path, number: int) -> Path:

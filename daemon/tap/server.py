@@ -25,6 +25,7 @@ from daemon.tap.agent import Agent, Route
 from daemon.tap.capture import Capture
 from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.feedback import FeedbackDesk
+from daemon.tap.held import Held
 from daemon.tap.http import RequestParser
 from daemon.tap.metrics import Counts, GossipCollector, TapCollector
 from daemon.tap.recorder import Recorder
@@ -97,7 +98,9 @@ class Tap:
         door = Admission(settings.door, clock=time.time)
         capture = _capture(settings)
         mint = ToolCallIds(lambda: os.urandom(12).hex()) if settings.mint_tool_call_ids else None
-        context = TapContext(settings, self._router, capture, self.spool, self.counts, mint)
+        self.held = Held()
+        """Bodies in memory."""
+        context = TapContext(settings, self._router, capture, self.spool, self.counts, mint, self.held)
         desk = FeedbackDesk(self.spool, self.counts, max_bytes=settings.max_feedback_bytes, clock=time.time)
         self._capture, self._door, self._context = capture, door, context
         self._public = EngineRoute(context, door, desk)
@@ -176,17 +179,23 @@ class Tap:
         servers: list[asyncio.Server] = []
         agents = self._maker(self._public, self._agents, self.counts)
         try:
-            public = self._sockets.get(AGENTS) or bind(settings.host, settings.port, "tap.port")
+            public = self._sockets.get(AGENTS) or bind(
+                settings.host, settings.port, "tap.port", shared=settings.share_port
+            )
             for one in public:
                 servers.append(await loop.create_server(agents, sock=one, ssl=self._tls, backlog=_BACKLOG))
             if settings.unix_socket:
                 servers.append(await self._listen_unix(settings.unix_socket, agents))
             mirror = self._sockets.get(MIRROR, [])
             if settings.mirror_port is not None:
-                mirror = mirror or bind(settings.host, settings.mirror_port, "tap.mirror_port")
+                mirror = mirror or bind(
+                    settings.host, settings.mirror_port, "tap.mirror_port", shared=settings.share_port
+                )
             maker = self._maker(self._mirror, self._agents, self.counts)
             servers += [await loop.create_server(maker, sock=one, backlog=_BACKLOG) for one in mirror]
-            admin = self._sockets.get(ADMIN) or bind(settings.admin_host, settings.admin_port, "tap.admin_port")
+            admin = self._sockets.get(ADMIN) or bind(
+                settings.admin_host, settings.admin_port, "tap.admin_port", shared=settings.share_port
+            )
             maker = self._maker(self._admin, self._admins, Counts())
             pages = [await loop.create_server(maker, sock=one) for one in admin]
             try:
@@ -221,6 +230,8 @@ class Tap:
                 max_body_bytes=settings.max_body_bytes,
                 hold=hold,
                 clock=time.time,
+                admit=route.admit,
+                held=self.held,
             )
             return Agent(
                 route, parser, agents, counts,

@@ -37,6 +37,9 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Address that agents connect to."""
     port: int = 8080
     """0 takes a free one."""
+    share_port: bool = False
+    """Start also where another tap listens: each then gets a part of the connections, and needs a `spool_dir` of its
+    own."""
     unix_socket: str = ""
     """Path of a unix socket to listen on as well; its directory decides who may connect."""
     tls_cert: str = ""

@@ -4,15 +4,18 @@ A socket of systemd's outlives the process: while a tap drains and the next one 
 is refused.
 """
 
+import errno
 import os
 import socket
 from collections.abc import Mapping, MutableMapping
+from typing import Any
 
 from daemon.tap.errors import InvalidTapSettings, PortTaken
 
 _FIRST = 3
 _UNNAMED = ("", "unknown")
 _HANDED = "EVOLVED_TAP_SOCKETS"
+_LOOK_SECONDS = 0.5
 AGENTS, MIRROR, ADMIN = "agents", "mirror", "admin"
 """`FileDescriptorName=` of the sockets; one without a name is for agents."""
 
@@ -74,11 +77,12 @@ def _listener(descriptor: int, name: str) -> socket.socket:
     return one
 
 
-def bind(host: str, port: int, setting: str) -> list[socket.socket]:
-    """One socket for each address that `host` has, all on one port; several taps may have the same.
+def bind(host: str, port: int, setting: str, *, shared: bool = False) -> list[socket.socket]:
+    """One socket for each address that `host` has, all on one port.
 
     Args:
         setting: where the port comes from, to be named in an error.
+        shared: another tap may listen there; the kernel then gives each its part of the connections.
 
     Raises:
         PortTaken: somebody else has it, or it is not ours to have.
@@ -94,6 +98,8 @@ def bind(host: str, port: int, setting: str) -> list[socket.socket]:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if port and not shared and _answers(family, (address[0], port, *address[2:])):
+                raise OSError(errno.EADDRINUSE, "Address already in use")
             one.bind((address[0], port, *address[2:]))
             port = port or int(one.getsockname()[1])
             one.setblocking(False)
@@ -102,9 +108,24 @@ def bind(host: str, port: int, setting: str) -> list[socket.socket]:
             one.close()
         raise PortTaken(
             f"{setting} = {asked} on {host!r}: {error.strerror}; `ss -ltnp` shows who listens there, "
-            f"{setting} takes another"
+            f"{setting} takes another" + ("" if shared else ", tap.share_port = true lets several taps have it")
         ) from error
     return bound
+
+
+def _answers(family: int, address: tuple[Any, ...]) -> bool:
+    """Whether somebody takes connections there. A bind does not tell: with SO_REUSEPORT a second tap of the same user
+    gets the port too, and a part of the first one's calls."""
+    with socket.socket(family, socket.SOCK_STREAM) as one:
+        one.settimeout(_LOOK_SECONDS)
+        any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound
+        try:
+            one.connect((any_address.get(address[0], address[0]), *address[1:]))
+        except TimeoutError:
+            return True  # its queue is full
+        except OSError:
+            return False
+    return True
 
 
 def port_of(sockets: list[socket.socket]) -> int:

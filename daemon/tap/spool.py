@@ -15,10 +15,14 @@ import msgspec
 import structlog
 
 from daemon.tap.segments import (
+    FRAME_BYTES,
+    HEAD_BYTES,
     HEADER,
     MAX_PAYLOAD,
     frame,
+    new_mark,
     read_cursor,
+    segment_head,
     segment_numbers,
     segment_path,
     spool_bytes,
@@ -65,6 +69,8 @@ class SpoolWriter:
         self.shed_disk = 0
         """Records refused or dropped because of the quota, or left unwritten at the end."""
         self.written = 0
+        self.safe = 0
+        """Of these, those that a power failure does not take: the disk was told to keep them and said that it had."""
         self.errors = 0
         """Failed attempts to write or sync."""
         self.disk_bytes = 0
@@ -77,6 +83,7 @@ class SpoolWriter:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._file = -1
+        self._mark = b""
         self._lock = -1
         self._size = 0
         self._synced = 0.0
@@ -173,8 +180,7 @@ class SpoolWriter:
             while self._queue:
                 self._write(self._take())
             if self._dirty and (sync or time.monotonic() - self._synced >= self._limits.sync_seconds):
-                os.fdatasync(self._file)
-                self._synced, self._dirty = time.monotonic(), False
+                self._sync()
         except OSError as error:
             self.errors += 1
             if self.healthy:
@@ -185,6 +191,19 @@ class SpoolWriter:
         if not self.healthy:
             log.info("spool_recovered", directory=str(self._directory), shed=self.shed)
             self.healthy = True
+
+    def _sync(self) -> None:
+        try:
+            os.fdatasync(self._file)
+        except OSError:
+            # The kernel forgets what it could not write, and the next sync would say that all is well: what was not
+            # safe counts as lost, and the rest goes to another segment.
+            lost = self.written - self.safe
+            self.written -= lost
+            self.shed_disk += lost
+            self._abandon()
+            raise
+        self._synced, self._dirty, self.safe = time.monotonic(), False, self.written
 
     def _take(self) -> list[tuple[bytes, bytes]]:
         """The next records, a few megabytes at most."""
@@ -197,15 +216,16 @@ class SpoolWriter:
         return batch
 
     def _write(self, batch: list[tuple[bytes, bytes]]) -> None:
-        data = b"".join([frame(record_id, payload) for record_id, payload in batch])
+        size = sum(len(payload) + HEADER.size for _, payload in batch)
         try:
-            fits = self._room(len(data))
+            fits = self._room(size + (FRAME_BYTES - HEADER.size) * len(batch) + HEAD_BYTES)
             if fits:
-                self._append(data)
+                head = b"" if self._size else segment_head(self._mark)
+                self._append(head + b"".join([frame(record_id, payload, self._mark) for record_id, payload in batch]))
         except OSError:
             self._queue.extendleft(reversed(batch))
             raise
-        self._taken_bytes += len(data)
+        self._taken_bytes += size
         if fits:
             self.written += len(batch)
         else:
@@ -250,13 +270,13 @@ class SpoolWriter:
                 raise
             self._lock = lock
         if self._file >= 0:
-            os.fdatasync(self._file)
+            self._sync()
             self._abandon()
         self._look()
         numbers = [*segment_numbers(self._directory), read_cursor(self._directory).segment]
         path = segment_path(self._directory, max(numbers) + 1)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        self._size = 0
+        self._size, self._mark = 0, new_mark()
 
     def _abandon(self) -> None:
         if self._file >= 0:

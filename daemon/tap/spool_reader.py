@@ -1,6 +1,7 @@
 """The shipper's side of the spool: reads what the tap wrote, in order, and remembers how far it is published."""
 
 import contextlib
+import mmap
 import os
 import time
 import zlib
@@ -12,7 +13,17 @@ import msgspec
 from actors.messages import MessageError
 from actors.messages.files import write_whole
 from actors.messages.spool import RawExchange, decode_spooled
-from daemon.tap.segments import HEADER, MAX_PAYLOAD, Cursor, Position, read_cursor, segment_numbers, segment_path
+from daemon.tap.segments import (
+    HEAD_BYTES,
+    HEADER,
+    MAX_PAYLOAD,
+    Cursor,
+    Position,
+    mark_of,
+    read_cursor,
+    segment_numbers,
+    segment_path,
+)
 
 
 class Spooled(msgspec.Struct, frozen=True):
@@ -51,6 +62,8 @@ class SpoolReader:
         self.sequence = cursor.sequence
         """As it was committed last."""
         self._barren: tuple[Position, int] | None = None
+        self._marked = (-1, b"")
+        """A segment and its mark."""
         self.torn = 0
         """Places where bytes were skipped."""
 
@@ -78,7 +91,7 @@ class SpoolReader:
     def read(self, limit: int = 256, max_bytes: int = 8 << 20) -> list[Spooled]:
         """The next records, at most `limit`, and no more once `max_bytes` are reached; empty if there are none yet.
 
-        A record whose checksum is wrong is skipped; so is the rest of a segment whose next length cannot be right.
+        A record that is damaged is skipped, up to the next that is whole.
 
         Raises:
             OSError: the disk failed.
@@ -159,29 +172,38 @@ class SpoolReader:
             file = os.open(segment_path(self._directory, self._at.segment), os.O_RDONLY)
         except FileNotFoundError:
             return False
-        size = sum(len(record.payload) for record in found)
+        size, segment = sum(len(record.payload) for record in found), self._at.segment
         try:
+            mark = self._mark(file)
+            if mark and self._at.offset < HEAD_BYTES:
+                self._at = Position(segment, HEAD_BYTES)
             while len(found) < limit and size < max_bytes:
-                offset = self._at.offset
-                head = os.pread(file, HEADER.size, offset)
-                if len(head) < HEADER.size:
-                    return False
-                length, checksum, record_id = HEADER.unpack(head)
-                # Zero is never written: a file system that lost power leaves runs of zeros.
-                if not 0 < length <= MAX_PAYLOAD:
-                    return False
-                payload = os.pread(file, length, offset + HEADER.size)
-                if len(payload) < length:
-                    return False
-                self._at = Position(self._at.segment, offset + HEADER.size + length)
-                if zlib.crc32(payload, zlib.crc32(record_id)) == checksum:
-                    found.append(Spooled(record_id, payload, self._at))
-                    size += length
+                record = _record(file, segment, self._at.offset, mark)
+                if record is None:
+                    offset = _next(file, self._at.offset + 1, mark) if mark else -1
+                    if offset < 0:
+                        return False
+                    # It may have been written to its end between the two looks; what lies before a mark is all there.
+                    record = _record(file, segment, self._at.offset, mark)
+                    if record is None:
+                        self.torn += 1
+                        self._at = Position(segment, offset)
+                        continue
+                self._at = record.after
+                if record.id:
+                    found.append(record)
+                    size += len(record.payload)
                 else:
                     self.torn += 1
             return True
         finally:
             os.close(file)
+
+    def _mark(self, file: int) -> bytes:
+        """The mark of the segment that is being read."""
+        if self._marked[0] != self._at.segment or not self._marked[1]:
+            self._marked = (self._at.segment, mark_of(os.pread(file, 2 * HEAD_BYTES, 0)))
+        return self._marked[1]
 
     def _back(self, since: float) -> list[int]:
         cursor = read_cursor(self._directory)
@@ -204,6 +226,34 @@ class SpoolReader:
             return segment_path(self._directory, number).stat().st_size
         except FileNotFoundError:
             return 0
+
+
+def _record(file: int, segment: int, offset: int, mark: bytes) -> Spooled | None:
+    """The record at `offset`; without an id if its checksum is wrong, None if there is none, or not all of it yet."""
+    head = os.pread(file, len(mark) + HEADER.size, offset)
+    if len(head) < len(mark) + HEADER.size or not head.startswith(mark):
+        return None
+    length, checksum, record_id = HEADER.unpack(head[len(mark) :])
+    # Zero is never written: a file system that lost power leaves runs of zeros.
+    if not 0 < length <= MAX_PAYLOAD:
+        return None
+    start = offset + len(head)
+    payload = os.pread(file, length, start)
+    if len(payload) < length:
+        return None
+    if zlib.crc32(payload, zlib.crc32(record_id)) == checksum:
+        return Spooled(record_id, payload, Position(segment, start + length))
+    # Of a length that is wrong too the end is nowhere: what is marked as the next record counts.
+    after = _next(file, start, mark) if mark else start + length
+    return Spooled(b"", b"", Position(segment, min(after, start + length) if after >= 0 else start + length))
+
+
+def _next(file: int, offset: int, mark: bytes) -> int:
+    """Where the next record begins at `offset` or later; -1 if none does."""
+    if os.fstat(file).st_size <= offset:
+        return -1
+    with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as data:
+        return data.find(mark, offset)
 
 
 def spool_age(directory: Path, now: float) -> float:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from daemon.tap.capture import Capture, RecordIds
+from daemon.tap.held import Held
 from daemon.tap.metrics import Counts
 from daemon.tap.recorder import Recorder
 from daemon.tap.reply import ReplyParser
@@ -24,6 +25,7 @@ class TapContext:
         recorder: Recorder,
         counts: Counts,
         mint: ToolCallIds | None,
+        held: Held,
     ) -> None:
         """
         Args:
@@ -36,7 +38,7 @@ class TapContext:
             recorder,
             counts,
         )
-        self.mint = mint
+        self.mint, self.held = mint, held
         self.clock: Callable[[], float] = time.time
         self.nothing = ReplyParser()
         """The reply of a call that has not reached an engine."""

@@ -114,7 +114,9 @@ class Workers:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._stop)
             loop.add_signal_handler(signal.SIGHUP, self._reload)
-            pages = self._given.get(ADMIN) or bind(settings.admin_host, settings.admin_port, "tap.admin_port")
+            pages = self._given.get(ADMIN) or bind(
+                settings.admin_host, settings.admin_port, "tap.admin_port", shared=settings.share_port
+            )
             try:
                 async with asyncio.TaskGroup() as group:
                     servers = [await loop.create_server(admin.connection, sock=one) for one in pages]
@@ -140,9 +142,9 @@ class Workers:
         settings = self._settings
         shared = {name: list(self._given.get(name, [])) for name in (AGENTS, MIRROR)}
         if not shared[AGENTS]:
-            shared[AGENTS] = bind(settings.host, settings.port, "tap.port")
+            shared[AGENTS] = bind(settings.host, settings.port, "tap.port", shared=settings.share_port)
         if not shared[MIRROR] and settings.mirror_port is not None:
-            shared[MIRROR] = bind(settings.host, settings.mirror_port, "tap.mirror_port")
+            shared[MIRROR] = bind(settings.host, settings.mirror_port, "tap.mirror_port", shared=settings.share_port)
         if settings.unix_socket:
             path = Path(settings.unix_socket)
             if path.is_socket():

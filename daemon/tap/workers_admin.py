@@ -25,7 +25,7 @@ from daemon.tap.call import Call
 from daemon.tap.errors import Refused
 from daemon.tap.http import RequestParser, response_bytes
 from daemon.tap.metrics import Counts
-from daemon.tap.request import Request
+from daemon.tap.request import Head, Request
 from daemon.tap.settings import TapSettings
 
 _ASK_SECONDS = 5.0
@@ -77,6 +77,7 @@ class WorkersAdmin:
             max_body_bytes=1 << 16,
             hold=lambda target: 1 << 16,
             clock=time.time,
+            admit=self.admit,
         )
         return Agent(
             self, parser, self._agents, self._counts,
@@ -100,6 +101,9 @@ class WorkersAdmin:
         for agent in tuple(self._agents):
             agent.cut()
 
+    def admit(self, head: Head) -> None:
+        self._door.admit_admin(head)
+
     def answer(self, request: Request, agent: Agent) -> Call | None:
         path = request.path
         if path in (b"/healthz", b"/readyz"):
@@ -108,7 +112,7 @@ class WorkersAdmin:
             body = msgspec.json.encode({"status": "ok" if good else "degraded", "workers": ready})
             agent.reply(response_bytes(200 if good else 503, body, close=agent.closing))
             return None
-        self._door.admit_admin(request)
+        self.admit(request.head)
         if path != b"/metrics" and path.partition(b"/upstreams")[0]:
             raise Refused(404, "unknown_path", "here are /metrics, /healthz, /readyz and /upstreams")
         agent.within(_ANSWER_SECONDS, "admin")
@@ -162,7 +166,7 @@ async def _ask(path: Path, request: Request) -> tuple[int, bytes]:
     async with asyncio.timeout(_ASK_SECONDS):
         reader, writer = await asyncio.open_unix_connection(str(path))
         try:
-            lines = [request.method + b" " + request.path + b" HTTP/1.1", b"host: tap", b"connection: close"]
+            lines = [request.method + b" " + request.path + b" HTTP/1.1", b"host: localhost", b"connection: close"]
             lines += [name + b": " + value for name in _FORWARDED if (value := request.header(name))]
             lines.append(b"content-length: %d" % len(request.body))
             writer.write(b"\r\n".join(lines) + b"\r\n\r\n" + request.body)

@@ -30,6 +30,7 @@ from actors.store.backup import copy
 from actors.store.retention import served_last
 from daemon.errors import TransferFailed
 from daemon.settings.config import Config
+from learner.memory import Memory
 
 FORMAT = 1
 CONTENTS = "backup.json"
@@ -119,12 +120,13 @@ def _fill(
     for path in sorted((config.state / "versions").glob("v*")):
         for name in (MANIFEST, SIGNATURE):
             _take(config.state, f"versions/{path.name}/{name}", aside / "state")
-    kept: list[int] = []
+    kept, memory = list[int](), Memory(config.state / "learner")
     for number in versions if with_weights else ():
         say(f"weights: version {number}")
         if _take(config.state, f"versions/v{number:06d}", aside / "state"):
             kept.append(number)
-            _take(config.state, f"learner/v{number:06d}", aside / "state")
+            for needed in memory.line(number):  # a version need not have its optimizer beside it
+                _take(config.state, f"learner/v{needed:06d}", aside / "state")
     if settings is not None:
         shutil.copyfile(settings, aside / "config.toml")
     files: list[Entry] = []

@@ -25,7 +25,12 @@ USUAL = ("tap", "broker", "daemon")
 SYSTEM = Path("etc/systemd/system")
 SETTINGS = Path("etc/evolved")
 CREDENTIALS = SETTINGS / "credentials"
+ENGINE_CREDENTIALS = SETTINGS / "engine-credentials"
 STATE = Path("var/lib/evolved")
+ENGINE_STATE = Path("var/lib/evolved-engine")
+USERS = ("evolved", "evolved-engine")
+DIRECTORIES = "/etc/tmpfiles.d/evolved.conf"
+"""What systemd-tmpfiles makes of them."""
 _RELOADED = ("tap", "daemon")
 """Units that read their settings again on SIGHUP."""
 _NOTIFY_RELOAD = 253
@@ -101,10 +106,12 @@ def plan(
         names += [f"evolved-{unit}.service.d/notify-reload.conf" for unit in units if unit in _RELOADED]
     files = {str(SYSTEM / name): _filled(name, marks) for name in names}
     files["etc/sysusers.d/evolved.conf"] = _filled("evolved.sysusers", marks)
+    files[DIRECTORIES.lstrip("/")] = _filled("evolved.tmpfiles", marks)
     files[str(SETTINGS / "config.toml")] = settings
     if "engine" in units:
         files[str(SETTINGS / "engine.env")] = _ENGINE.encode()
-    return Plan(tuple(units), files, {str(SETTINGS / "config.toml"): 0o644})
+    # systemd reads it as root, and vLLM's API key may stand in it.
+    return Plan(tuple(units), files, {str(SETTINGS / "engine.env"): 0o600})
 
 
 def _filled(name: str, marks: Mapping[str, str]) -> bytes:
@@ -146,7 +153,7 @@ def install(todo: Plan, root: Path) -> Installed:
             kept.add(name)
     files: list[Written] = []
     try:
-        for directory, mode in ((SETTINGS, 0o755), (CREDENTIALS, 0o700)):
+        for directory, mode in ((SETTINGS, 0o755), (CREDENTIALS, 0o700), (ENGINE_CREDENTIALS, 0o700)):
             (root / directory).mkdir(parents=True, exist_ok=True)
             (root / directory).chmod(mode)
         for name, content in todo.files.items():
@@ -216,8 +223,9 @@ def uninstall(root: Path, *, purge: bool = False) -> list[Path]:
         (root / _LIST).unlink()
         if purge:
             shutil.rmtree(root / SETTINGS, ignore_errors=True)
-            shutil.rmtree(root / STATE, ignore_errors=True)
-        for directory in (CREDENTIALS, SETTINGS):
+            for state in (STATE, ENGINE_STATE):
+                shutil.rmtree(root / state, ignore_errors=True)
+        for directory in (CREDENTIALS, ENGINE_CREDENTIALS, SETTINGS):
             if (root / directory).is_dir() and not any((root / directory).iterdir()):
                 (root / directory).rmdir()
     except OSError as error:

@@ -9,6 +9,7 @@ among the newest two; the audit trail. What cannot be brought below the quota is
 
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -97,20 +98,35 @@ class Usage(msgspec.Struct, frozen=True):
         return sum(size for kind, size in self.kinds.items() if kind != "database_free")
 
 
+_JUMP_SECONDS = 3600.0
+"""A clock that is ahead of itself by so much since the last round has been set, or is broken."""
+_BELIEVED_SECONDS = 86_400.0
+
+
+def _uptime() -> float:
+    """Goes on while the machine sleeps, unlike the monotonic clock."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class Retention:
     """Takes out what is too old or too much."""
 
     def __init__(
         self, retention: RetentionSettings, quota: QuotaSettings, *, store: Store, state: Path, database: Path | None,
-        clock: Callable[[], float], pause: float = _PAUSE,
+        clock: Callable[[], float], uptime: Callable[[], float] = _uptime, pause: float = _PAUSE,
     ) -> None:  # fmt: skip
         """
         Args:
             database: SQLite's file; None for a database elsewhere, which the quota is not about.
+            clock: unix seconds.
+            uptime: seconds since some moment, which nobody can set.
             pause: seconds between two transactions.
         """
         self._settings, self._quota, self._store, self._state = retention, quota, store, state
-        self._database, self._clock, self._pause = database, clock, pause
+        self._database, self._clock, self._uptime, self._pause = database, clock, uptime, pause
+        self._seen = (clock(), uptime())
+        self._jumped = -1.0
+        """Uptime when the clock was first seen to have jumped ahead; negative if it has not."""
         self.rows, self.bytes = Counter[str](), Counter[str]()
         """Taken out, by kind."""
         self.usage = Usage({})
@@ -129,7 +145,7 @@ class Retention:
             StoreUnavailable: go on in the next round.
         """
         self._beat = beat
-        now, settings = self._clock(), self._settings
+        now, settings = self._now(), self._settings
         kept = await self._store.ask(old.protected)
         if settings.trajectories_days:
             before = now - settings.trajectories_days * _DAY
@@ -156,13 +172,32 @@ class Retention:
             log.info("retention", removed=dict(self.rows), bytes=dict(self.bytes), in_use=self.usage.total)
         return self.usage
 
+    def _now(self) -> float:
+        """The time, unless the clock has jumped ahead: what is deleted on its word does not come back when it is set
+        right. What it says then counts once it has stood for a day."""
+        now, up = self._clock(), self._uptime()
+        expected = self._seen[0] + up - self._seen[1]
+        if now - expected < _JUMP_SECONDS:
+            self._seen, self._jumped = (now, up), -1.0
+            return now
+        if self._jumped < 0:
+            self._jumped = up
+            log.error(
+                "clock_jumped", ahead_seconds=now - expected, remedy="set the clock right; nothing is deleted by it"
+            )
+        if up - self._jumped >= _BELIEVED_SECONDS:
+            self._seen, self._jumped = (now, up), -1.0
+            return now
+        return expected
+
     async def _shed(self, kept: set[str], draining: Callable[[], bool]) -> None:
         limit = self._quota.state_bytes
         await self._files(self.usage.total - limit)
         self.usage = await self._measure()
-        floor = self._clock() - _FLOOR_DAYS * _DAY
+        now = self._now()
+        floor = now - _FLOOR_DAYS * _DAY
         for days in (180.0, 90.0, 30.0, 7.0, _FLOOR_DAYS):
-            before = min(floor, self._clock() - days * _DAY)
+            before = min(floor, now - days * _DAY)
             if self.usage.total > limit:
                 await self._calls(before, draining)
                 self.usage = await self._measure()

@@ -6,6 +6,7 @@ of the labels is taken over steps, not over the trajectories' means, which can b
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -14,6 +15,9 @@ from learner.credit.baselines import EPSILON, Floats
 from learner.credit.settings import Fusion, Horizon
 
 Mask = npt.NDArray[np.bool_]
+PULL = 4.0
+"""Trajectories that the whole set's labels are worth beside a kind's own: that strength is where `actors.kinds`
+begins, too."""
 
 
 def label_values(labels: Sequence[StepLabel]) -> tuple[Floats, Mask]:
@@ -58,6 +62,7 @@ def standardise(
     weights: Sequence[float] | None = None,
     *,
     leave_one_out: bool = False,
+    kinds: Sequence[str] | None = None,
 ) -> list[Floats]:
     """z-score of the step labels over a set of trajectories, each trajectory of equal weight however long.
 
@@ -67,11 +72,17 @@ def standardise(
     With weights w both means are weighted by w, and a trajectory's scores are multiplied by its own: one at half the
     weight says half as much, of itself and of the average. One at 0 counts as not judged.
 
+    With kinds each has a mu_c and sigma_c of its own, shrunk towards the set's. n_c is how many of the n trajectories
+    are of the kind, by weight, m_c and q_c are the means of their values and of the squares, m and q those of the set:
+
+        mu_c = (n_c m_c + k m) / (n_c + k),  sigma_c^2 = (n_c q_c + k q) / (n_c + k) - mu_c^2,  k = `PULL`
+
     Args:
         values: per trajectory `(K_i,)`.
         judged: per trajectory `(K_i,)`.
         weights: per trajectory, 0 to 1; None: all 1.
         leave_one_out: centre each trajectory on the mean of the others; the spread stays that of the whole set.
+        kinds: per trajectory its kind's name; None: the set is of one kind. Not with `leave_one_out`.
 
     Returns:
         Per trajectory `(K_i,)`.
@@ -83,21 +94,49 @@ def standardise(
         return out
     means = np.array([values[i][judged[i]].mean() for i in counted], dtype=np.float64)
     squares = np.array([(values[i][judged[i]] ** 2).mean() for i in counted], dtype=np.float64)
-    n = len(counted)
-    if bool((trust[counted] == 1.0).all()):
-        mean, square = float(means.mean()), float(squares.mean())
-    else:
-        share = trust[counted] / trust[counted].sum()
-        mean, square = float((share * means).sum()), float((share * squares).sum())
-    spread = float(np.sqrt(max(0.0, square - mean**2)))
-    if spread <= EPSILON:
-        return out
-    total, summed = float(trust[counted].sum()), float((trust[counted] * means).sum())
-    for own, i in zip(means, counted, strict=True):
-        weight = float(trust[i])
-        centre = (summed - weight * float(own)) / (total - weight) if leave_one_out and n > 1 else mean
-        out[i] = np.where(judged[i], weight * ((values[i] - centre) / spread), 0.0)
+    own = trust[counted]
+    whole = _Moments.of(means, squares, own)
+    names = np.array(["" if kinds is None else kinds[i] for i in counted], dtype=np.str_)
+    found = {name: whole for name in names.tolist()}
+    if kinds is not None:
+        found = {name: _Moments.of(means[names == name], squares[names == name], own[names == name]) for name in found}
+        found = {name: moments.pulled(whole, len(counted)) for name, moments in found.items()}
+    for mean, weight, name, i in zip(means, own, names.tolist(), counted, strict=True):
+        moments = found[name]
+        if moments.spread <= EPSILON:
+            continue
+        centre = moments.mean
+        if leave_one_out and len(counted) > 1:
+            centre = (whole.weight * whole.mean - weight * mean) / (whole.weight - weight)
+        out[i] = np.where(judged[i], weight * ((values[i] - centre) / moments.spread), 0.0)
     return out
+
+
+class _Moments(msgspec.Struct, frozen=True):
+    """Of labels, over trajectories."""
+
+    weight: float
+    mean: float
+    square: float
+
+    @classmethod
+    def of(cls, means: Floats, squares: Floats, weights: Floats) -> "_Moments":
+        """Of trajectories' means and mean squares, `(n,)` each, n >= 1, by their weights `(n,)`."""
+        total = float(weights.sum())
+        if bool((weights == 1.0).all()):
+            return cls(total, float(means.mean()), float(squares.mean()))
+        return cls(total, float((weights * means).sum()) / total, float((weights * squares).sum()) / total)
+
+    @property
+    def spread(self) -> float:
+        return float(np.sqrt(max(0.0, self.square - self.mean**2)))
+
+    def pulled(self, whole: "_Moments", n: int) -> "_Moments":
+        """Shrunk towards those of the `whole` of n trajectories."""
+        size = n * self.weight / whole.weight
+        own = size / (size + PULL)
+        mean = whole.mean + own * (self.mean - whole.mean)
+        return _Moments(self.weight, mean, whole.square + own * (self.square - whole.square))
 
 
 def horizon(kind: Horizon, steps: int, bound: int) -> float:
@@ -119,6 +158,7 @@ def step_advantages(
     h: float,
     fusion: Fusion = "last_step",
     discount: float = 1.0,
+    bounded: bool = False,
 ) -> Floats:
     """Step advantages: what the outcome gives to every step, and discounted suffix sums of alpha * h * a_t.
 
@@ -132,6 +172,8 @@ def step_advantages(
         h: see `horizon`.
         fusion: where the outcome goes.
         discount: of a label, a step back: 1 is the paper's plain sum, with 0 each label is its own step's alone.
+        bounded: what labels give to a step is cut at what the outcome gives to it, either side of 0: they take from it
+            or double it, and turn no step against it. Where the outcome says nothing they say nothing.
 
     Returns:
         `(K,)`; with alpha 0 and `last_step` every step has the outcome's advantage, which is GRPO.
@@ -143,8 +185,7 @@ def step_advantages(
         own = own.copy()
         for t in range(len(own) - 2, -1, -1):
             own[t] += discount * own[t + 1]
-    if fusion == "last_step":
-        own = own + outcome
-    elif fusion == "all_steps":
-        own = own + outcome * np.arange(len(labels), 0, -1)
+    if fusion != "process_only":
+        given = outcome * (np.arange(len(labels), 0, -1) if fusion == "all_steps" else np.ones(len(labels)))
+        own = (np.clip(own, -np.abs(given), np.abs(given)) if bounded else own) + given
     return np.ascontiguousarray(own)

@@ -38,8 +38,9 @@ class Credits(msgspec.Struct, frozen=True):
     advantages: tuple[npt.NDArray[np.float32] | None, ...]
     """Per trajectory `(K,)`, None where it is not trained on."""
     left: tuple[str, ...]
-    """Why not: `baseline_only`, `no_outcome`, `outcome_range`, `no_steps`, `labels_mismatch`, `not_trainable`,
-    `equal_outcomes`, `all_negative`, `small_advantage`, `nothing_to_compare`, `zero_advantage`; empty where it is."""
+    """Why not: `baseline_only`, `no_outcome`, `outcome_range`, `cut_off`, `no_steps`, `labels_mismatch`,
+    `not_trainable`, `equal_outcomes`, `all_negative`, `small_advantage`, `nothing_to_compare`,
+    `zero_advantage`; empty where it is."""
     statistics: dict[str, float]
     reasons: dict[str, str] = {}
     """`left` by trajectory id, without those that are trained on."""
@@ -77,6 +78,11 @@ def assign(items: Sequence[BatchItem], settings: CreditSettings, update: int = 0
     worth = _worth(items, outcomes, channel, live, settings)
     met = _anchors(items, outcomes, live, settings)
 
+    # Nothing in the batch holds a single trajectory's labels to the truth but its own outcome.
+    held = settings.skip == "equal"
+    bounded = frozenset(channel.singles) if held else frozenset[int]()
+    for i in channel.expected if held else ():
+        labels[i] = np.zeros_like(labels[i])
     alpha = alpha_at(settings, update)
     advantages: list[npt.NDArray[np.float32] | None] = []
     process = np.zeros(len(items), dtype=np.float64)
@@ -93,6 +99,7 @@ def assign(items: Sequence[BatchItem], settings: CreditSettings, update: int = 0
             h=h,
             fusion=settings.fusion,
             discount=settings.discount,
+            bounded=i in bounded,
         )
         steps += settings.anchor_weight * met[i]
         if settings.length_weight == "inverse_sqrt":
@@ -120,6 +127,8 @@ def _unusable(item: BatchItem) -> str:
         return "no_outcome"
     if abs(trajectory.outcome) > LARGEST:
         return "outcome_range"
+    if trajectory.cut_off:
+        return "cut_off"
     if not trajectory.steps:
         return "no_steps"
     if len(item.attributed.attribution.labels) != len(trajectory.steps):
@@ -174,7 +183,7 @@ def _labels(
             ]
         trust = [weights[i] for i in members]
         masks = roles.role_masks([items[i].attributed.trajectory for i in members])
-        scores = roles.standardised(own, judged, trust, masks, leave_one_out=peers.leave_one_out)
+        scores = roles.standardised(own, judged, trust, masks, leave_one_out=peers.leave_one_out, kinds=peers.kinds)
         for i, score in zip(members, scores, strict=True):
             found[i] = score
     return found

@@ -2,6 +2,9 @@
 
 Every trajectory is compared within a set: its group if another member came with it, else what the baseline for single
 trajectories finds. `reinforce++` has one set, the batch. What has neither a past nor company is left out.
+
+Step labels are compared within a group; those of single trajectories with the same agent's in the batch, and there with
+their own neighbourhood's first. Another agent's labels say nothing of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,12 +14,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actors.messages import BatchItem
+from actors.messages import BatchItem, agent_of
 from learner.credit import baselines
 from learner.credit.baselines import EPSILON, Floats
 from learner.credit.settings import CreditSettings
 
 Ints = npt.NDArray[np.int64]
+EXPECTED = 0.1
+"""An outcome that is nearer than this to what was expected is what was expected: of a kind that succeeds nine times in
+ten no success says which steps were good. It is `baselines.LEAST_STD`, the least deviation that counts."""
 
 
 class OutcomeChannel(msgspec.Struct, frozen=True):
@@ -29,7 +35,9 @@ class OutcomeChannel(msgspec.Struct, frozen=True):
     peers: list["Peers"]
     """Sets among which step labels are standardised and states are met."""
     singles: list[int]
-    """Trajectories without a group."""
+    """Trajectories that were compared as ones without a group."""
+    expected: frozenset[int]
+    """Those of them whose kind's runs here all came to what was expected: nothing holds their labels to the truth."""
 
 
 class Peers(msgspec.Struct, frozen=True):
@@ -40,6 +48,8 @@ class Peers(msgspec.Struct, frozen=True):
     """Whether a trajectory's labels are compared with the others' mean, not with that of all."""
     baseline: Callable[[Floats], Floats] | None = None
     """What made the outcomes' advantages of these outcomes alone, if it was that."""
+    kinds: list[str] | None = None
+    """Names of the members' kinds, if the set has several."""
 
 
 class _Set(msgspec.Struct, frozen=True):
@@ -69,6 +79,7 @@ def outcome_channel(
     groups, singles = _by_group(items, counted)
     sets: list[_Set]
     alone: list[int] = []
+    usual = frozenset[int]()
     if settings.estimator == "reinforce++":
         advantages[list(counted)] = baselines.group(outcomes[list(counted)])
         sets, peers = [_Set(counted)], [Peers(list(counted))]
@@ -83,10 +94,11 @@ def outcome_channel(
         if singles:
             advantages[singles], found, alone = _singles(items, singles, groups, outcomes, settings, scaled)
             sets += found
+            usual = _expected(items, singles, outcomes) if settings.single == "estimate" else usual
             if settings.single == "neighbours":
                 peers += [Peers(members, True) for members in _clusters(items, singles)]
             else:
-                peers.append(Peers(singles, settings.single == "leave_one_out"))
+                peers += _agents(items, singles, settings.single == "leave_one_out")
     skipped = {i: reason for each in sets if (reason := _skip(each, outcomes, settings)) for i in each.members}
     skipped |= dict.fromkeys(alone, "nothing_to_compare")
     if settings.estimator == "reinforce++_baseline":
@@ -95,7 +107,7 @@ def outcome_channel(
         advantages[kept] = baselines.group(advantages[kept])
     if settings.skip == "small":
         skipped |= {i: "small_advantage" for i in counted if abs(float(advantages[i])) < settings.skip_below}
-    return OutcomeChannel(advantages, skipped, peers, singles)
+    return OutcomeChannel(advantages, skipped, peers, [] if settings.estimator == "reinforce++" else singles, usual)
 
 
 def _skip(compared: _Set, outcomes: Floats, settings: CreditSettings) -> str:
@@ -134,6 +146,36 @@ def _clusters(items: Sequence[BatchItem], members: Sequence[int]) -> list[list[i
     for i in members:
         found.setdefault(items[i].attributed.cluster, []).append(i)
     return list(found.values())
+
+
+def _agents(items: Sequence[BatchItem], singles: Sequence[int], leave_one_out: bool) -> list[Peers]:
+    """Single trajectories by agent, with the names of their neighbourhoods."""
+    found: dict[str, list[int]] = {}
+    for i in singles:
+        found.setdefault(kind_of(items[i])[0], []).append(i)
+    return [
+        Peers(members, leave_one_out, kinds=None if leave_one_out else [kind_of(items[i])[1] for i in members])
+        for members in found.values()
+    ]
+
+
+def _expected(items: Sequence[BatchItem], singles: Sequence[int], outcomes: Floats) -> frozenset[int]:
+    """Single trajectories of kinds that came to what was expected of each: like a group of equals, they say nothing."""
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for i in singles:
+        kinds.setdefault(kind_of(items[i]), []).append(i)
+
+    def came(i: int) -> bool:
+        estimate = items[i].estimate
+        return estimate is not None and abs(float(outcomes[i]) - estimate.mean) < EXPECTED
+
+    return frozenset(i for kind in kinds.values() if all(map(came, kind)) for i in kind)
+
+
+def kind_of(item: BatchItem) -> tuple[str, str]:
+    """Agent and neighbourhood of a single trajectory; where it does not say, as far as the run itself tells."""
+    agent, neighbourhood = item.kind
+    return agent or agent_of(item.attributed.trajectory), neighbourhood or item.attributed.cluster
 
 
 def _singles(

@@ -43,6 +43,7 @@ def standardised(
     masks: Masks | None,
     *,
     leave_one_out: bool,
+    kinds: Sequence[str] | None = None,
 ) -> list[Floats]:
     """`adca.standardise` per role, put together again.
 
@@ -51,13 +52,14 @@ def standardised(
         judged: per trajectory `(K_i,)`.
         weights: per trajectory.
         masks: of `role_masks`; None for all steps together.
+        kinds: per trajectory.
     """
     if masks is None:
-        return adca.standardise(values, judged, weights, leave_one_out=leave_one_out)
+        return adca.standardise(values, judged, weights, leave_one_out=leave_one_out, kinds=kinds)
     found = [np.zeros(len(own), dtype=np.float64) for own in values]
     for own in masks.values():
         of_role = [mask & steps for mask, steps in zip(judged, own, strict=True)]
-        scores = adca.standardise(values, of_role, weights, leave_one_out=leave_one_out)
+        scores = adca.standardise(values, of_role, weights, leave_one_out=leave_one_out, kinds=kinds)
         # Off the role's steps they are 0.
         found = [total + score for total, score in zip(found, scores, strict=True)]
     return found

@@ -66,8 +66,9 @@ class CreditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     single: Single = "estimate"
     """Baseline of trajectories without a group, production's usual case; not used by `reinforce++`."""
     skip: Skip = "equal"
-    """What is left out in both channels. `equal`: sets whose outcomes are all equal. `negative`: sets without a
-    success. `small`: trajectories whose outcome's advantage is below skip_below, either side of 0."""
+    """What is left out in both channels. `equal`: sets whose outcomes are all equal, and of labels of runs without a
+    group what goes beyond their outcome. `negative`: sets without a success. `small`: trajectories whose outcome's
+    advantage is below skip_below, either side of 0."""
     skip_below: NotNegative = 1e-8
     """See `skip`."""
     single_std: NotNegative = 0.4

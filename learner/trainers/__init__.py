@@ -3,6 +3,7 @@
 The learner's update and its checkpoints know nothing else of a trainer. `native` is torch in this process.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -10,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from actors.messages import FileDigest
 from learner.batch import TrajectoryBatch
 
 
@@ -45,23 +47,39 @@ class Trainer(Protocol):
         """Train on `batch`. The same weights, optimizer, batch and seed give the same result."""
         ...
 
-    def save(self, directory: Path) -> None:
+    def save(self, directory: Path) -> Sequence[FileDigest]:
         """Write the weights as model.safetensors, names, shapes and types as they were loaded, into `directory`.
 
+        Returns:
+            What was written, hashed on its way to the disk.
+
         Raises:
-            NonFiniteWeights: nothing was written.
+            NonFiniteWeights: no file is left.
+            OSError: disk full; no file is left.
         """
         ...
 
-    def save_state(self, directory: Path) -> None:
-        """Write what the weights' files lack to go on exactly (optimizer, masters) into an existing directory."""
+    def save_state(self, directory: Path) -> Sequence[FileDigest]:
+        """Write all that is needed to go on exactly (masters, optimizer) into an existing directory; see `save`."""
         ...
 
     def restore(self, weights: Path, state: Path | None, *, rewarm: bool = False) -> None:
         """Take over what `save` and `save_state` wrote; without `state` the optimizer starts afresh.
 
         Args:
+            weights: what `state` lacks comes from there.
             rewarm: it had moments that are lost: its first steps are short (`rewarm.STEPS`). Only without `state`.
+
+        Raises:
+            CheckpointInvalid: files that do not fit the model.
+        """
+        ...
+
+    def settle(self, weights: Path) -> int:
+        """Take from `weights` each number that the present one would not be written as; how many there were.
+
+        0 means that `save` would write these weights. Masters keep what lies below the written precision, and the
+        optimizer stays as it is.
 
         Raises:
             CheckpointInvalid: files that do not fit the model.

@@ -36,6 +36,8 @@ def figures(totals: Sums, kl_coef: float) -> dict[str, float]:
         "surprise": sums["surprise"] / n,
         "clipped": sums["clipped_plain"] / max(1.0, plain),
         "clipped_guided": sums["clipped_guided"] / max(1.0, guided),
+        "masked": sums["masked_plain"] / max(1.0, plain),
+        "masked_guided": sums["masked_guided"] / max(1.0, guided),
         "tokens": plain + guided,
         "tokens_guided": guided,
     }

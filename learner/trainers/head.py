@@ -1,8 +1,8 @@
 """Log-probs of given tokens out of hidden states, with the vocabulary's logits in memory once at most.
 
 Plain cross-entropy holds logits, their log-softmax and its gradient, `(r, V)` floats each: 18 GB for 10k tokens of a
-vocabulary of 152k. Here the logits become probabilities in place and these the gradient; above `KEPT` elements not even
-they are kept, but computed again, chunk by chunk, when the gradient is wanted.
+vocabulary of 152k. Here the logits become probabilities in place and these the gradient; above `KEPT_LOGITS` elements
+not even they are kept, but computed again, chunk by chunk, when the gradient is wanted.
 """
 
 from typing import Any
@@ -10,14 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-KEPT = 1 << 28
-"""Elements of `(r, V)` that are kept for the gradient, 1 GiB in fp32; with more, the projection is done twice."""
-CHUNK = 1 << 26
-"""Elements of a chunk where they are not kept."""
+from learner.sizing import KEPT_LOGITS, LOGIT_CHUNK
 
 
 def token_log_probs(
-    hidden: Tensor, head: Any, target: Tensor, temperature: Tensor | None, *, kept: int = KEPT, chunk: int = CHUNK
+    hidden: Tensor,
+    head: Any,
+    target: Tensor,
+    temperature: Tensor | None,
+    *,
+    kept: int = KEPT_LOGITS,
+    chunk: int = LOGIT_CHUNK,
 ) -> Tensor:
     """`log softmax(head(hidden) / temperature)[target]`.
 
@@ -26,8 +29,8 @@ def token_log_probs(
         head: the output embeddings, a linear layer.
         target: `(r,)` int64.
         temperature: `(r,)`, None for 1.
-        kept: see `KEPT`.
-        chunk: see `CHUNK`.
+        kept: see `KEPT_LOGITS`.
+        chunk: see `LOGIT_CHUNK`.
 
     Returns:
         `(r,)` nats, in fp32, or in fp64 if `hidden` is.

@@ -10,13 +10,32 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from actors.messages import Processing
 from learner.batch import TrajectoryBatch
 
 Ints = npt.NDArray[np.int64]
+LEAST = 2
+"""Trajectories of a mini-batch, the fewest that were measured (docs/ablation.md): AdamW moves the weights by about a
+learning rate a step, whatever the step was made of, so what is left of a small batch must not move them as often as a
+whole one."""
 PROBE_TOKENS = 512
 """Trained tokens that the KL guard looks at: enough to tell 0.1 from 0.01."""
 PROBE_PART, PROBE_LEAST = 8, 128
 """Of a small batch an eighth at most, but not fewer tokens than that: the guard's forward is its cost."""
+
+
+class Processed(msgspec.Struct, frozen=True, eq=False):
+    """Some of a micro-batch's r trained tokens, m of one row, all drawn from logits that something was done to."""
+
+    processing: Processing
+    at: Ints
+    """`(m,)` which of the r."""
+    ids: Ints
+    """`(n,)`, the row, for penalties."""
+    within: Ints
+    """`(m,)` position in the row of each."""
+    answer: Ints
+    """`(m,)` position where the answer began that each is of: before it stands the prompt."""
 
 
 class Micro(msgspec.Struct, frozen=True, eq=False):
@@ -36,6 +55,8 @@ class Micro(msgspec.Struct, frozen=True, eq=False):
     """`(r,)`."""
     columns: Ints
     """`(r,)` index of each trained token among all of the batch's."""
+    processed: tuple[Processed, ...] = ()
+    """Tokens that were not drawn from the softmax over temperature alone."""
 
 
 class Layout:
@@ -70,13 +91,15 @@ class Layout:
         return np.flatnonzero(self.inputs > 0).astype(np.int64)
 
     def deal(self, parts: int, seed: int, among: Ints | None = None) -> list[Ints]:
-        """Rows dealt by chance to at most `parts` mini-batches, none empty; the same seed deals the same way.
+        """Rows dealt by chance to at most `parts` mini-batches, one for each `LEAST` trajectories.
+
+        The same seed deals the same way.
 
         Args:
             among: rows that may be dealt, ascending; None for all that train anything.
         """
         rows = np.random.default_rng(seed).permutation(self.trained if among is None else among).astype(np.int64)
-        parts = max(1, min(parts, len(rows)))
+        parts = max(1, min(parts, len(np.unique(self.batch.trajectory[rows])) // LEAST))
         return [rows[i::parts] for i in range(parts)] if len(rows) else []
 
     def probe(self, first: Ints) -> Ints:
@@ -126,4 +149,24 @@ class Layout:
             target=self.batch.ids[self.offsets[row_of] + within].astype(np.int64),
             temperature=self.batch.temperature[row_of],
             columns=columns,
+            processed=self._processed(rows, trained),
         )
+
+    def _processed(self, rows: Sequence[int], trained: Ints) -> tuple[Processed, ...]:
+        """
+        Args:
+            trained: tokens of each of `rows`.
+        """
+        batch, found, ends = self.batch, list[Processed](), np.cumsum(trained)
+        for row, number, end in zip(rows, trained.tolist(), ends.tolist(), strict=True):
+            if not batch.processing or batch.processing[row].only_grammar:
+                continue
+            part = slice(int(self.offsets[row]), int(self.offsets[row + 1]))
+            within = self.within[self.first[row] : self.first[row + 1]]
+            steps = batch.steps[part]
+            # A token's answer begins where its step does: what a grammar or age left untrained of it counts, too.
+            begins = {int(step): int(np.argmax(steps == step)) for step in np.unique(steps[within])}
+            answer = np.array([begins[int(step)] for step in steps[within]], np.int64)
+            at = np.arange(end - number, end, dtype=np.int64)
+            found.append(Processed(batch.processing[row], at, batch.ids[part].astype(np.int64), within, answer))
+        return tuple(found)

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from learner.settings import LearnerSettings
+from learner.sizing import CPU_BUDGET, GPU_BUDGET
 from learner.trainers import packing
 from learner.trainers.files import load_model
 from learner.trainers.head import token_entropies, token_log_probs
 from learner.trainers.micro import Ints, Layout, Micro
+from learner.trainers.processing import processed_log_probs
 
 SAMPLED = 64
 """Trained positions of a micro-batch whose whole distribution is looked at: a percent or two of its arithmetic."""
-CPU_BUDGET, GPU_BUDGET = 2048, 32768
-"""Tokens of a micro-batch: what stays in a core's cache, and what keeps a GPU busy."""
 
 
 class Model:
@@ -84,7 +84,22 @@ class Model:
         if entropy and len(chosen):
             at = torch.linspace(0, len(chosen) - 1, min(SAMPLED, len(chosen)), device=self.device).long()
             self.entropies.append(token_entropies(chosen.detach()[at], head, None if heat is None else heat[at]))
-        return token_log_probs(chosen, head, self._put(micro.target), heat)
+        target = self._put(micro.target)
+        if not micro.processed:
+            return token_log_probs(chosen, head, target, heat)
+        plain = np.ones(len(micro.target), np.bool_)
+        for one in micro.processed:
+            plain[one.at] = False
+        parts, where = [], []
+        if plain.any():
+            at = self._put(np.flatnonzero(plain))
+            where.append(at)
+            parts.append(token_log_probs(chosen[at], head, target[at], None if heat is None else heat[at]))
+        for one in micro.processed:
+            at = self._put(one.at)
+            where.append(at)
+            parts.append(processed_log_probs(chosen[at], head, target[at], float(micro.temperature[one.at[0]]), one))
+        return torch.cat(parts)[torch.argsort(torch.cat(where))]
 
     @torch.no_grad()
     def score(self, layout: Layout, rows: Ints) -> Tensor:

@@ -4,6 +4,7 @@ An update's steps are in `steps`; here they are computed: micro-batches of packe
 however they are cut. And here is what the model and the optimizer leave in files.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from actors.messages import FileDigest
 from learner.batch import TrajectoryBatch
 from learner.errors import CheckpointInvalid
 from learner.settings import LearnerSettings
@@ -79,26 +81,21 @@ class NativeTrainer:
             report if peak is None else msgspec.structs.replace(report, metrics=report.metrics | {"peak_flops": peak})
         )
 
-    def save(self, directory: Path) -> None:
-        tensors = {name: p.detach().to("cpu", self._dtypes[name]) for name, p in self._parameters()}
-        save_tensors(tensors, directory / "model.safetensors")
+    def save(self, directory: Path) -> Sequence[FileDigest]:
+        return [save_tensors(dict(self._parameters()), directory / "model.safetensors", dtypes=self._dtypes)]
 
-    def save_state(self, directory: Path) -> None:
+    def save_state(self, directory: Path) -> Sequence[FileDigest]:
         tensors: dict[str, Tensor] = self._reference.state() if self._reference is not None else {}
         for name, p in self._parameters():
-            if self._dtypes[name] != torch.float32:
-                tensors[f"master.{name}"] = p.detach().cpu()
+            tensors[f"master.{name}"] = p.detach()
             for key, value in self._optimizer.state.get(p, {}).items():
-                tensors[f"{key}.{name}"] = value.detach().cpu()
-        save_tensors(tensors | self._rewarming.state(), directory / "optimizer.safetensors")
+                tensors[f"{key}.{name}"] = value.detach()
+        return [save_tensors(tensors | self._rewarming.state(), directory / "optimizer.safetensors")]
 
     def restore(self, weights: Path, state: Path | None, *, rewarm: bool = False) -> None:
-        stored = load_tensors(*weight_files(weights))
+        stored = self._stored(weights)
         kept = load_tensors(state / "optimizer.safetensors") if state is not None else {}
         self._optimizer = self._new_optimizer()
-        wrong = [name for name, p in self._parameters() if name not in stored or stored[name].shape != p.shape]
-        if wrong:
-            raise CheckpointInvalid(f"{weights}: {wrong[0]} is missing or of another shape")
         with torch.no_grad():
             for name, p in self._parameters():
                 p.copy_(kept.get(f"master.{name}", stored[name]))
@@ -108,6 +105,27 @@ class NativeTrainer:
         self._rewarming.start(int(kept[LEFT]) if LEFT in kept else STEPS if rewarm else 0)
         if self._reference is not None:
             self._reference.restore(kept, self._model)
+
+    def settle(self, weights: Path) -> int:
+        stored, differing = self._stored(weights), 0
+        with torch.no_grad():
+            for name, p in self._parameters():
+                there = stored[name].to(p.device)
+                other = p.to(there.dtype) != there
+                differing += int(other.sum())
+                p.copy_(torch.where(other, there.to(p.dtype), p))
+        return differing
+
+    def _stored(self, weights: Path) -> dict[str, Tensor]:
+        """
+        Raises:
+            CheckpointInvalid: files that do not fit the model.
+        """
+        stored = load_tensors(*weight_files(weights))
+        wrong = [name for name, p in self._parameters() if name not in stored or stored[name].shape != p.shape]
+        if wrong:
+            raise CheckpointInvalid(f"{weights}: {wrong[0]} is missing or of another shape")
+        return stored
 
     def _new_optimizer(self) -> torch.optim.AdamW:
         settings = self._settings

@@ -57,7 +57,7 @@ class Reference:
         """What a restart needs, by name; nothing for a fixed reference."""
         if not self._every:
             return {}
-        kept = {f"reference.{name}": p.detach().cpu() for name, p in self._parameters().items()}
+        kept = {f"reference.{name}": p.detach() for name, p in self._parameters().items()}
         return {_AGE: torch.tensor(float(self._age)), **kept}
 
     def restore(self, kept: dict[str, Tensor], policy: Any) -> None:

@@ -25,6 +25,10 @@ from learner.loss import (
 from learner.settings import LearnerSettings
 from learner.trainers.micro import Ints, Layout
 
+FREE = 0.05
+"""Nats that a grammar may have added to a token's log-prob for it to count as sampled from the weights: at most a
+twentieth of the probability was masked. More than half precision's rounding, less than what a ratio is clipped at."""
+
 
 class Columns:
     """A batch's trained tokens as tensors on the device, `(R,)` each."""
@@ -40,16 +44,29 @@ class Columns:
         """Of the policy that sampled."""
         self.old = self.behaviour.clone()
         """Of the policy that the ratio is taken to."""
+        self.sampled = self.behaviour
+        """Of the policy that sampled; of guided tokens that are recomputed, in the context that they are trained in."""
         self.advantages = column(batch.advantages[on])
         self.clip_low = column(batch.clip_low[on])
         self.clip_high = column(batch.clip_high[on])
         self.guided = column(batch.guided[layout.row] > 0)
         self.weights: Tensor | None = None
         """Importance weights; None for 1."""
+        self.grammar = column(_grammar(batch)[layout.row])
+        """Of calls that a grammar masked; where it bound is to be found out."""
+        self.bound: Tensor | None = None
+        """Tokens that a grammar chose rather than the weights: they have no gradient. None for none."""
 
     def of(self, rows: Ints) -> Tensor:
         """Indices of the trained tokens of `rows`."""
         return torch.from_numpy(self._layout.columns(rows)).to(self._device)
+
+
+def _grammar(batch: TrajectoryBatch) -> npt.NDArray[np.bool_]:
+    """`(B,)`."""
+    if not batch.processing:
+        return np.zeros(batch.rows, np.bool_)
+    return np.array([one.grammar for one in batch.processing], np.bool_)
 
 
 def check(batch: TrajectoryBatch, layout: Layout, *, vocabulary: int, max_tokens: int) -> None:
@@ -93,19 +110,29 @@ def prepare(
     guided = columns.guided if settings.guided == "recomputed" else torch.zeros_like(columns.guided)
     limited = settings.sequence_low > 0 or settings.sequence_high > 0
     proximal = settings.old_policy == "proximal"
-    scored = every if proximal or limited else every[layout.batch.guided[every] > 0]
-    if not proximal and not limited and settings.guided != "recomputed":
-        scored = scored[:0]
+    wanted = _grammar(layout.batch)
+    if settings.guided == "recomputed":
+        wanted |= layout.batch.guided > 0
+    scored = every if proximal or limited else every[wanted[every]]
     if not len(scored):
         return every, metrics
     at, now = columns.of(scored), columns.behaviour.clone()
     now[at] = score(scored)
     if not bool(torch.isfinite(now).all()):
         raise BatchRefused("the present weights give log-probs that are not finite", reason="nonfinite_log_probs")
+    if bool(columns.grammar.any()):
+        # Masked log-probs are above those of the whole softmax by what the mask took away. That is a matter of the
+        # context, not of the token: where it took something, what came of it counts as the world's doing.
+        bound = columns.grammar & (columns.behaviour - now > FREE)
+        columns.bound = bound
+        columns.behaviour = torch.where(bound, now, columns.behaviour)
+        metrics["grammar_tokens"] = float(columns.grammar.sum())
+        metrics["grammar_bound"] = float(bound.sum())
     if bool(columns.guided[at].any()):
         # How far the stripped context is from the one that was sampled in: what a plain ratio would have to bridge.
         metrics["guided_log_ratio"] = float((now - columns.behaviour)[columns.guided].mean())
-    columns.old = now if proximal else torch.where(guided, now, columns.behaviour)
+    columns.sampled = torch.where(guided, now, columns.behaviour)
+    columns.old = now if proximal else columns.sampled
 
     rows = every
     if limited:

@@ -83,7 +83,7 @@ class Update:
             layout: of the same batch.
         """
         self._settings, self._by, self._batch, self._layout = settings, by, batch, layout
-        self._loss = LossSettings(settings.dual_clip, settings.kl_coef)
+        self._loss = LossSettings(settings.dual_clip, settings.kl_coef, settings.token_limit)
         self._columns = Columns(batch, layout, by.device)
         self._reference: Tensor | None = None
         """`(R,)` log-probs."""
@@ -109,7 +109,9 @@ class Update:
         before: Tensor | None = None
         taken = lost = shrunk = undone = 0
         grad_norms: list[float] = []
+        saved: list[Tensor] = []
         for rows in dealt:
+            saved.clear()  # the last step's stand no more beside this one's gradient, nor beside the next copy
             found = self._gradient(rows)
             if rows is dealt[0]:
                 if settings.old_policy == "behaviour":
@@ -118,7 +120,8 @@ class Update:
                 if len(probe):
                     unseen = not np.isin(probe, rows).all()
                     before = by.score(layout, probe) if unseen else found[columns.of(probe)]
-            saved = [p.detach().clone() for p in by.tensors()] if before is not None else []
+            if before is not None:
+                saved += [p.detach().clone() for p in by.tensors()]
             norm = by.step()
             if not np.isfinite(norm):
                 lost += 1
@@ -159,6 +162,8 @@ class Update:
             row_weights=self._batch.row_weights[rows],
             norm=self._settings.aggregation_tokens,
         ).to(share)
+        if columns.bound is not None:
+            share[columns.bound] = 0.0
 
         def loss(log_probs: Tensor, at: Tensor) -> Tensor:
             result = policy_loss(
@@ -172,6 +177,7 @@ class Update:
                 guided=columns.guided[at],
                 weights=columns.weights[at] if columns.weights is not None else None,
                 reference=self._reference[at] if self._reference is not None else None,
+                sampled=columns.sampled[at],
             )
             self._sums.add(result)
             return result.loss

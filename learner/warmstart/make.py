@@ -35,6 +35,7 @@ def make(
     seed: int,
     progress: Callable[[Progress], None],
     sizes: Mapping[str, int] | None = None,
+    start: Path | None = None,
 ) -> Made:
     """Train from `seed` and write the checkpoint to `directory`.
 
@@ -45,11 +46,15 @@ def make(
         texts: what the vocabulary is made from; `pieces` and `words` are added.
         examples: endless conversations to imitate.
         sizes: of the model, as `model.configuration` takes them; None: the travel desk's.
+        start: a checkpoint to go on from, whose vocabulary may be another; None: from nothing.
     """
     torch.set_num_threads(1)
     made_tokenizer = tokenizer.build(texts, (*pieces, *words.entities, *words.names, *words.held_out))
     config = model.configuration(made_tokenizer.get_vocab_size(), **sizes or {})
     made_model = model.build(config, seed)
+    if start is not None:
+        old, before = checkpoint.load(start)
+        model.take_over(made_model, made_tokenizer.get_vocab(), old, before.get_vocab())
     seconds = train(made_model, made_tokenizer, examples, words, settings=settings, seed=seed, progress=progress)
     checkpoint.save(made_model, made_tokenizer, config, directory)
     parameters = sum(parameter.numel() for parameter in made_model.parameters()) + made_model.lm_head.weight.numel()

@@ -6,6 +6,7 @@ initialisation is mimetic: it starts from a blurred picture of what trained mode
 """
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import nn
@@ -64,6 +65,25 @@ def build(config: dict[str, object], seed: int) -> Qwen2ForCausalLM:
         model.model.norm.weight.fill_(FINAL_NORM)
         _make_mimetic(model, generator)
     return model
+
+
+def take_over(
+    model: Qwen2ForCausalLM, pieces: Mapping[str, int], old: Qwen2ForCausalLM, old_pieces: Mapping[str, int]
+) -> None:
+    """Give `model` what `old` has learnt: its layers, and the embedding of each piece that both vocabularies have.
+
+    Args:
+        pieces: ids by piece, of the vocabulary of `model`; `old_pieces` of that of `old`.
+
+    Raises:
+        RuntimeError: the layers have other sizes.
+    """
+    state = {name: tensor for name, tensor in old.state_dict().items() if "embed" not in name and "lm_head" not in name}
+    model.load_state_dict(state, strict=False)
+    shared = [(number, old_pieces[piece]) for piece, number in pieces.items() if piece in old_pieces]
+    here, there = (torch.tensor(ids) for ids in zip(*shared, strict=True))
+    with torch.no_grad():
+        model.model.embed_tokens.weight[here] = old.model.embed_tokens.weight[there]
 
 
 def _make_mimetic(model: Qwen2ForCausalLM, generator: torch.Generator) -> None:

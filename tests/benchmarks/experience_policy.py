@@ -1,8 +1,8 @@
 """A checkpoint that plays the travel desk with and without lessons, for the experience benchmark."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import torch
@@ -15,8 +15,7 @@ from adapters.environments.travel.drift import Variant
 from learner.warmstart import chat
 from tests.benchmarks.ablation.attempts import Attempt
 from tests.benchmarks.ablation.player import Player, Shape, Weights
-
-T = TypeVar("T")
+from tests.benchmarks.drift_world import Probed
 
 
 class Guided(Attempt):
@@ -62,25 +61,4 @@ class Policy:
 
     async def probe(self, episode: Episode, seed: int) -> None:
         """A `Player` for probes: the policy itself plays the edited episode."""
-        self.player.play([_Probed(episode)], self.noise)
-
-
-class _Probed:
-    """An `Episode` of environments as one of the ablation's player; the desk never waits for anything."""
-
-    def __init__(self, episode: Episode) -> None:
-        self._episode = episode
-        self.opening = chat.opening(episode.messages[-1]["content"], episode.tools)
-
-    def act(self, text: str) -> str | None:
-        call = chat.parse(text)
-        seen = _at_once(self._episode.step([] if call is None else [call], text))
-        return None if seen.done else chat.continuation(seen.text)
-
-
-def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        return stop.value
-    raise RuntimeError("the desk waited for something")
+        self.player.play([Probed(episode)], self.noise)

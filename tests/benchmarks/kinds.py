@@ -1,14 +1,15 @@
 """Runs of live traffic to 80 %: goals in free words against the desk's three templates, real tiny learner.
 
-    python -m tests.benchmarks.kinds [--seeds 5] [--lr 5e-4] [--json FILE]
+    python -m tests.benchmarks.kinds [--seeds 5] [--lr 5e-4] [--labels none|rules|oracle] [--json FILE]
 
-Live traffic alone: every run comes once, with its outcome and without labels; eight make an update, and a gate that
-always says yes lets each version serve at once. The arms differ in one thing, the goal that `actors.kinds` sees. In
-`desk` it is the desk's ("Cancel the order for:Amy."). In `free` it is a paraphrase out of a grammar of synonyms, with a
-beginning and an end that have nothing to do with it, and no two goals of a run of the benchmark share a template. What
-the policy reads is the desk's goal in both, because the demo's model knows no English: what is measured is what free
-words do to the estimates, and not whether a model understands them. `none` has no estimates: the mean of the other
-seven runs of the batch. Success is of 128 held-out tasks, sampled at temperature 1, every second update.
+Live traffic alone: every run comes once, with its outcome and without labels unless `--labels` says so; eight make an
+update, and a gate that always says yes lets each version serve at once. The arms differ in one thing, the goal that
+`actors.kinds` sees. In `desk` it is the desk's ("Cancel the order for:Amy."). In `free` it is a paraphrase out of a
+grammar of synonyms, with a beginning and an end that have nothing to do with it, and no two goals of a run of the
+benchmark share a template. What the policy reads is the desk's goal in both, because the demo's model knows no English:
+what is measured is what free words do to the estimates, and not whether a model understands them. `none` has no
+estimates: the mean of the other seven runs of the batch. `gate` is `free` behind the gate's own replay
+(`tests.benchmarks.kinds_gate`). Success is of 128 held-out tasks, sampled at temperature 1, every second update.
 """
 
 import statistics
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -28,8 +30,12 @@ from tests.benchmarks import report
 from tests.benchmarks.ablation import bases
 from tests.benchmarks.ablation.loop import Loop
 from tests.benchmarks.ablation.plan import Setup
+from tests.benchmarks.kinds_gate import GatedLoop
 
-ARMS = ("desk", "free", "none")
+ARMS = ("desk", "free", "none", "gate")
+LABELS = {"none": {"alpha": 0.0}, "rules": {"alpha": 1.0, "h": "none", "discount": 0.0}}
+LABELS["oracle"] = LABELS["rules"]
+"""Credit by who labels the steps."""
 WANTED = 0.8
 RUNS = 8
 """Of an update."""
@@ -76,17 +82,33 @@ class Phrases:
         return self._rng.choice(words)
 
 
+class Words:
+    """Runs of the desk as they come from production, in one or another's words."""
+
+    def __init__(self, arm: str, seed: int) -> None:
+        self._phrases = None if arm == "desk" else Phrases(seed)
+
+    def __call__(self, item: BatchItem) -> BatchItem:
+        run = item.attributed.trajectory
+        goal = run.goal
+        if self._phrases is not None:
+            cancels, books = "Cancel" in goal, "ook a flight" in goal
+            goal = self._phrases("C" if cancels and books else "B" if cancels else "A")
+        run = msgspec.structs.replace(run, source="production", goal=goal)
+        return msgspec.structs.replace(item, attributed=msgspec.structs.replace(item.attributed, trajectory=run))
+
+
 class LiveLoop(Loop):
-    """The ablation's loop on live traffic, which comes in one or another's words."""
+    """The ablation's loop on live traffic."""
 
     def __init__(self, arm: str, setup: Setup, base: Path, seed: int, work: Path) -> None:
         super().__init__(setup, base, seed, work)
-        self._arm, self._phrases = arm, Phrases(seed)
+        self._arm, self._words = arm, Words(arm, seed)
         self.errors: list[float] = []
         """Of each estimate: outcome less what was expected."""
 
     def _expecting(self, fresh: Sequence[BatchItem]) -> Sequence[BatchItem]:
-        live = [self._live(item) for item in fresh]
+        live = [self._words(item) for item in fresh]
         if self._arm == "none":
             return live
         live = super()._expecting(live)
@@ -95,14 +117,17 @@ class LiveLoop(Loop):
                 self.errors.append((item.attributed.trajectory.outcome or 0.0) - item.estimate.mean)
         return live
 
-    def _live(self, item: BatchItem) -> BatchItem:
-        run = item.attributed.trajectory
-        goal = run.goal
-        if self._arm == "free":
-            cancels, books = "Cancel" in goal, "ook a flight" in goal
-            goal = self._phrases("C" if cancels and books else "B" if cancels else "A")
-        run = msgspec.structs.replace(run, source="production", goal=goal)
-        return msgspec.structs.replace(item, attributed=msgspec.structs.replace(item.attributed, trajectory=run))
+
+class BehindTheGate(GatedLoop):
+    """The same in free words, behind the gate."""
+
+    def __init__(self, setup: Setup, base: Path, seed: int, work: Path) -> None:
+        super().__init__(setup, base, seed, work)
+        self._words = Words("gate", seed)
+        self.errors: list[float] = []
+
+    def _arrived(self, fresh: Sequence[BatchItem]) -> Sequence[BatchItem]:
+        return [self._words(item) for item in fresh]
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -115,6 +140,10 @@ class Ran(msgspec.Struct, frozen=True):
     bias: float
     """Mean of outcome less estimate."""
     seconds: float
+    first: int = 0
+    """Runs until the first promotion, behind the gate."""
+    decisions: dict[str, int] = {}
+    """Of the gate."""
 
 
 def cell(arm: str, setup: Setup, seed: int) -> Ran:
@@ -123,7 +152,7 @@ def cell(arm: str, setup: Setup, seed: int) -> Ran:
     began = time.process_time()
     base = bases.require(bases.warm_start(0))
     with tempfile.TemporaryDirectory() as work:
-        loop = LiveLoop(arm, setup, base, seed, Path(work))
+        loop = (BehindTheGate if arm == "gate" else partial(LiveLoop, arm))(setup, base, seed, Path(work))
         reached = 0
         for number in range(1, setup.updates + 1):
             loop.update()
@@ -133,6 +162,8 @@ def cell(arm: str, setup: Setup, seed: int) -> Ran:
         found = Ran(
             (reached or setup.updates) * RUNS, bool(reached), sum(len(agent.places) for agent in loop.kinds.agents),
             statistics.fmean(loop.errors) if loop.errors else 0.0, time.process_time() - began,
+            loop.first * RUNS if isinstance(loop, BehindTheGate) else 0,
+            dict(loop.decisions) if isinstance(loop, BehindTheGate) else {},
         )  # fmt: skip
     print(f"{arm}, seed {seed}: {found}", flush=True)
     return found
@@ -146,10 +177,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--updates", type=int, default=80, help="of each run at most (80)")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS), help="which arms (all)")
     parser.add_argument("--lr", type=float, default=5e-4, help="learning rate of all arms (5e-4)")
+    parser.add_argument("--labels", choices=list(LABELS), default="none", help="who labels the steps (none)")
     options = parser.parse_args(arguments)
     setup = Setup(
         groups=RUNS, group_size=1, updates=options.updates, eval_every=2,
-        learner={"lr": options.lr, "credit": {"alpha": 0.0}},
+        judge=options.labels, learner={"lr": options.lr, "credit": LABELS[options.labels]},
     )  # fmt: skip
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     found = {arm: [cell(arm, setup, seed) for seed in seeds] for arm in options.arms}

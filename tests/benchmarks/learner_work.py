@@ -16,10 +16,10 @@ import torch.nn.functional as F
 
 from learner.batch import TrajectoryBatch
 from learner.settings import LearnerSettings
+from learner.sizing import CPU_BUDGET
 from learner.trainers import packing
 from learner.trainers.files import load_model
 from learner.trainers.micro import Layout
-from learner.trainers.model import CPU_BUDGET
 from learner.trainers.native import NativeTrainer
 from tests.benchmarks.timing import Timer, answer, peak_mib
 

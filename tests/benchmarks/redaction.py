@@ -4,17 +4,26 @@ Plants come in forms that the patterns were written for and, held out, in forms 
 generated (seeded), and real prose and code of this repository and of Python's library, cut into messages.
 
     python -m tests.benchmarks.redaction --json build/redaction.json
+    python -m tests.benchmarks.redaction --plants FILE --json FILE     somebody's own list: text, place, secret
 """
 
+import base64
+import binascii
 import collections
+import html
 import json
 import random
+import re
 import statistics
 import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import unquote
 
+import msgspec
+
+from actors.messages import Feedback
 from actors.messages.spool import RawExchange
 from adapters.redaction import RedactionSettings, Redactor
 from tests.benchmarks import report
@@ -107,6 +116,74 @@ def survives(redactor: Redactor, plant: Plant) -> bool:
     )
 
 
+def recorded(redactor: Redactor, text: str, place: str) -> str:
+    """What is kept of `text`, sent where `place` says."""
+    place = place.lower()
+    if "feedback" in place:
+        return redactor.feedback(Feedback(id="0" * 32, received=1.0, text=text)).text
+    if "header" in place:
+        name, _, value = text.partition(":")
+        asked = msgspec.structs.replace(raw({}, b""), headers={name.strip().lower(): value.strip()})
+        return json.dumps(redactor.exchange(asked).headers, ensure_ascii=False)
+    if any(word in place for word in ("stream", "chunk", "split", "sse")):
+        answered = redactor.exchange(stream([text[at : at + 3] for at in range(0, len(text), 3)])).response
+        events = [json.loads(line[6:]) for line in answered.split(b"\n\n") if line[6:7] == b"{"]
+        return "".join(one["choices"][0]["delta"].get("content") or "" for one in events)
+    if "argument" in place or "call" in place:
+        try:
+            named = isinstance(json.loads(text), dict)
+        except ValueError:
+            named = False
+        arguments = text if named else json.dumps({"text": text}, ensure_ascii=False)
+        call = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": arguments}}
+        messages: list[dict[str, object]] = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    elif "tool" in place or "result" in place:
+        messages = [{"role": "tool", "tool_call_id": "call_1", "content": text}]
+    elif "answer" in place or "assistant" in place or "response" in place:
+        body = {"id": "chatcmpl-1", "choices": [{"index": 0, "message": {"role": "assistant", "content": text}}]}
+        answered = redactor.exchange(raw({"messages": []}, json.dumps(body).encode())).response
+        return str(json.loads(answered)["choices"][0]["message"]["content"])
+    else:
+        messages = [{"role": "system" if "system" in place else "user", "content": text}]
+    kept = json.loads(redactor.exchange(raw({"messages": messages}, b"")).request)["messages"][0]
+    if kept["content"] is None:
+        return str(kept["tool_calls"][0]["function"]["arguments"])
+    return str(kept["content"])
+
+
+def readable(text: str) -> list[str]:
+    """`text`, and what anybody reads in it: JSON's and HTML's escapes, percent signs, base64."""
+    forms = [
+        text,
+        unquote(text),
+        html.unescape(text),
+        re.sub(r"\\u([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), text),
+    ]
+    forms.append(text.replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\"))
+    for found in re.findall(r"[A-Za-z0-9+/_-]{8,}={0,2}", text):
+        try:
+            forms.append(base64.b64decode(found.rstrip("=") + "=" * (-len(found.rstrip("=")) % 4), b"-_").decode())
+        except (binascii.Error, ValueError):
+            continue
+    return forms
+
+
+def kept_of(redactor: Redactor, text: str, place: str, secret: str) -> bool:
+    """Whether the secret can still be read where it was sent."""
+    return any(secret in form for form in readable(recorded(redactor, text, place)))
+
+
+def of_a_list(redactor: Redactor, path: Path) -> tuple[dict[str, float], list[tuple[str, str]]]:
+    """The figures of a list of plants, and (place, text) of those that stay."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    stayed = [
+        (str(one["place"]), str(one["text"]))
+        for one in lines
+        if kept_of(redactor, str(one["text"]), str(one["place"]), str(one["secret"]))
+    ]
+    return {"planted": len(lines), "redacted": len(lines) - len(stayed)}, stayed
+
+
 def real_texts(rng: random.Random, count: int) -> list[str]:
     """Pieces of our own prose and code, and of Python's library, as an agent's tools would return them."""
     library = Path(sysconfig.get_paths()["stdlib"])
@@ -117,6 +194,12 @@ def real_texts(rng: random.Random, count: int) -> list[str]:
         at = rng.randrange(max(1, len(text) - _CHUNK))
         texts.append(text[at : at + _CHUNK])
     return texts
+
+
+def tool_results() -> list[str]:
+    """Real answers of tools, of many repositories, labelled for another purpose (tests/data/tool_results)."""
+    files = sorted((_ROOT / "tests/data/tool_results").glob("*.jsonl"))
+    return [json.loads(line)["text"] for file in files for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def by_kind(texts: list[str], redact: Callable[[str], tuple[str, dict[str, int]]]) -> tuple[int, dict[str, int]]:
@@ -134,8 +217,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=20, help="plants of each form (20)")
     parser.add_argument("--ordinary", type=int, default=5000, help="ordinary messages (5000)")
+    parser.add_argument("--plants", type=Path, help="a list of plants instead: JSON objects with text, place, secret")
     options = parser.parse_args()
     redactor = Redactor(RedactionSettings())
+    if options.plants is not None:
+        figures, stayed = of_a_list(redactor, options.plants)
+        report.table("Plants that stayed", ("place", "text"), [(place, text[:120]) for place, text in stayed])
+        print(f"planted {figures['planted']:.0f}, redacted {figures['redacted']:.0f}")
+        report.write(options.json, "redaction", figures, [])
+        return
     planted, gone = collections.Counter[tuple[str, bool]](), collections.Counter[tuple[str, bool]]()
     for plant in plants(options.seed, options.rounds):
         planted[plant.kind, plant.held_out] += 1
@@ -154,7 +244,11 @@ def main() -> None:
 
     rng = random.Random(options.seed)
     rows = []
-    for name, texts in (("generated", ordinary(options.seed, options.ordinary)), ("real", real_texts(rng, 2000))):
+    for name, texts in (
+        ("generated", ordinary(options.seed, options.ordinary)),
+        ("real", real_texts(rng, 2000)),
+        ("tool_results", tool_results()),
+    ):
         hit, kinds = by_kind(texts, redactor.text)
         figures[f"false_positives_{name}_per_1000"] = 1000 * hit / len(texts)
         rows.append((name, len(texts), 1000 * hit / len(texts), ", ".join(f"{k} {n}" for k, n in kinds.items()) or "-"))

@@ -42,8 +42,10 @@ def versions() -> dict[str, str]:
     return found
 
 
-def write(path: Path | None, name: str, figures: Mapping[str, float], seeds: Sequence[int] = ()) -> None:
-    """Write the result to `path`; nowhere if there is none."""
+def write(
+    path: Path | None, name: str, figures: Mapping[str, float], seeds: Sequence[int] = (), **rest: object
+) -> None:
+    """Write the result to `path`, with `rest` beside the figures; nowhere if there is none."""
     if path is None:
         return
     result = {
@@ -52,6 +54,7 @@ def write(path: Path | None, name: str, figures: Mapping[str, float], seeds: Seq
         "machine": machine(),
         "versions": versions(),
         "seeds": list(seeds),
+        **rest,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

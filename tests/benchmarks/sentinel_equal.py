@@ -10,7 +10,7 @@ Counted are
 * swaps between equal versions of which a version monitor says or does anything,
 * swaps, one every 300 runs, of which something is said about one agent, and how soon one that fares worse is found,
 * weeks of one agent in which errors or success are told as a drift, and how soon a real change is,
-* eras of a kind of goal that is said to have fallen,
+* eras in which a kind of goal is said to have fallen, of production and in the sandbox,
 * trials of a version that is as good, and ends as worse.
 """
 
@@ -24,22 +24,25 @@ from pathlib import Path
 import msgspec
 
 from actors.curation.regressions import ERROR, Regressions
-from actors.deployment.arms import Arm, Arms, sorted_out
+from actors.deployment.arms import Arm, Arms
 from actors.deployment.canary import CanarySettings, Looks, worse
 from actors.monitoring.agent_outcomes import AgentOutcomes
 from actors.monitoring.history import History, Swap
 from actors.monitoring.settings import ToolSettings, VersionSettings
 from actors.monitoring.tools import ToolDrift
+from actors.statistics.strata import sorted_out
 from actors.tool_results.runs import RunSummary
 from tests.benchmarks import report
 from tests.support.behaviour import Behaviour, Watch, runs
 
 AGENTS, PARTIES = 10, 8
+ERAS = 5
 GAP = 6.0
 """Seconds between two runs of all agents."""
 DAY = 86_400.0
 PLANTED = 8
-"""Version from which on one agent fares worse."""
+"""Version from which on one agent fares worse, or all."""
+ALL = "all agents"
 SUCCESS, AWAY = 0.9, 0.18
 ERRORS, AWAY_ERRORS = 0.03, 0.67
 """Of steps."""
@@ -93,13 +96,14 @@ def swap(seed: int, bursts: bool) -> set[str]:
 
 
 def chain(
-    seed: int, bursts: bool, reported: float, versions: int = 20, length: int = 300, fallen: float | None = None
-) -> list[tuple[str, int]]:
-    """(agent, runs since the version that was planted) of what is said of agents while `versions` serve, `length` runs
-    each.
+    seed: int, bursts: bool, reported: float, versions: int = 20, length: int = 300, fallen: float | None = None,
+    agents: int = 1,
+) -> list[tuple[str, int]]:  # fmt: skip
+    """(agent, runs since the version that was planted) of what is said of agents, or of `ALL`, while `versions` serve,
+    `length` runs each.
 
     Args:
-        fallen: success of the first agent from the eighth version on; None: all stay as they are.
+        fallen: success of the first `agents` from the eighth version on; None: all stay as they are.
     """
     rng = random.Random(f"chain/{seed}/{reported}")
     weather, start = Weather(rng, 2.0 + versions * length * GAP / DAY, bursts), rng.random() * DAY
@@ -111,7 +115,7 @@ def chain(
         history.swapped(Swap("serving", version, version - 1, start + first * GAP))
         for number, one in enumerate(runs(rng, version, Behaviour(), first, length), first):
             agent, at = rng.randrange(AGENTS), start + number * GAP
-            worse_now = fallen is not None and agent == 0 and version >= PLANTED
+            worse_now = fallen is not None and agent < agents and version >= PLANTED
             success = fallen if worse_now else weather.success(agent, at)
             solved = float(rng.random() < success) if rng.random() < reported else None
             run = msgspec.structs.replace(
@@ -123,9 +127,9 @@ def chain(
                 continue
             monitor.concluded(run)
             for finding in monitor.look(history, at + 1.0):
-                told.append((finding.details["agent"], number - PLANTED * length))
+                told.append((finding.details.get("agent", ALL), number - PLANTED * length))
                 if finding.action == "rollback":
-                    history.condemn(version)
+                    history.condemn(version, int(finding.details.get("since", version)))
     return told
 
 
@@ -172,16 +176,33 @@ def outcomes(rng: random.Random, bursts: bool) -> Iterator[float]:
         left = max(0, left - 1)
 
 
-def eras(seed: int, bursts: bool) -> int:
-    """Of ten eras of 64 outcomes after the first, those in which the kind is said to have fallen."""
+def eras(seed: int, bursts: bool, kinds: int = 1) -> int:
+    """Of five eras after the first, those in which any kind is said to have fallen; 64 outcomes a kind and era on
+    average, the first of many kinds have most."""
     rng, made, fell = random.Random(seed), Regressions(), 0
-    stream = outcomes(rng, bursts)
-    for version in range(11):
-        before, fallen = made.fallen("c"), False
-        for _ in range(64):
-            made.observe("production", "c", next(stream), version)
-            fallen |= made.fallen("c")
-        fell += fallen and not before
+    streams = [outcomes(random.Random(f"{seed}-{kind}"), bursts) for kind in range(kinds)]
+    often = [(kind + 1) ** -0.7 for kind in range(kinds)]
+    for version in range(ERAS + 1):
+        before, fallen = set(made.clusters), False
+        for kind in rng.choices(range(kinds), often, k=64 * kinds):
+            made.observe("production", f"c{kind}", next(streams[kind]), version)
+            fallen |= made.fallen(f"c{kind}") and f"c{kind}" not in before
+        fell += fallen
+    return fell
+
+
+def played(seed: int, kinds: int) -> int:
+    """The same in the sandbox: eight tasks of eight attempts an update, each task as hard as it happens to be; updates,
+    of which there are two hundred, in which any kind is said to have fallen."""
+    rng, made, fell = random.Random(seed), Regressions(), 0
+    for version in range(200):
+        before, fallen = set(made.clusters), False
+        for task in range(8):
+            kind, hard = f"c{rng.randrange(kinds)}", rng.random()
+            for _ in range(8):
+                made.observe("sandbox", kind, float(rng.random() < hard), version, f"{version}-{task}")
+            fallen |= made.fallen(kind) and kind not in before
+        fell += fallen
     return fell
 
 
@@ -208,9 +229,11 @@ def trial(seed: int, bursts: bool) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=200, help="runs a row")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the others follow it")
     parser.add_argument("--weeks", type=int, default=200, help="weeks of an agent a row")
     parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args()
+    seeds = range(args.first, args.first + args.seeds)
     figures: dict[str, float] = {}
     rows: list[tuple[object, ...]] = []
 
@@ -220,30 +243,36 @@ def main() -> None:
 
     for bursts in (False, True):
         weather, begun = "bursts" if bursts else "steady", time.perf_counter()
-        found = [swap(seed, bursts) for seed in range(args.seeds)]
+        found = [swap(seed, bursts) for seed in seeds]
         stated = f"{VersionSettings().error_rate:.0%} a swap"
         row("versions, told", weather, sum(map(bool, found)), args.seeds, "swaps", stated, begun)
         row("versions, acted", weather, sum(bool(one - {"tell"}) for one in found), args.seeds, "swaps", stated, begun)
         for reported in (1.0, 0.2):
             begun = time.perf_counter()
-            said = sum(len(chain(seed, bursts, reported)) for seed in range(args.seeds // 5))
+            said = sum(len(chain(seed, bursts, reported)) for seed in seeds[: args.seeds // 5])
             row(f"agents, {reported:.0%} reported", weather, said, 20 * (args.seeds // 5), "swaps", stated, begun)
         for reported in (1.0, 0.05):
             begun = time.perf_counter()
-            weeks = sum(bool(week(seed, bursts, reported)) for seed in range(args.weeks))
+            weeks = sum(bool(week(seed, bursts, reported)) for seed in range(args.first, args.first + args.weeks))
             stated = f"{ToolSettings().error_rate:.0%} an agent and week"
             row(f"tool drift, {reported:.0%} reported", weather, weeks, args.weeks, "weeks", stated, begun)
         begun = time.perf_counter()
-        fell = sum(eras(seed, bursts) for seed in range(args.seeds))
-        row("regressions", weather, fell, 10 * args.seeds, "eras", f"{ERROR:.0%} an era of a kind", begun)
+        for kinds in (1, 6, 30, 100):
+            begun, lives = time.perf_counter(), max(16, 6 * args.seeds // kinds)
+            fell = sum(eras(seed, bursts, kinds) for seed in range(args.first, args.first + lives))
+            row(f"regressions, {kinds} kinds", weather, fell, ERAS * lives, "eras", f"{ERROR:.0%} an era", begun)
+        for kinds in (3, 30) if not bursts else ():
+            begun, lives = time.perf_counter(), 3 * args.seeds // 10
+            fell = sum(played(seed, kinds) for seed in range(args.first, args.first + lives))
+            row(f"sandbox, {kinds} kinds", weather, fell, 200 * lives, "updates", f"{ERROR:.0%} an era", begun)
         begun = time.perf_counter()
-        ended = sum(trial(seed, bursts) for seed in range(args.seeds))
+        ended = sum(trial(seed, bursts) for seed in seeds)
         row("trial", weather, ended, args.seeds, "trials", f"{CanarySettings().error:.0%} a trial", begun)
     report.table("Nothing changed", ("who", "weather", "spoke up", "stated", "took"), rows)
     rows = []
     for change, reported in (("errors", 0.0), ("outcomes", 1.0), ("outcomes", 0.2), ("outcomes", 0.05)):
         hours: list[float] = []
-        for seed in range(20):
+        for seed in range(args.first, args.first + 20):
             first = next((at for _, at in week(seed, True, reported, change, days=4.0) if at >= 2 * DAY), None)
             hours += [] if first is None else [(first - 2 * DAY) / 3600]
         middle = f"{statistics.median(hours):.1f} h, {max(hours):.1f} h" if hours else "-"
@@ -256,21 +285,27 @@ def main() -> None:
         rows,
     )
     rows = []
-    for fallen, reported in ((0.1, 1.0), (0.5, 1.0), (0.1, 0.2), (0.5, 0.2), (0.1, 0.05)):
+    for agents, length, fallen, reported in (
+        (1, 300, 0.1, 1.0), (1, 300, 0.5, 1.0), (1, 300, 0.1, 0.2), (1, 300, 0.5, 0.2), (1, 300, 0.1, 0.05),
+        (AGENTS, 50, 0.1, 0.2), (AGENTS, 50, 0.6, 0.2), (AGENTS, 200, 0.1, 0.05), (AGENTS, 200, 0.6, 0.05),
+    ):  # fmt: skip
         later: list[int] = []
-        for seed in range(20):
+        for seed in range(args.first, args.first + 20):
             # Where a tenth of a fifth is heard of, it takes its time.
-            said = chain(seed, True, reported, versions=PLANTED + round(16 / reported), fallen=fallen)
-            later += [after for agent, after in said if agent == "t/a0" and after >= 0][:1]
+            many = PLANTED + (round(16 / reported) if agents == 1 else 16)
+            said = chain(seed, True, reported, many, length, fallen, agents)
+            wanted = "t/a0" if agents == 1 else ALL
+            later += [after for agent, after in said if agent == wanted and after >= 0][:1]
         middle = f"{statistics.median(later):,.0f}, {max(later):,}" if later else "-"
-        figures[f"agent found, {fallen:.0%}, {reported:.0%}"] = len(later) / 20
-        rows.append((f"success 90 -> {fallen:.0%}", f"{reported:.0%}", f"{len(later)} of 20", middle))
+        who = "one agent of ten" if agents == 1 else "all agents"
+        figures[f"{who} found, {fallen:.0%}, {reported:.0%}"] = len(later) / 20
+        rows.append((who, length, f"success 90 -> {fallen:.0%}", f"{reported:.0%}", f"{len(later)} of 20", middle))
     report.table(
-        "One agent of ten, a version every 300 runs, in bursts: worse from one version on",
-        ("what", "reported", "found", "runs of all agents: median, most"),
+        "In bursts, worse from one version on",
+        ("who", "a version every", "what", "reported", "found", "runs of all agents: median, most"),
         rows,
     )
-    report.write(args.json, "sentinel_equal", figures, range(args.seeds))
+    report.write(args.json, "sentinel_equal", figures, seeds)
 
 
 if __name__ == "__main__":

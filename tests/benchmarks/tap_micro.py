@@ -21,6 +21,7 @@ from daemon.tap.admission import Admission, DoorSettings
 from daemon.tap.agent import Agent
 from daemon.tap.capture import Capture
 from daemon.tap.feedback import FeedbackDesk
+from daemon.tap.held import Held
 from daemon.tap.http import RequestParser
 from daemon.tap.metrics import Counts
 from daemon.tap.recorder import Recorder
@@ -72,7 +73,7 @@ class Rig:
         # It has no process and nowhere to send: records wait in it, until the rig is thrown away.
         recorder = Recorder(order, memory_bytes=_MEMORY, tick_seconds=1.0, silence_seconds=1.0, rng=random.Random(0))
         capture = Capture(tokens=tokens, minting=False, headers=captured_headers(settings))
-        context = TapContext(settings, Router([upstream], remembered=1), capture, recorder, counts, None)
+        context = TapContext(settings, Router([upstream], remembered=1), capture, recorder, counts, None, Held())
         door = Admission(DoorSettings(), clock=time.time)
         route = EngineRoute(context, door, FeedbackDesk(recorder, counts, max_bytes=1, clock=time.time))
         parser = RequestParser(max_header_bytes=65_536, max_body_bytes=1 << 26, hold=lambda _: 1 << 23, clock=time.time)

@@ -19,7 +19,7 @@ from actors.messages import Directive, Serving
 from actors.store import Store
 from actors.system.lifecycle import ActorState, Lifecycle, Restart, Unit
 from adapters.judges.rules import RulesJudge
-from daemon.api.control import Control, ControlSettings
+from daemon.api.control import Control
 from daemon.api.experience import ExperienceApi
 from daemon.api.killswitch import KillSwitch
 from daemon.api.live import LiveRoutes
@@ -30,6 +30,7 @@ from daemon.api.versions import VersionApi
 from daemon.live.registry import Live
 from daemon.live.settings import LiveSettings
 from daemon.processes.asgi import serve
+from daemon.settings.control import ControlSettings
 from daemon.tap.keys import KeyRing, add_key
 from tests.browser import records
 from tests.support.experience import Desk

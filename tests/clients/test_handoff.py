@@ -11,7 +11,7 @@ from tests.clients.engine.script import HANDOFF
 from tests.clients.trial import require_success
 from tests.clients.verdict import exchanges, stitched
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 PROGRAM = "programs/openai_agents_handoff.py"
 TEAMS = (
     Client(name="handoff responses", program=PROGRAM, endpoint=RESPONSES),
@@ -42,5 +42,4 @@ def test_each_run_is_one_trajectory_of_two_roles_with_its_handoff(tmp_path: Path
         assert handoff.via == "transfer_to_clerk"
         assert not run.side_of
         by_row = [set(steps_array(row.step).tolist()) - {-1} for row in run.rows]
-        assert by_row in ([{0}, {1, 2}], []), "each role in its own rows, or no tokens from this endpoint"
-    assert sum(bool(run.rows) for run in found) == len(mine) // 2
+        assert by_row == [{0}, {1, 2}], "each role in its own rows"

@@ -8,7 +8,7 @@ import msgspec
 
 from actors.messages import Exchange
 from tests.clients import rig
-from tests.clients.catalogue import Client, Run, runs
+from tests.clients.catalogue import CHAT, Client, Run, runs
 from tests.clients.engine.script import REPEATED, SCRIPTS
 from tests.clients.verdict import Verdict, exchanges, judge
 
@@ -30,9 +30,10 @@ class ClientFailed(AssertionError):
 
 
 def planned(clients: Sequence[Client], count: int, *, minted: bool = False) -> list[Run]:
-    """The runs of a trial. With minted ids only those that have ids to mint: /v1/responses is left as it is."""
+    """The runs of a trial. With minted ids only those that have ids to mint: chats, whose ids engines make up."""
     if minted:
-        return [run for client in clients if client.has_tokens for run in runs(client, count, (REPEATED,))]
+        minting = [client for client in clients if client.endpoint == CHAT and REPEATED not in client.refuses]
+        return [run for client in minting for run in runs(client, count, (REPEATED,))]
     every = [(client, run) for client in clients for run in runs(client, count, SCRIPTS)]
     return [run for client, run in every if run.script not in client.refuses]
 

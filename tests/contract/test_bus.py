@@ -177,7 +177,10 @@ async def test_a_nak_with_delay_puts_the_record_off(bench):
 async def test_a_durable_keeps_its_place_when_its_holder_leaves(bench):
     await bench.publish("a", "r1", "r2")
     first = await bench.subscribe("d", "a")
-    (one, two) = await first.fetch(2, 2.0)
+    batch = await first.fetch(2, 2.0)
+    if len(batch) < 2:  # a fetch does not wait until it has all that it may take
+        batch += await first.fetch(1, 2.0)
+    (one, two) = batch
     await first.ack([one])
     await first.nak([two])
     await first.aclose()

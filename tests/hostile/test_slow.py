@@ -149,7 +149,7 @@ def asks(path: bytes) -> bytes:
     return b"POST %b HTTP/1.1\r\nHost: tap\r\nContent-Length: %d\r\n\r\n%b" % (path, len(body), body)
 
 
-@pytest.mark.parametrize("path", [b"/v1/responses", b"/v1/chat/completions"], ids=["passed on", "hidden"])
+@pytest.mark.parametrize("path", [b"/v1/embeddings", b"/v1/chat/completions"], ids=["passed on", "hidden"])
 @pytest.mark.parametrize("reads", [0, 1], ids=["nothing", "a byte now and then"])
 def test_who_does_not_read_holds_the_engine_back_and_is_cut(rig: Rig, reads: int, path: bytes) -> None:
     """256 MB are on offer; what lies between is bounded by socket buffers, and the tap keeps little of its own.
@@ -179,7 +179,7 @@ def test_who_reads_slowly_gets_all_of_it(rig: Rig) -> None:
     rig.engine.script = hose
     before, grown = rig.tap.rss(), 0
     with rig.client(receive_buffer=16_384, timeout=5) as client:
-        client.send(asks(b"/v1/responses"))
+        client.send(asks(b"/v1/embeddings"))
         began, got = time.monotonic(), 0
         while time.monotonic() - began < 2 * IDLE_SECONDS:
             data = client.sock.recv(65_536)
@@ -233,7 +233,7 @@ def waits(ended: list[bool], *, first: bytes = b"") -> Callable[[Asked, Line], b
 
 @pytest.mark.parametrize("how", ["close", "reset"])
 @pytest.mark.parametrize("first", [b"", STREAM + chunk(b"data: 1\n\n")], ids=["before the answer", "in mid-stream"])
-@pytest.mark.parametrize("path", [b"/v1/responses", b"/v1/chat/completions"], ids=["passed on", "hidden"])
+@pytest.mark.parametrize("path", [b"/v1/embeddings", b"/v1/chat/completions"], ids=["passed on", "hidden"])
 def test_when_the_client_leaves_the_engines_call_is_closed(rig: Rig, path: bytes, first: bytes, how: str) -> None:
     ended: list[bool] = []
     rig.engine.script = waits(ended, first=first)

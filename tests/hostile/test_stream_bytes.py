@@ -160,7 +160,15 @@ def test_who_asks_for_the_extras_gets_every_byte(rig: Rig, stream: bool, choices
     assert through.body == direct.body, "there was nothing to add"
 
 
-@pytest.mark.parametrize("path", [b"/v1/responses", b"/v1/messages", b"/v1/embeddings", b"/v1/x"])
+@pytest.mark.parametrize("odd", [*ODD, b"".join(ODD)], ids=[*(repr(one[:24]) for one in ODD), "all"])
+@pytest.mark.parametrize("path", [b"/v1/responses", b"/v1/messages"], ids=["responses", "messages"])
+def test_events_of_any_form_pass_on_the_other_apis(rig: Rig, path: bytes, odd: bytes) -> None:
+    """Their tokens are asked for, so chunks may be cut otherwise; the bytes in them are the engine's."""
+    rig.engine.script = streams([odd])
+    assert body_of(rig.tap.port, request(stream=True, path=path)) == odd
+
+
+@pytest.mark.parametrize("path", [b"/v1/messages/count_tokens", b"/v1/embeddings", b"/v1/x"])
 def test_where_nothing_is_asked_for_every_byte_passes(rig: Rig, path: bytes) -> None:
     rig.engine.script = streams(ODD)
     sent = request(stream=True, path=path)

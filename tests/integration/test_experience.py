@@ -20,12 +20,12 @@ from mcp import Client, ClientSession, StdioServerParameters, stdio_client
 
 from actors.messages import Experience
 from actors.store import Store
-from daemon.api.control import ControlSettings
 from daemon.cli.main import main
 from daemon.errors import ControlUnreachable, OrderRefused
 from daemon.experience.client import AsyncExperienceClient, ExperienceClient
 from daemon.experience.mcp import server
 from daemon.processes.asgi import serve
+from daemon.settings.control import ControlSettings
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.credited import attributed
 from tests.support.experience import Desk, lesson

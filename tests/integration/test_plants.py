@@ -13,22 +13,38 @@ import random
 import re
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 import httpx
+import msgspec
+import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from actors.messages import Exchange, Trajectory, decode, ids_array, pack_array
+from actors.messages import (
+    Attributed,
+    Attribution,
+    BatchItem,
+    Exchange,
+    StepLabel,
+    Trajectory,
+    decode,
+    ids_array,
+    pack_array,
+    steps_array,
+)
 from actors.store import Store
 from actors.system.runner import run_actor
 from actors.system.runtime import Host, run
 from actors.system.supervisor import Supervisor
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
+from learner.build import BuildSettings, build
+from learner.credit import Credits
 from tests.support.byte_engine import (
     IN_ANSWER,
     IN_PROMPT,
@@ -52,6 +68,16 @@ PLANTED = 240
 PART = {place: "prompt" for place in IN_PROMPT} | {place: "response" for place in IN_ANSWER}
 NEVER_KEPT = {"authorization": "Opensesame", "cookie": "Silverkey", "x-api-key": "Doorbell", "query": "Pinkelephant"}
 """By where it stands; no pattern knows these, so they must not be captured in the first place."""
+
+
+class ByteTokenizer:
+    """The engine's, without the engine: a prompt's texts, one below the other, a byte a token."""
+
+    async def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> list[int]:
+        return list(rendered({"tools": tools or [], "messages": messages}).encode())
+
+    async def tokenize(self, text: str) -> list[int]:
+        return list(text.encode())
 
 
 class Left(NamedTuple):
@@ -99,14 +125,14 @@ def controls(first: int) -> list[Case]:
     ]
 
 
-async def told(url: str, cases: Sequence[Case]) -> None:
-    """Agents make all calls, and say of each how it went."""
+async def told(url: str, cases: Sequence[Case], strange: Mapping[str, Any]) -> None:
+    """Agents make all calls, with `strange` in each, and say of each how it went."""
 
     async def agent(client: httpx.AsyncClient, mine: Sequence[Case]) -> None:
         for case in mine:
             headers = {"user-agent": case.text} if case.place == "header" else {}
             with contextlib.suppress(httpx.RemoteProtocolError):
-                await client.post(PATHS[case.dialect], json=request_of(case), headers=headers)
+                await client.post(PATHS[case.dialect], json={**request_of(case), **strange}, headers=headers)
             if is_answered(case):
                 words = case.text if case.place == "feedback" else "as it should be"
                 feedback = {"response_id": case.response_id, "outcome": 1, "text": words}
@@ -120,14 +146,16 @@ async def told(url: str, cases: Sequence[Case]) -> None:
             group.start_soon(agent, client, cases[first::8])
 
 
-async def passed_through(host: Host, directory: Path, cases: Sequence[Case], redaction: dict[str, object]) -> Left:
+async def passed_through(
+    host: Host, directory: Path, cases: Sequence[Case], redaction: dict[str, object], strange: Mapping[str, Any]
+) -> Left:
     """`cases` all the way: tap, scribe, spool, broker, assembler, store; everything is stopped in the end."""
     spool, database = directory / "spool", directory / "store" / "evolved.db"
     database.parent.mkdir()
     async with running_engine() as engine:
         engine.script = byte_engine(cases)
         async with running_tap(directory, engine.port, redaction=redaction) as rig:
-            await told(rig.url, cases)
+            await told(rig.url, cases, strange)
     async with running_broker(directory) as broker, opened_bus(host, broker, directory) as bus:
         store = Store(f"sqlite:///{database}", clock=time.time)
         await store.open()
@@ -137,7 +165,9 @@ async def passed_through(host: Host, directory: Path, cases: Sequence[Case], red
             metrics=ShipperMetrics(CollectorRegistry()), rng=random.Random(2),
         )  # fmt: skip
         settings = AssemblerSettings(grace_seconds=0.1, missing_seconds=0.1, tick_seconds=0.1)
-        assembler = Assembler(settings, store=store, clock=time.time)
+        assembler = Assembler(
+            settings, store=store, clock=time.time, serving=lambda engine, started, ended: 0, engine=ByteTokenizer()
+        )
 
         supervisor.add("shipper", shipper.run)
         supervisor.add("assembler", lambda lifecycle: run_actor(assembler, bus, store, lifecycle, rng=random.Random(3)))
@@ -167,9 +197,9 @@ async def passed_through(host: Host, directory: Path, cases: Sequence[Case], red
 
 
 def name_of(exchange: Exchange) -> str:
+    """The case, or the record's id where the text that named the case is gone."""
     found = re.search(rb"case-\d{4}", exchange.request)
-    assert found is not None
-    return found[0].decode()
+    return found[0].decode() if found else exchange.id
 
 
 def is_answered(case: Case) -> bool:
@@ -209,8 +239,10 @@ def names(found: Sequence[str]) -> set[str]:
     return {one.partition(":")[0] for one in found}
 
 
-def passed(directory: Path, cases: Sequence[Case], *, redaction: dict[str, object]) -> Left:
-    return run(lambda host: passed_through(host, directory, cases, redaction), backend="asyncio")
+def passed(
+    directory: Path, cases: Sequence[Case], *, redaction: dict[str, object], strange: Mapping[str, Any] | None = None
+) -> Left:
+    return run(lambda host: passed_through(host, directory, cases, redaction, strange or {}), backend="asyncio")
 
 
 def expected(cases: Sequence[Case], place: str) -> set[str]:
@@ -251,6 +283,39 @@ def test_what_is_planted_is_on_no_disk_and_in_no_log_and_what_is_ordinary_is_eve
     assert finds(logs, [*cases, *quiet]) == []
 
 
+def test_strict_mode_keeps_no_word_of_anybody_and_outcomes_and_tools_are_still_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No pattern knows what is planted here: it must be gone by where it stands."""
+    key = tmp_path / "placeholders.key"
+    key.write_bytes(b"k" * 32)
+    cases = [
+        Case(at, *combination, f"Grandmother {at:04d} of Hull sings", f"Grandmother {at:04d}")
+        for at, combination in enumerate(combinations())
+    ]
+    strange = {
+        "user": "Umbrellastand", "response_format": {"type": "json_schema", "json_schema": {"name": "Windowsill"}},
+        "stop": ["Candlewick"], "metadata": {"Featherbed": "Candlewick"}, "tool_choice": {"name": "Thimble 5"},
+        "Umbrellastand": {"Windowsill": "Thimble"},
+    }  # fmt: skip
+    settings: dict[str, object] = {"strict": True, "key_file": str(key)}
+    left = passed(tmp_path, cases, redaction=settings, strange=strange)
+    logs = "".join(capfd.readouterr()).encode()
+    words = ["Umbrellastand", "Windowsill", "Candlewick", "Featherbed", "Thimble", "Grandmother", "of Hull", "You help"]
+    for place, data in {**left.disks, "logs": logs}.items():
+        assert finds(data, cases) == [], place
+        assert where(data, [*words, "Writes a note", "all is well", "as it should be"]) == {}, place
+    assert b"tap_ended" in logs
+    runs = list(left.runs.values())
+    assert len(left.exchanges) == len(cases)
+    assert len(runs) == sum(map(is_answered, cases))
+    assert {call.name for run_of in runs for step in run_of.steps for call in step.tool_calls} == {"note"}
+    assert all((run_of.trainable, run_of.rows) == (False, ()) for run_of in runs)
+    assert {run_of.outcome for run_of in runs} == {1.0}
+    assert {(run_of.min_version, run_of.max_version) for run_of in runs} == {(0, 0)}
+    assert {exchange.model for exchange in left.exchanges.values() if exchange.status == 200} == {"bytes"}
+
+
 def test_the_same_search_finds_every_plant_when_redaction_is_off(tmp_path: Path) -> None:
     cases = planted(len(combinations()))
     left = passed(tmp_path, cases, redaction={"enabled": False})
@@ -264,20 +329,41 @@ def test_the_same_search_finds_every_plant_when_redaction_is_off(tmp_path: Path)
         assert wanted <= with_ids, place
 
 
-def test_a_row_with_a_find_has_no_ids_and_says_why_and_an_ordinary_one_keeps_its_own(tmp_path: Path) -> None:
-    cases = planted(len(combinations()))
+def test_a_run_with_a_find_trains_on_what_is_left_and_an_ordinary_one_keeps_its_own(tmp_path: Path) -> None:
+    cases = planted(PLANTED)
     quiet = controls(len(cases))
     left = passed(tmp_path, [*cases, *quiet], redaction={})
+    trained: dict[str, Trajectory] = {}
     for case in cases:
         exchange, part = left.exchanges[case.name], PART.get(case.place)
         if part is None:
             assert exchange.redacted == (), case
             continue
         assert part == exchange.redacted[0], case
-        assert (exchange.prompt_ids, exchange.response_ids, exchange.logprobs) == (b"", b"", b""), case
-        if is_answered(case) and case.place != "broken":
-            run_of = left.runs[case.name]
-            assert (run_of.trainable, run_of.why_not, run_of.rows) == (False, f"redacted {part}", ()), case
+        assert exchange.prompt_ids == b"" or part == "response", case
+        if not is_answered(case) or case.place == "broken":
+            continue
+        run_of = left.runs[case.name]
+        if case.dialect != "chat" or not run_of.trainable:
+            assert (run_of.trainable, run_of.rows) == (False, ()) or run_of.why_not == "redacted too much", case
+            continue
+        trained[case.name] = run_of
+        (row,) = run_of.rows
+        text = bytes(ids_array(row.ids).astype("u1"))
+        sampled = bytes(ids_array(row.ids)[steps_array(row.step) >= 0].astype("u1"))
+        assert row.redacted, case
+        assert needle(case.value).encode() not in text, case
+        assert b"[REDACTED" not in sampled, case
+        assert case.name.encode() in sampled, case
+        assert (row.masked > 0) == ("response" in exchange.redacted), case
+    tried = [case for case in cases if case.dialect == "chat" and case.place in PART and is_answered(case)]
+    tried = [case for case in tried if case.place != "broken"]
+    # A token is a byte here, so that a private key is most of an answer.
+    whys = Counter(left.runs[case.name].why_not for case in tried if case.name not in trained)
+    assert whys.keys() <= {"redacted too much", "redacted response"}
+    assert whys["redacted response"] <= 3
+    assert len(trained) >= 0.7 * len(tried), whys
+    assert finds(orders_and_batches(tmp_path, list(trained.values())), cases) == []
     kept = 0
     for case in quiet:
         exchange = left.exchanges[case.name]
@@ -292,3 +378,28 @@ def test_a_row_with_a_find_has_no_ids_and_says_why_and_an_ordinary_one_keeps_its
         assert bytes(ids_array(run_of.rows[0].ids).astype("u1")) == prompt + response, case
         kept += 1
     assert kept > 20
+
+
+def orders_and_batches(directory: Path, runs: Sequence[Trajectory]) -> bytes:
+    """The file that a batch travels in, and the one that trainers read, of `runs`."""
+    items = [
+        BatchItem(
+            attributed=Attributed(
+                id=run.id, trajectory=run, cluster="c",
+                attribution=Attribution(labels=(StepLabel("GOOD"),) * len(run.steps), judge="none", rubric="1"),
+            )
+        )
+        for run in runs
+    ]  # fmt: skip
+    credits = Credits(tuple(np.ones(len(run.steps), np.float32) for run in runs), ("",) * len(runs), {})
+    settings = BuildSettings(
+        vocabulary=256, max_tokens=1 << 16, chain=(0,), newest=0, max_staleness=4, max_staleness_guided=2,
+        clip_low=0.2, clip_high=0.28, clip_boosted=0.6,
+    )  # fmt: skip
+    built = build(items, credits, settings)
+    assert built.batch is not None, built.dropped
+    assert (built.batch.rows, built.dropped) == (len(runs), {})
+    assert built.batch.guided.all()
+    path = directory / "batch.safetensors"
+    built.batch.save(path)
+    return path.read_bytes() + b"".join(msgspec.msgpack.encode(item) for item in items)

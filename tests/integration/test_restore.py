@@ -18,10 +18,10 @@ from actors.system.bus import outgoing
 from actors.system.nats_bus import NatsBus
 from actors.system.runtime import run
 from actors.system.streams import TRAFFIC_EXCHANGE
-from daemon.api.control import ControlSettings
 from daemon.errors import StartFailed, TransferFailed
 from daemon.processes.state_lock import state_lock
 from daemon.settings.config import Config
+from daemon.settings.control import ControlSettings
 from daemon.upkeep.backup import backup
 from daemon.upkeep.consumer_reset import rewind
 from daemon.upkeep.restore import restore

@@ -45,7 +45,8 @@ def well(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     with ExitStack() as stack:
         url = stack.enter_context(embedded_engine(directory / "models" / "a", "--dev-mode", name="desk"))
         here = Installation(
-            directory, engines={"serving": {"url": url}, "shadow": {"url": url}}, tap={"upstream": url}
+            directory, engines={"serving": {"url": url}, "shadow": {"url": url}}, tap={"upstream": url},
+            embedder={"name": "openai", "options": {"model": "small", "base_url": f"{url}/v1"}},
         )  # fmt: skip
         here.config.state.mkdir(mode=0o700)
         broker, tap = stack.enter_context(here.running("broker")), stack.enter_context(here.running("tap"))

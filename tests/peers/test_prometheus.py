@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import pytest
 import yaml
 
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 RULES, DASHBOARDS = ROOT / "ops" / "prometheus", ROOT / "ops" / "grafana" / "dashboards"
+CASES = sorted(path.name for path in RULES.glob("*.test.yml"))
 _METRIC = re.compile(r"\bevolved_[a-z0-9_]+")
 _SUFFIXES = ("_total", "_bucket", "_sum", "_count")
 
@@ -68,8 +70,21 @@ def test_rules_and_scrape_configuration_are_valid() -> None:
     promtool("check", "config", "prometheus.yml")
 
 
-def test_alerts_fire_when_they_should_and_not_before() -> None:
-    promtool("test", "rules", "alerts.test.yml")
+@pytest.mark.parametrize("cases", CASES)
+def test_alerts_fire_when_they_should_and_not_before(cases: str) -> None:
+    promtool("test", "rules", cases)
+
+
+def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+    fires, quiet = set[str](), set[str]()
+    for name in CASES:
+        for case in yaml.safe_load((RULES / name).read_text())["tests"]:
+            for look in case["alert_rule_test"]:
+                (fires if look["exp_alerts"] else quiet).add(look["alertname"])
+    names = {rule["alert"] for rule in alerts()}
+    assert not names - fires, "without a case in which they fire"
+    assert not names - quiet, "without a case in which they do not"
+    assert fires | quiet == names, "cases of alerts that are none"
 
 
 def test_every_metric_in_a_rule_or_a_dashboard_is_exported_by_one_of_our_processes(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from actors.messages import Directive
 from actors.store import Store
 from actors.store.archive import ask
 from actors.store.audit import verify
-from daemon.api.control import ControlSettings
 from daemon.errors import TransferFailed
 from daemon.settings.config import Config
+from daemon.settings.control import ControlSettings
 from daemon.upkeep.backup import backup
 from daemon.upkeep.consumer_reset import REWIND
 from daemon.upkeep.restore import restore

@@ -11,7 +11,7 @@ from actors.deployment.fleet import Fleet
 from actors.messages import Directive
 from actors.store import Store
 from actors.system.lifecycle import Lifecycle, Restart, Unit
-from daemon.api.control import Control, ControlSettings
+from daemon.api.control import Control
 from daemon.api.experience import ExperienceApi
 from daemon.api.killswitch import KillSwitch
 from daemon.api.live import LiveRoutes
@@ -22,6 +22,7 @@ from daemon.api.versions import VersionApi
 from daemon.live.registry import Live
 from daemon.live.settings import LiveSettings
 from daemon.processes.asgi import serve
+from daemon.settings.control import ControlSettings
 from tests.support.credited import attributed
 from tests.support.experience import Desk, lesson
 from tests.support.keys import key_pair

@@ -208,6 +208,11 @@ class Loop:
         self._attempts.pop(name, None)
         return True
 
+    @property
+    def gone(self) -> bool:
+        """Whether the whole daemon is: it says nothing then, and its queues only fill."""
+        return len(self._unstarted) == len(self._build) and min(self._away.values()) > self._clock.now
+
     async def _restart(self, name: str) -> None:
         """`name` died, and with it perhaps all the others at once, in the middle of what they were at."""
         if not self.faults.strikes("all_died", _ALL_DIE):

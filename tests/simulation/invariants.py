@@ -25,6 +25,9 @@ QUEUE = 5000
 """Records in an inbox; what the pools may hold is theirs to say."""
 _A_RUN = 3
 """Records of a run that one actor hears of: that it closed, what was thought of it, what was reported."""
+RESUMED = 120.0 / 3600.0
+"""Hours that an engine stays paused that did not hear the swap program's resume: the next look resumes it, which may
+come after a daemon's death (45 s)."""
 STANDS = 4000.0
 """Seconds after which a call that is in no trajectory is lost: it closes after 900 s without another, or in a minute
 when its beginning is missing; the rest is for daemons that died meanwhile."""
@@ -58,6 +61,8 @@ class Watcher:
         self._held = self._begun = 0
         """Runs that began while the disk was full, and all that did."""
         self._out: set[str] = set()
+        self._paused: dict[str, float] = {}
+        """Hours at which an engine that no swap is at was first seen paused."""
         self._ordered: Counter[tuple[str, int]] = Counter()
         self._orders: set[str] = set()
 
@@ -83,8 +88,9 @@ class Watcher:
         if what == "ends":
             self._out.discard(engine)
             return
-        if self._out:
-            self._break("two_swaps", f"{engine} is paused while {', '.join(sorted(self._out))} is")
+        others = self._out - {engine}  # the same one again, to go back to what it had: still one engine out
+        if others:
+            self._break("two_swaps", f"{engine} is paused while {', '.join(sorted(others))} is")
         self._out.add(engine)
 
     def swapped(self, engine: SimulatedEngine) -> None:
@@ -104,8 +110,11 @@ class Watcher:
         Args:
             full: the disk is full: what comes meanwhile is there all at once when there is room again.
         """
+        begun, hours = self._now()
         for name, engine in engines.items():
-            if engine.paused:
+            if not engine.paused:
+                self._paused.pop(name, None)
+            elif self._paused.setdefault(name, hours) + RESUMED < hours:
                 self._break("paused", f"{name} with v{engine.current}")
             if name == shadow:
                 continue
@@ -113,7 +122,6 @@ class Watcher:
                 self._break("unverified", f"{name} serves v{engine.current}, which nobody promoted")
             elif engine.manifest not in ("", self._promoted[engine.current]):
                 self._break("unverified", f"{name} says v{engine.current}, and serves other weights than were promoted")
-        begun, _ = self._now()
         self._held += full * (begun - self._begun)
         self._begun = begun
         for name, records in inboxes.items():

@@ -17,6 +17,7 @@ from actors.gate.gatekeeper import Gatekeeper, GatekeeperSettings
 from actors.gate.panel import Panel, PanelSettings
 from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
 from actors.gate.sandbox_trial import Trial
+from actors.kinds.kinds import Kinds
 from actors.monitoring.sentinel import Sentinel, SentinelSettings
 from actors.system.actor import Actor
 from actors.trajectories.assembler import Assembler, AssemblerSettings
@@ -60,7 +61,7 @@ class Parts:
 
     def forget(self) -> None:
         """The whole daemon died: what actors share in memory is gone too."""
-        self.times = VersionTimeline(self.world.clock)
+        self.times, self.kinds = VersionTimeline(self.world.clock), Kinds()
 
     @property
     def swapper(self) -> Swapper:
@@ -100,7 +101,7 @@ class Parts:
         """Batches from production alone."""
         return Curator(
             CuratorSettings(groups_per_batch=0), store=self.world.store, batches=self.state / "batches",
-            clock=self.world.clock,
+            clock=self.world.clock, kinds=self.kinds,
         )  # fmt: skip
 
     def make_gatekeeper(self) -> Actor:
@@ -121,13 +122,14 @@ class Parts:
         return Swapper(
             SwapperSettings(), store=world.store, engines=world.serving, runner=self.swaps,
             versions=self.state / "versions", key=world.key, keys=self.keys, clock=world.clock, times=self.times,
+            kinds=self.kinds,
         )  # fmt: skip
 
     def make_sentinel(self) -> Actor:
         """All monitors."""
         world = self.world
         engines = {**world.serving, SHADOW: world.shadow}
-        return Sentinel(SentinelSettings(), store=world.store, engines=engines, clock=world.clock)
+        return Sentinel(SentinelSettings(), store=world.store, engines=engines, clock=world.clock, kinds=self.kinds)
 
     def make_experiencer(self) -> Actor:
         """Lessons by contrast."""

@@ -46,7 +46,7 @@ SAMPLED = 0.1
 """Where few runs are reported, share of the others that are exchanges first; the rest comes closed."""
 STUCK = 1.5
 """Bounds without an order, a verdict or a swap, from which on learning stands still."""
-_BOUNDS = {"better": 2.5, "equal": 2.5, "worse": 1.7, "one_agent": 2.5, "fall": 2.5}
+_BOUNDS = {"better": 2.5, "equal": 2.5, "worse": 1.7, "one_agent": 2.5}
 """A cell is given up after so many at the latest; where nothing is to be promoted it is seen sooner."""
 _OF_AN_AGENT = 120
 """Reported runs of each agent that a cell with a regression of one agent has: some to fall from, and some to tell."""
@@ -101,28 +101,40 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         return self.chain and self.rate <= CHAIN_RATE
 
     @property
-    def reported(self) -> float:
-        """Share of the runs that are reported, over all parties and versions."""
+    def honest(self) -> float:
+        """Share of the runs that are reported as they went, over all parties and versions."""
         honest = self.feedback
         if self.reporters != "alike" and self.agents > 1:
             shares = [min(1.0, self.feedback * weight) for weight in weights(self, 0)]
             honest = sum(shares) / len(shares)
-        # Lies are evidence until they are set aside.
-        lies = LIES * bool(self.liar)
-        return honest * (1.0 - lies) + (0.0 if self.liar == "swap" else lies)
+        return honest * (1.0 - LIES * bool(self.liar))
+
+    @property
+    def reported(self) -> float:
+        """Share of the runs that are reported, lies too: they are evidence until they are set aside."""
+        return self.honest + (LIES if self.liar and self.liar != "swap" else 0.0)
 
     @property
     def bound(self) -> float:
         """Runs within which a promotion should be through: twice an update and a full verdict, and the wait for what
         is reported late, as a mean over all reports."""
-        return 2 * (_UPDATE + _VERDICT) / self.reported + LATE_SHARE * self.delay / 60.0 * self.rate
+        return self._runs(2 * (_UPDATE + _VERDICT), self.reported)
+
+    @property
+    def undoing(self) -> float:
+        """Runs within which a planted fall should be undone: twice as many honest reports."""
+        return self._runs(4 * (_UPDATE + _VERDICT), self.honest)
+
+    def _runs(self, outcomes: int, reported: float) -> float:
+        return outcomes / reported + LATE_SHARE * self.delay / 60.0 * self.rate
 
     @property
     def limit(self) -> int:
         """Runs after which it is given up."""
         own = max(_OF_AN_AGENT * self.agents / self.feedback, 60.0 * _HOURS * self.rate)
         least = max(self.least, own) if self.scenario == "one_agent" else self.least
-        return self.most or math.ceil(max(least, (self.bounds or _BOUNDS[self.scenario]) * self.bound))
+        wanted = self.undoing if self.scenario == "fall" else (self.bounds or _BOUNDS[self.scenario]) * self.bound
+        return self.most or math.ceil(max(least, wanted))
 
 
 def weights(cell: Cell, version: int) -> list[float]:

@@ -25,8 +25,8 @@ from tests.simulation.faults import Faults
 from tests.simulation.stage import Clock
 from tests.support.fakes import FakeEngine
 
-SKILL = 0.4
-"""Share of version 0's runs that succeed."""
+SKILL, WELL = 0.4, 0.8
+"""Share of version 0's runs that succeed; where it is to fall, there is something to fall from."""
 LOWEST, HIGHEST = 0.02, 0.95
 BROKEN = 0.1
 """Success of a version that was planted to fail."""
@@ -46,9 +46,13 @@ PAUSE = 2.0
 class Policies:
     """How the versions act."""
 
-    def __init__(self, agents: int, rng: np.random.Generator) -> None:
+    def __init__(self, agents: int, rng: np.random.Generator, skill: float = SKILL) -> None:
+        """
+        Args:
+            skill: share of version 0's runs that succeed.
+        """
         self._rng, self.agents = rng, agents
-        self.skill: dict[int, list[float]] = {0: [SKILL] * agents}
+        self.skill: dict[int, list[float]] = {0: [skill] * agents}
         """By version, of each agent's runs."""
         self.broken: dict[int, frozenset[int]] = {}
         """By version, the agents at whose runs it fails, whatever its tokens say; so does what comes of it."""

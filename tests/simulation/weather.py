@@ -128,7 +128,7 @@ def shown(found: Sequence[Ran]) -> dict[str, float]:
     """The figures that claims rest on."""
     # What is to be promoted, and whose way there nothing but the weather hinders.
     wanted = [ran for ran in found if ran.scenario in ("better", "equal") and not ran.faults]
-    quiet = [ran for ran in found if ran.scenario in ("better", "equal") and not ran.faults and "liar" not in ran.name]
+    quiet = [ran for ran in found if ran.scenario in ("better", "equal") and "liar" not in ran.name]
     weeks = sum(ran.days for ran in quiet) / 7.0
     days, seconds = sum(ran.days for ran in found), sum(ran.seconds for ran in found)
     fallen = [ran for ran in found if ran.scenario == "fall" and ran.undone is not None]

@@ -33,7 +33,7 @@ from tests.simulation.invariants import STANDS, Broken, Watcher
 from tests.simulation.learner import BACK_SECONDS, STEPS, TRAIN_SECONDS, SimulatedLearner
 from tests.simulation.parts import SHADOW, Parts
 from tests.simulation.plan import PROMOTIONS, SAMPLED, Cell
-from tests.simulation.policies import Policies, SimulatedEngine, SimulatedSwaps
+from tests.simulation.policies import SKILL, WELL, Policies, SimulatedEngine, SimulatedSwaps
 from tests.simulation.stage import Clock, in_one_thread, memory, silence
 from tests.simulation.traffic import IDLE, Run, Traffic, arrivals, closed, exchanges, report
 from tests.support.keys import key_pair
@@ -45,8 +45,8 @@ _SETTLED = 32
 """Reported runs that a version must have, on no trial and not rolled back, to have stuck: those of a full verdict."""
 _SILENT = 16
 """Closed runs that nobody reports on are handed on together where they come closed: they are most of the work."""
-_AFTER = 1500
-"""Runs after the planted fall within which it must be undone."""
+_AFTER_HOURS = 3.5
+"""After the planted fall at the least: what is over sooner might be an outage."""
 _WELL, _HEARD = 0.7, 32
 """Success, and reported runs of each agent, before one of them falls."""
 _OUTAGE, _BETWEEN = 300.0, 6 * 3600.0
@@ -123,7 +123,8 @@ class World:
         self.clock = Clock(_EPOCH)
         self._rng, self._routes = random.Random(name), random.Random(f"routes-{name}")
         self._outages = random.Random(f"outages-{name}")
-        self.policies = Policies(cell.agents, np.random.default_rng([seed, *cell.name.encode()]))
+        skill = WELL if cell.scenario == "fall" else SKILL
+        self.policies = Policies(cell.agents, np.random.default_rng([seed, *cell.name.encode()]), skill)
         self.faults = Faults(random.Random(f"faults-{name}"), on=cell.faults)
         self.serving = {
             name: SimulatedEngine(name, self.policies, self.clock, self.faults, self._swapping)
@@ -198,16 +199,12 @@ class World:
         self.watcher.looked({**self.serving, SHADOW: self.shadow}, SHADOW, self.loop.waiting, full=self.faults.full)
 
     def _over(self) -> bool:
-        if self.watcher.broken or self.runs >= self.cell.limit:
+        if self.watcher.broken or self._undone is not None:
             return True
-        if self._planted is None:
-            return len(self._settled) >= PROMOTIONS and not self._plants
-        after = _AFTER / min(1.0, 5 * self.cell.feedback)
-        if self.cell.scenario == "one_agent":
-            after = self.cell.limit / 2
-        if self.runs - self._planted[1] >= after:
-            return True
-        return self._undone is not None or (self.cell.scenario == "one_agent" and self._told is not None)
+        if self._planted is None or self.cell.scenario == "one_agent":
+            done = len(self._settled) >= PROMOTIONS and not self._plants
+            return done or self._told is not None or self.runs >= self.cell.limit
+        return self.runs - self._planted[1] >= max(self.cell.undoing, _AFTER_HOURS * 60.0 * self.cell.rate)
 
     @property
     def _plants(self) -> bool:
@@ -232,7 +229,8 @@ class World:
         self._quiet = max(self._quiet, self.runs - self._last)
         if self.runs - self._last > self.cell.patience * self.cell.bound:
             learning = self.parts.view.learning()
-            self.watcher.silent(self.runs - self._last, learning.sentence if learning is not None else "")
+            if learning is not None or not self.loop.gone:
+                self.watcher.silent(self.runs - self._last, learning.sentence if learning is not None else "")
             self._stands = self._stands or (learning is not None and learning.state == "stuck")
         engine = self._route()
         version = self.serving[engine].current
@@ -412,11 +410,13 @@ class World:
             self._undone = self.runs - self._planted[1]
 
     def _may_fall(self, version: int) -> bool:
-        """Whether there is something to fall from: a version has stayed, and where one agent is to fall it does well,
-        and has been heard of."""
-        if self.cell.scenario == "fall" or not self._settled:
-            return bool(self._settled)
-        return self.policies.mean(version) >= _WELL and len(self._reported) >= _HEARD * self.cell.agents
+        """Whether there is something to fall from: a version has stayed and does well, and whoever is to fall has been
+        heard of."""
+        heard = len(self._reported)
+        if self.cell.scenario == "fall":
+            heard *= self.cell.agents * self.cell.honest / self.cell.reported  # of all together, who told the truth
+        enough = heard >= _HEARD * self.cell.agents
+        return bool(self._settled) and self.policies.mean(version) >= _WELL and enough
 
     def _directive(self, directive: Directive) -> None:
         version = directive.details.get("version", "")

@@ -160,7 +160,7 @@ def byte_engine(cases: Sequence[Case]) -> Script:
             error = {"message": f"cannot read {case.text}", "type": "BadRequestError", "code": 400}
             await stream.send(answer(400, {"error": error}))
             return True
-        tokens = case.dialect == "responses" or wanted.get("return_token_ids") is True
+        tokens = case.dialect == "responses" or True in (wanted.get("return_token_ids"), wanted.get("evolved_tokens"))
         events, whole = _DIALECTS[case.dialect](case, said_to(case), list(rendered(wanted).encode()), tokens)
         if not case.stream:
             data = answer(200, whole)
@@ -296,10 +296,15 @@ def _messages(case: Case, said: Said, prompt: list[int], tokens: bool) -> Made:
         for piece in _pieces(spoken):
             events.append({"type": "content_block_delta", "index": at, "delta": {"type": kind, field: piece}})
         events.append({"type": "content_block_stop", "index": at})
-    events.append({"type": "ping"})
+    if not tokens:
+        # One of the two, so that a broken stream ends at the same place in all dialects whose events have names.
+        events.append({"type": "ping"})
     events.append({"type": "message_delta", "delta": {"stop_reason": reason}})
+    told = {"prompt_token_ids": prompt, "token_ids": said.tokens, "logprobs": [-0.25] * len(said.tokens)}
+    if tokens:
+        events.append({"type": "evolved_tokens", **told})
     events.append({"type": "message_stop"})
-    return events, whole
+    return events, whole | ({"evolved_tokens": told} if tokens else {})
 
 
 _DIALECTS = {"chat": _chat, "completions": _completions, "responses": _responses, "messages": _messages}

@@ -48,8 +48,8 @@ def listed(vectors: list[Any], model: str = "m", *, reverse: bool = False) -> An
 class EmbeddingServer:
     """Listens from the start of its `with` to the end; `script` may be replaced at any time."""
 
-    def __init__(self, script: Script | None = None) -> None:
-        self.script = script or honest()
+    def __init__(self, script: Script | None = None, port: int = 0) -> None:
+        self.script, self._port = script or honest(), port
         self.asked: list[Asked] = []
 
     @property
@@ -77,7 +77,7 @@ class EmbeddingServer:
             def log_message(self, format: str, *args: object) -> None:
                 """Tests speak for themselves."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self

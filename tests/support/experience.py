@@ -95,7 +95,9 @@ class Desk:
             store=store, search=self.find, redact=Redactor(RedactionSettings()).text, send=self._send,
             renew=self._renew, clock=clock,
         )  # fmt: skip
-        self.forgetter = Forgetter(store=store, lessons=plain_forget, renew=self._renew, clock=clock)
+        self.forgetter = Forgetter(
+            store=store, lessons=plain_forget, memory=state / "learner", renew=self._renew, clock=clock
+        )
         live = LiveRoutes(Live({}, LiveSettings(), state)).routes()
         orders, keys = self._orders(state)
         routes = [

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,10 @@ class FakeStore:
 
     async def servings(self, engine: str | None = None, limit: int = 100) -> list[Serving]:
         return [item for item in self._of(Serving, "since", 10_000) if engine in (None, item.engine)][:limit]
+
+    async def first_served(self) -> int | None:
+        made = [one for one in self._of(Serving, "since", 10_000) if one.result in ("started", "swapped")]
+        return made[-1].version if made else None
 
     async def recent_outcomes(
         self, *, source: str | None = None, since: float = 0.0, limit: int = 100, until: float | None = None
@@ -352,7 +356,9 @@ class FakeRetriever:
     def __init__(self, *lessons: Experience) -> None:
         self.found = lessons
 
-    async def lessons(self, goal: str, tenant: str = "default", step: str = "") -> Sequence[Experience]:
+    async def lessons(
+        self, goal: str, tenant: str = "default", step: str = "", tools: Collection[str] = ()
+    ) -> Sequence[Experience]:
         return self.found
 
 

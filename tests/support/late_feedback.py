@@ -5,6 +5,7 @@ from pathlib import Path
 from sqlalchemy import select
 
 from actors.curation.curator import Curator
+from actors.curation.curriculum import Curriculum
 from actors.curation.pool import CuratorSettings
 from actors.experience.experiencer import Experiencer, ExperiencerSettings
 from actors.kinds.clusters import cluster_of
@@ -65,7 +66,10 @@ class Daemon:
         )
         desk = TravelDesk(self.path / "desk")
         self.failures = Driver(
-            LiveFailures(FailureSettings(least=1), store=store, environment=desk, mix=None, exam=kept), store
+            LiveFailures(
+                FailureSettings(least=1), store=store, environment=desk, mix=None, kinds=Curriculum(), exam=kept
+            ),
+            store,
         )
         for driver in (self.assembler, self.curator, self.experiencer, self.failures):
             await driver.actor.start()

@@ -46,7 +46,7 @@ class TapProcess:
     def metrics(self) -> dict[str, float]:
         """The tap's own figures, by name with labels."""
         with Client(self.admin_port) as client:
-            client.send(b"GET /metrics HTTP/1.1\r\nHost: tap\r\nConnection: close\r\n\r\n")
+            client.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             lines = client.response().body.decode().splitlines()
         pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in pairs}

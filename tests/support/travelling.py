@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -79,10 +79,18 @@ class Clerk:
         rng: decides its slips.
         skips_check: how often it cancels without the precondition at first.
         blind: how often it books a flight that it has not searched for, and gives up.
+        knows: new names that it uses of itself, by the old ones.
     """
 
-    def __init__(self, rng: random.Random, *, skips_check: float = 0.0, blind: float = 0.0) -> None:
-        self._rng, self._skips_check, self._blind = rng, skips_check, blind
+    def __init__(
+        self,
+        rng: random.Random,
+        *,
+        skips_check: float = 0.0,
+        blind: float = 0.0,
+        knows: Mapping[str, str] | None = None,
+    ) -> None:
+        self._rng, self._skips_check, self._blind, self._knows = rng, skips_check, blind, knows or {}
 
     async def __call__(self, episode: Episode, seed: int) -> None:
         goal = episode.messages[-1]["content"]
@@ -91,7 +99,7 @@ class Clerk:
         assert person is not None
 
         async def use(tool: str, /, **arguments: str) -> dict[str, str]:
-            seen = await episode.step([call(tool, **arguments)], "")
+            seen = await episode.step([call(self._knows.get(tool, tool), **arguments)], "")
             return json.loads(seen.text)
 
         answer = "done"

@@ -25,6 +25,9 @@ _SMALL = ("--max-model-len", "1024", "--kv-cache-memory-bytes", str(64 << 20))
 _TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 _BARE = ("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-prefill", *_SMALL)
 _START_SECONDS = 600.0
+_SECOND_CORE = {"VLLM_CPU_OMP_THREADS_BIND": "1"} if (os.cpu_count() or 1) > 1 else {}
+"""Left alone, every worker takes the first core. One that is busy polls there without end, and the kernel let another
+wait 39 s for its turn."""
 
 
 class Fleet:
@@ -50,11 +53,12 @@ class Fleet:
         # The contract's log-probs are those at temperature 1: the launcher's default is what sampling really used.
         raw = ("--logprobs-mode", "raw_logprobs")
         match name:
-            case "vllm":  # as somebody runs it who does not know the plug-in
+            case "vllm" | "desk":  # the first as somebody runs it who does not know the plug-in
                 options = ("--served-model-name", "desk", "--enable-scale-out", *_TOOLS, *_BARE)
-                return [*bare, "--model", str(MODEL), *options], {"VLLM_SERVER_DEV_MODE": "1", "VLLM_PLUGINS": ""}
+                extra = {"VLLM_PLUGINS": ""} if name == "vllm" else {"VLLM_ENABLE_RESPONSES_API_STORE": "1"}
+                return [*bare, "--model", str(MODEL), *options], {"VLLM_SERVER_DEV_MODE": "1"} | extra
             case "tiny" | "twin":
-                extra = {"VLLM_API_KEY": KEY} if name == "twin" else {}
+                extra = {"VLLM_API_KEY": KEY, **_SECOND_CORE} if name == "twin" else {}
                 options = ("--served-model-name", "tiny", "--max-num-seqs", "32", *_TOOLS, *_SMALL, *raw)
                 return [*ours, "--vllm", str(self._versions / "a"), *options], extra
             case "tied":
@@ -112,7 +116,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     fleet = Fleet(tmp_path_factory.mktemp("vllm"), versions)
     wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     try:
-        for name in ("tiny", "vllm", "tied", "twin"):
+        for name in ("tiny", "vllm", "desk", "tied", "twin"):
             if name in wanted:
                 fleet.start(name)
         yield fleet
@@ -124,6 +128,12 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def vllm(fleet: Fleet) -> str:
     """Base URL of a server with the demo's warm start and without the plug-in; its development endpoints are open."""
     return fleet.url("vllm")
+
+
+@pytest.fixture(scope="session")
+def desk(fleet: Fleet) -> str:
+    """Base URL of the same with the plug-in; it stores responses."""
+    return fleet.url("desk")
 
 
 class Greedy(msgspec.Struct, frozen=True):

@@ -7,14 +7,19 @@ from pathlib import Path
 
 import anyio
 import httpx
+import msgspec
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from actors.messages.manifest import SPOT_CHECK
 from actors.ports.errors import CheckpointRefused
 from adapters.engines.swap import perform, run_swap
 from adapters.engines.swap_files import SwapJob
 from adapters.engines.vllm import VllmEngine
+from learner.service import open_trainer
+from learner.settings import LearnerSettings
+from learner.spot_check import spot_check
 from tests.support import checkpoints
 from tests.support.epochs import seen_epoch
 from tests.vllm.conftest import MODEL, Started, greedy
@@ -178,6 +183,32 @@ async def test_the_workers_go_back_to_what_they_served_before(engine: VllmEngine
     finally:
         await engine.resume()
     assert greedy(engine.url) == before
+
+
+async def test_the_learners_log_probs_are_those_of_vllm_and_layers_in_the_wrong_places_show(
+    vllm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, wrong = (Path(shutil.copytree(MODEL, tmp_path / name)) for name in ("good", "wrong"))
+    trainer = open_trainer(LearnerSettings(device="cpu", threads=1), good, good)
+    expected = spot_check(trainer, seed=1)
+    weights = load_file(good / "model.safetensors")
+    first, last = "model.layers.0.", "model.layers.2."
+    other = {first: last, last: first}
+    moved = {other.get(name[: len(first)], name[: len(first)]) + name[len(first) :]: w for name, w in weights.items()}
+    save_file(moved, wrong / "model.safetensors", metadata={"format": "pt"})
+    for directory in (good, wrong):
+        (directory / SPOT_CHECK).write_bytes(msgspec.json.encode(expected))
+    async with VllmEngine(vllm) as stock:
+        await swap(stock, good, 2, last_good=str(MODEL.absolute()))
+        found = (await stock.log_probs(expected.ids))[1:]
+        away = np.abs(found - np.array(expected.log_probs))
+        outcome = await perform(job(stock, wrong, 3, last_good=str(good), last_version=2), stock)
+        assert (outcome.result, outcome.version) == ("rolled_back", 2), outcome
+        await swap(stock, MODEL.absolute(), 4, last_good=str(good))
+    with capsys.disabled():
+        print(f"\nspot check of 64 tokens: mean {away.mean():.6f}, largest {away.max():.6f} nats; {outcome.reason}")
+    assert away.mean() < 1e-3
+    assert "nats from the learner's" in outcome.reason
 
 
 async def test_without_the_plug_in_the_stock_reload_swaps_exactly(vllm: str, tmp_path: Path) -> None:

@@ -3,21 +3,35 @@
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from actors.messages import Exchange, ids_array
+from actors.messages import Exchange, floats_array, ids_array
 from actors.messages.spool import RawExchange
 from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.tap import exchange_from_raw
+from tests.clients.verdict import stitched
 from tests.support.tapping import Rig, running_tap
 
 pytestmark = pytest.mark.anyio
 MESSAGES = [{"role": "user", "content": "book a flight to Oslo, please"}]
 PARAMETERS = {"type": "object", "properties": {"name": {"type": "string"}}}
 TOOLS = [{"type": "function", "function": {"name": "find_person", "parameters": PARAMETERS}}]
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
+BLOCKS = "/v1/messages"
+FUNCTIONS = [{"type": "function", "name": "find_person", "parameters": PARAMETERS}]
+SCHEMAS = [{"name": "find_person", "input_schema": PARAMETERS}]
+TURNS = [
+    *MESSAGES,
+    {"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "who?", "signature": "s"}, {"type": "text", "text": "Let me look."},
+        {"type": "tool_use", "id": "t1", "name": "find_person", "input": {"name": "Ada"}}]},
+    {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "none"}]},
+        {"type": "text", "text": "go"}, {"type": "text", "text": "on"}]},
+]  # fmt: skip
 ATTEMPTS = 32
 
 
@@ -32,9 +46,16 @@ async def rig(vllm: str, tmp_path: Path) -> AsyncIterator[Rig]:
         yield running
 
 
+@pytest.fixture
+async def desk_rig(desk: str, tmp_path: Path) -> AsyncIterator[Rig]:
+    async with running_tap(tmp_path, int(desk.rpartition(":")[2])) as running:
+        yield running
+
+
 def bare(answer: bytes) -> bytes:
     """An answer without what differs between any two: ids and times."""
-    answer = re.sub(rb'"(id|item_id)":"(chatcmpl-|chatcmpl-tool-|cmpl-|resp_|msg_)[0-9a-f]+"', b'"id":"-"', answer)
+    prefix = rb"(chatcmpl-|chatcmpl-tool-|call_|cmpl-|resp_|msg_|fc_)?"
+    answer = re.sub(rb'"(id|item_id|call_id)":"' + prefix + rb'[0-9a-f]+"', b'"id":"-"', answer)
     return re.sub(rb'"created(_at)?":\d+', b'"created":0', answer)
 
 
@@ -52,20 +73,71 @@ def bare(answer: bytes) -> bytes:
         (COMPLETIONS, {"prompt": "hello"}),
         (COMPLETIONS, {"prompt": "hello", "logprobs": 1, "echo": True}),
         ("/v1/responses", {"input": "hello", "max_output_tokens": 12}),
-        ("/v1/messages", {"messages": MESSAGES}),
+        (BLOCKS, {"messages": MESSAGES}),
     ],
     ids=lambda value: value if isinstance(value, str) else "+".join(value),
 )
 async def test_an_agent_sees_what_it_would_see_without_the_tap(
     vllm: str, rig: Rig, path: str, asked: dict[str, object], stream: bool
 ) -> None:
+    await same(vllm, rig, path, asked, stream)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"input": "hello"},
+        {"input": MESSAGES, "tools": FUNCTIONS},
+        {"input": "hello", "include": ["message.output_text.logprobs"], "top_logprobs": 2},
+        {"input": MESSAGES, "instructions": "Be brief.", "parallel_tool_calls": False, "tools": FUNCTIONS},
+        {"input": "hello", "store": False, "reasoning": {"effort": "low"}},
+        {"input": 5},
+    ],
+    ids="+".join,
+)
+async def test_the_plug_in_changes_nothing_that_an_agent_of_the_responses_api_sees(
+    desk: str, desk_rig: Rig, asked: dict[str, object], stream: bool
+) -> None:
+    await same(desk, desk_rig, RESPONSES, {"max_output_tokens": 24, **asked}, stream)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"messages": MESSAGES},
+        {"messages": MESSAGES, "tools": SCHEMAS},
+        {"messages": TURNS, "tools": SCHEMAS, "system": [{"type": "text", "text": t} for t in ("Be", "brief.")]},
+        {"messages": MESSAGES, "tools": SCHEMAS, "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+        {"messages": MESSAGES, "stop_sequences": ["a"], "metadata": {"user_id": "x"}},
+        {"messages": 5},
+    ],
+    ids=["text", "tools", "turns", "one tool", "stop", "bad"],
+)
+async def test_the_plug_in_changes_nothing_that_an_agent_of_the_messages_api_sees(
+    desk: str, desk_rig: Rig, asked: dict[str, object], stream: bool
+) -> None:
+    await same(desk, desk_rig, BLOCKS, {"max_tokens": 24, **asked}, stream)
+
+
+async def test_counting_tokens_is_left_alone(desk: str, desk_rig: Rig) -> None:
+    asked = {"model": "desk", "messages": TURNS, "tools": SCHEMAS}
+    async with httpx.AsyncClient(timeout=60) as http:
+        direct = await http.post(f"{desk}{BLOCKS}/count_tokens", json=asked)
+        through = await http.post(f"{desk_rig.url}{BLOCKS}/count_tokens", json=asked)
+    assert (through.status_code, through.content) == (200, direct.content)
+
+
+async def same(engine: str, rig: Rig, path: str, asked: dict[str, object], stream: bool) -> None:
+    """The answer to `asked` is the same from the engine and through the tap."""
     body = {"model": "desk", "temperature": 0, "max_tokens": 12, **asked, "stream": stream}
     if "max_output_tokens" in asked:
         del body["max_tokens"]
     async with httpx.AsyncClient(timeout=60) as http:
         for _ in range(ATTEMPTS):
             # vLLM puts tokens that are ready at one time into one event: two streams may be cut differently.
-            direct = await http.post(vllm + path, json=body)
+            direct = await http.post(engine + path, json=body)
             through = await http.post(rig.url + path, json=body)
             if bare(direct.content) == bare(through.content):
                 break
@@ -101,18 +173,80 @@ async def test_the_kept_ids_are_the_engines_own(
     assert exchange.error == ""
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
 @pytest.mark.parametrize(
     ("path", "asked"),
     [
-        ("/v1/responses", {"input": "hello", "max_output_tokens": 8}),
-        ("/v1/messages", {"messages": MESSAGES, "max_tokens": 8}),
+        (RESPONSES, {"input": MESSAGES, "tools": FUNCTIONS, "max_output_tokens": 24}),
+        (BLOCKS, {"messages": TURNS, "tools": SCHEMAS, "max_tokens": 24}),
     ],
     ids=["responses", "messages"],
 )
-async def test_where_vllm_gives_no_ids_the_turn_says_so(rig: Rig, path: str, asked: dict[str, object]) -> None:
+async def test_a_call_of_another_api_trains_where_the_plug_in_is(
+    desk: str, desk_rig: Rig, path: str, asked: dict[str, object], stream: bool
+) -> None:
+    """The log-probs are those that the engine itself has for these tokens after this prompt."""
+    exchange = await kept(desk_rig, path, {**asked, "stream": stream})
+    assert read_turn(exchange).why_not == ""
+    assert not any(name in exchange.response for name in (b'"tokens"', b'"logprobs":[-', b"evolved_tokens"))
+    prompt, said = ids_array(exchange.prompt_ids).tolist(), ids_array(exchange.response_ids).tolist()
+    body = {"model": "desk", "prompt": prompt + said, "max_tokens": 1, "prompt_logprobs": 0}
+    async with httpx.AsyncClient(timeout=60) as http:
+        answer = (await http.post(desk + COMPLETIONS, json=body)).json()
+    truth = [entry[str(token)]["logprob"] for entry, token in zip(told(answer)[len(prompt) :], said, strict=True)]
+    assert floats_array(exchange.logprobs).tolist() == pytest.approx(truth, abs=1e-3)
+
+
+def told(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """The log-probs of the prompt, one entry a token."""
+    return answer["choices"][0]["prompt_logprobs"]
+
+
+async def test_a_run_by_previous_response_ids_is_one_trajectory_and_trains(desk_rig: Rig) -> None:
+    body: dict[str, Any] = {"model": "desk", "tools": FUNCTIONS, "max_output_tokens": 24}
+    async with httpx.AsyncClient(timeout=60) as http:
+        items: object = "book a flight to Oslo, please"
+        for _ in range(3):
+            answer = (await http.post(desk_rig.url + RESPONSES, json={**body, "input": items})).json()
+            body["previous_response_id"] = answer["id"]
+            calls = [item["call_id"] for item in answer["output"] if item["type"] == "function_call"]
+            items = [{"type": "function_call_output", "call_id": call, "output": "none"} for call in calls] or "go on"
+        stored = (await http.get(f"{desk_rig.url}{RESPONSES}/{answer['id']}")).json()
+    assert stored == answer, "the engine keeps what the tap had asked for, and the agent does not see it"
+    seen = [exchange_from_raw(record) for record in await desk_rig.records(3) if isinstance(record, RawExchange)]
+    (run,) = stitched(seen).trajectories
+    assert (len(run.steps), run.trainable, run.why_not) == (3, True, "")
+
+
+async def test_a_run_of_messages_is_one_trajectory_and_trains(desk_rig: Rig) -> None:
+    said: list[Any] = list(MESSAGES)
+    async with httpx.AsyncClient(timeout=60) as http:
+        for _ in range(3):
+            body = {"model": "desk", "tools": SCHEMAS, "max_tokens": 24, "messages": said}
+            content = (await http.post(desk_rig.url + BLOCKS, json=body)).json()["content"]
+            said.append({"role": "assistant", "content": content})
+            calls = [block["id"] for block in content if block["type"] == "tool_use"]
+            results = [{"type": "tool_result", "tool_use_id": call, "content": "none"} for call in calls]
+            said.append({"role": "user", "content": results or "go on"})
+    seen = [exchange_from_raw(record) for record in await desk_rig.records(3) if isinstance(record, RawExchange)]
+    (run,) = stitched(seen).trajectories
+    assert (len(run.steps), run.trainable, run.why_not) == (3, True, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "why"),
+    [
+        (RESPONSES, {"input": "hello", "max_output_tokens": 8}, "no log-probs"),
+        (BLOCKS, {"messages": MESSAGES, "max_tokens": 8}, "no token ids"),
+    ],
+    ids=["responses", "messages"],
+)
+async def test_where_vllm_gives_no_ids_or_log_probs_the_turn_says_so(
+    rig: Rig, path: str, asked: dict[str, object], why: str
+) -> None:
     exchange = await kept(rig, path, {**asked, "temperature": 1.0})
     assert (exchange.prompt_ids, exchange.response_ids, exchange.error) == (b"", b"", "")
-    assert read_turn(exchange).why_not.startswith("no token ids")
+    assert read_turn(exchange).why_not.startswith(why)
 
 
 @pytest.mark.parametrize("path", ["/pause", "/collective_rpc", "/update_weights", "/sleep", "/reset_prefix_cache"])

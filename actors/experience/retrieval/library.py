@@ -41,13 +41,15 @@ class Library:
     """Lessons by tenant. Nothing of one tenant is ever found for another.
 
     Args:
-        embeddings: makes vectors.
+        embeddings: makes vectors; None where words alone are to find.
         answering: embeds questions as long as vectors are made for a new model; None if there is no model of before.
         most: lessons of one tenant that can be found, the most useful ones.
         batch: texts embedded in one call.
     """
 
-    def __init__(self, embeddings: Embeddings, *, answering: Embeddings | None = None, most: int, batch: int) -> None:
+    def __init__(
+        self, embeddings: Embeddings | None, *, answering: Embeddings | None = None, most: int, batch: int
+    ) -> None:
         self._embeddings, self._answering = embeddings, answering
         self._most, self._batch = most, batch
         self._pools: dict[str, LessonIndex] = {}
@@ -80,14 +82,15 @@ class Library:
 
     async def open(self) -> None:
         """Look which models answer."""
-        await self._embeddings.probe()
+        if self._embeddings is not None:
+            await self._embeddings.probe()
         if self._answering is not None:
             await self._answering.probe()
 
     async def recall(self) -> None:
         """Lay the cached vectors of the model that still answers questions; without any, it answers none."""
         space = self._answering.space if self._answering is not None else None
-        if self._answering is None or space is None or space == self._embeddings.space:
+        if self._answering is None or self._embeddings is None or space in (None, self._embeddings.space):
             self._answering = None
             return
         for pool in self._pools.values():
@@ -114,7 +117,7 @@ class Library:
                     await self._work(len(part) * 64, _take, pool, part)
                 for lesson in part:
                     # A revision that says the same keeps its vector.
-                    if text_of(lesson).strip() and not self._has_vector(tenant, lesson.id):
+                    if self._embeddings and text_of(lesson).strip() and not self._has_vector(tenant, lesson.id):
                         self._waiting.setdefault(text_of(lesson), set()).add((tenant, lesson.id))
                 done += len(part)
                 if anyio.current_time() - said > _QUIET:
@@ -139,17 +142,20 @@ class Library:
 
         Never raises for the embedder's sake: what has no vector is found by its words meanwhile.
         """
-        if self._embeddings.space is None and self._waiting:
-            await self._embeddings.probe()
-        if self._embeddings.space != self._space:
-            self._start_over()
+        embeddings = self._embeddings
+        if embeddings is None:
+            return 0
+        if embeddings.space is None and self._waiting:
+            await embeddings.probe()
+        if embeddings.space != self._space:
+            self._start_over(embeddings.space)
         started = said = anyio.current_time()
         while self._open() and self._space is not None and anyio.current_time() - started < seconds:
             texts = self._open()[:_PART]
-            await self._lay(self._space, await self._embeddings.cached(texts))
+            await self._lay(self._space, await embeddings.cached(texts))
             rest = [text for text in texts if text in self._waiting]
             for start in range(0, len(rest), self._batch):
-                if not await self._make(rest[start : start + self._batch]):
+                if not await self._make(embeddings, rest[start : start + self._batch]):
                     return len(self._waiting)
                 now = anyio.current_time()
                 if now - said > _QUIET:
@@ -168,6 +174,7 @@ class Library:
         n: int,
         *,
         named_by: str = "",
+        tools: Collection[str] = (),
         states: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> list[Found]:
@@ -176,17 +183,20 @@ class Library:
         if pool is None:
             return []
         space = vectors = None
+        asking = self._answering or self._embeddings
+        if asking is None:
+            return await self._search(pool, Query(tuple(texts), named_by, tuple(tools)), n, states, kinds)
         if anyio.current_time() < self._ask_again:
             self.by_words += 1
-            return await self._search(pool, Query(tuple(texts), named_by), n, states, kinds)
+            return await self._search(pool, Query(tuple(texts), named_by, tuple(tools)), n, states, kinds)
         try:
-            space, vectors = await (self._answering or self._embeddings).question(texts)
+            space, vectors = await asking.question(texts)
         except (EmbedderUnavailable, VectorsRefused) as error:
             self.by_words += 1
             self._note_away(error)
         else:
             self._note_back()
-        return await self._search(pool, Query(tuple(texts), named_by, space, vectors), n, states, kinds)
+        return await self._search(pool, Query(tuple(texts), named_by, tuple(tools), space, vectors), n, states, kinds)
 
     async def reset(self) -> None:
         """Forget all lessons."""
@@ -195,7 +205,7 @@ class Library:
 
     async def prune(self, older: float) -> int:
         """Forget cached vectors of texts that are nobody's any more; how many. Not while vectors are being made."""
-        if self._waiting or self._answering is not None:
+        if self._embeddings is None or self._waiting or self._answering is not None:
             return 0
         texts = {text_of(lesson) for pool in self._pools.values() for lesson in pool.lessons()}
         return await self._embeddings.prune(texts, older)
@@ -206,16 +216,16 @@ class Library:
         async with pool.lock:
             return await self._work(len(pool), _find, pool, query, n, states, kinds)
 
-    async def _make(self, texts: Sequence[str]) -> bool:
+    async def _make(self, embeddings: Embeddings, texts: Sequence[str]) -> bool:
         """Make vectors; False if there is no use in going on now."""
         if not texts:
             return True
         try:
-            found = await self._embeddings.embed(texts)
+            found = await embeddings.embed(texts)
         except (EmbedderUnavailable, VectorsRefused) as error:
             self._note_away(error)
-            if self._embeddings.space != self._space:
-                self._start_over()
+            if embeddings.space != self._space:
+                self._start_over(embeddings.space)
             return False
         self._note_back()
         self._refused.update(text for text in texts if text not in found)
@@ -250,9 +260,9 @@ class Library:
         """Texts that are still worth asking for."""
         return [text for text in self._waiting if self._refused[text] < _ATTEMPTS]
 
-    def _start_over(self) -> None:
+    def _start_over(self, space: Space | None) -> None:
         """Another model: everything needs another vector."""
-        self._space = self._embeddings.space
+        self._space = space
         self._refused.clear()
         for tenant, pool in self._pools.items():
             for lesson in pool.lessons():

@@ -10,18 +10,18 @@ class Found(msgspec.Struct, frozen=True):
 
     lesson: Experience
     named: bool
-    """The goal says its intent."""
+    """The goal says its intent, or the agent has the tool whose new name it tells."""
     likeness: float
     """Inner product of its vector with the nearer of the query's; 0 where there is no vector."""
     coverage: float
-    """How much of the query its words cover, 0 to 1 (see `actors.experience.retrieval.words`)."""
+    """How much of the query its words cover, 0 to 1 (see `actors.ports.search.texts`)."""
 
 
 class RankSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What counts how much where several lessons fit."""
 
-    words: float = 0.3
-    """Share of the words in how alike a lesson and a query are; the rest is the vectors'."""
+    words: float = 0.5
+    """Where there are vectors: share of the words in how alike a lesson and a query are; the rest is the vectors'."""
     utility: float = 1.0
     """Weight of what guidance by the lesson adds to the success rate."""
     likeness: float = 1.0
@@ -36,9 +36,12 @@ class RankSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ValueError("navigator.rank: words is 0 to 1, no weight is negative, half_life is above 0")
 
     def alike(self, found: Found) -> float:
-        """How alike lesson and query are, 0 to 1; what the goal names is as like as can be."""
+        """How alike lesson and query are, 0 to 1; what the goal names is as like as can be, and without a vector words
+        decide alone."""
         if found.named:
             return 1.0
+        if not found.likeness:
+            return found.coverage
         return max(0.0, (1 - self.words) * found.likeness + self.words * found.coverage)
 
     def order(self, found: list[Found]) -> list[Found]:

@@ -12,10 +12,12 @@ class NavigatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Off: no lesson is ever given; they are still drawn and kept."""
     k: int = 3
     """Lessons at most for one goal."""
-    min_similarity: float = 0.5
-    """Inner product with the goal, or the step, from which on a lesson fits that the goal does not name."""
-    min_words: float = 0.5
-    """Share of the words of the goal, or of the step, that a lesson must cover to fit without being like it."""
+    min_similarity: float = 0.27
+    """How alike by vector and words (`navigator.rank.words`) a lesson and the goal, or the step, must be for it to fit
+    where the goal does not name it. Chosen with all-MiniLM-L6-v2; models differ in how alike anything is to them."""
+    min_words: float = 0.2
+    """Share of the words of the goal, or of the step, that a lesson must cover to fit where there is no vector; see
+    docs/retrieval.md for what is found and what is given in vain."""
     trial_share: float = 0.5
     """Share of the questions in which a candidate is given, if there is no active lesson for its intent."""
     neighbours: int = 32

@@ -6,10 +6,8 @@
 Up to a few thousand rows faiss's flat index is scanned as it is. Beyond that the scan is bound by memory, so it reads
 int8 codes first, whose error is known, and computes exact products for all rows that the error leaves in the race: the
 answer is the flat index's, with a quarter of the bytes read (a vector approximation file: Weber, Schek, Blott, VLDB
-1998). Where faiss sees a GPU the float32 rows are scanned there instead.
+1998).
 """
-
-from typing import Protocol
 
 import faiss
 import numpy as np
@@ -25,24 +23,6 @@ _ROUNDING = 1e-5
 """Of float32 sums over a few thousand terms of unit vectors; added to every bound."""
 
 
-class Scanner(Protocol):
-    """Says quickly which rows may be the best."""
-
-    apart: set[int]
-    """Rows that `scan` knows nothing of, or nothing good enough."""
-    most: int
-    """Largest `k` of a scan."""
-
-    def put(self, slots: Slots, rows: Rows, all_rows: Rows) -> None:
-        """`rows`, `(n, d)`, are now at `slots`, `(n,)`; `all_rows` is everything there is, with them."""
-        ...
-
-    def scan(self, query: Rows, k: int, allowed: Mask) -> tuple[Rows, Slots, float]:
-        """Scores, best first, and slots of the `k` best for `query`, `(1, d)`; rows outside of `allowed` may come. And
-        how far a score, of these or of rows that did not come, may be from the exact product."""
-        ...
-
-
 class VectorIndex:
     """Rows by slot: small numbers that the caller gives out and takes back."""
 
@@ -50,7 +30,7 @@ class VectorIndex:
         self.dimension = dimension
         self._flat = faiss.IndexFlatIP(dimension)
         self._present = np.zeros(0, dtype=np.bool_)
-        self._scanner: Scanner | None = None
+        self._scanner: Int8Scanner | None = None
 
     def __len__(self) -> int:
         """Slots, the empty ones included."""
@@ -73,7 +53,7 @@ class VectorIndex:
         if self._scanner is not None:
             self._scanner.put(slots, rows, self._rows)
         elif len(self) >= SCAN_FROM:
-            self._scanner = scanner_for(self.dimension)
+            self._scanner = Int8Scanner(self.dimension)
             self._scanner.put(np.arange(len(self)), self._rows, self._rows)
 
     def remove(self, slots: Slots) -> None:
@@ -102,7 +82,7 @@ class VectorIndex:
                 return found
         return _search(self._flat, query[None], k, mask)
 
-    def _pruned(self, scanner: Scanner, query: Rows, k: int, mask: Mask) -> tuple[Rows, Slots] | None:
+    def _pruned(self, scanner: "Int8Scanner", query: Rows, k: int, mask: Mask) -> tuple[Rows, Slots] | None:
         """The `k` best by codes and exact products; None if the codes leave too many in the race."""
         apart = np.fromiter(scanner.apart, dtype=np.int64, count=len(scanner.apart))
         apart = apart[mask[apart]]
@@ -128,9 +108,10 @@ class VectorIndex:
 
 
 class Int8Scanner:
-    """Rows as int8 codes of one scale. A row that the scale would clip is kept `apart`."""
+    """Rows as int8 codes of one scale: says quickly which may be the best."""
 
     most = 1 << 16
+    """Largest `k` of a scan."""
 
     def __init__(self, dimension: int) -> None:
         quantizer = faiss.ScalarQuantizer.QT_8bit_direct_signed
@@ -140,9 +121,11 @@ class Int8Scanner:
         self._error = 0.0
         """Of the worst row: how long the difference between it and its code is."""
         self.apart: set[int] = set()
+        """Rows that the scale would clip: `scan` knows nothing of them."""
 
     def put(self, slots: Slots, rows: Rows, all_rows: Rows) -> None:
-        """Encode `rows`; all of them again, with another scale, once too many do not fit the scale."""
+        """`rows`, `(n, d)`, are now at `slots`, `(n,)`; `all_rows` is everything there is, with them. All are encoded
+        again, with another scale, once too many do not fit the scale."""
         missing = len(all_rows) - self._index.ntotal
         if missing > 0:
             self._index.add(np.zeros((missing, self._dimension), dtype=np.float32))  # pyright: ignore[reportCallIssue]
@@ -172,6 +155,8 @@ class Int8Scanner:
         held[slots] = (codes + 128.0).astype(np.uint8)
 
     def scan(self, query: Rows, k: int, allowed: Mask) -> tuple[Rows, Slots, float]:
+        """Scores, best first, and slots of the `k` best `allowed` rows for `query`, `(1, d)`. And how far a score, of
+        these or of rows that did not come, may be from the exact product."""
         # The query in whole numbers too: where the dimension is a multiple of 32, faiss (seen in 1.15) multiplies
         # integers with these codes and drops what the query has after the point, unasked.
         scale = 127.0 / max(float(np.abs(query).max()), 1e-6)
@@ -180,35 +165,6 @@ class Int8Scanner:
         scores, slots = _search(self._index, whole, k, allowed)
         # |qx - q'x'| <= |q| |x - x'| + |q - q'| |x'|, for q and x of length 1.
         return scores / np.float32(scale * self._scale), slots, self._error + lost * (1 + self._error)
-
-
-class GpuScanner:
-    """A copy of the rows on the first GPU; rows that changed since are `apart` until the next copy."""
-
-    most = 2048  # of faiss's k-selection on a GPU
-
-    def __init__(self, dimension: int) -> None:
-        self._dimension = dimension
-        self._resources = faiss.StandardGpuResources()
-        self._index = None
-        self.apart: set[int] = set()
-
-    def put(self, slots: Slots, rows: Rows, all_rows: Rows) -> None:
-        self.apart.update(slots.tolist())
-        if self._index is None or len(self.apart) > max(1024, len(all_rows) // 50):
-            self._index = faiss.GpuIndexFlatIP(self._resources, self._dimension)
-            self._index.add(np.ascontiguousarray(all_rows))
-            self.apart.clear()
-
-    def scan(self, query: Rows, k: int, allowed: Mask) -> tuple[Rows, Slots, float]:
-        assert self._index is not None
-        scores, slots = self._index.search(query, k)
-        return scores[0], slots[0], 1e-3  # in case the device multiplies in TF32
-
-
-def scanner_for(dimension: int) -> Scanner:
-    """The GPU's where faiss was built for one and sees one, else the processor's."""
-    return GpuScanner(dimension) if faiss.get_num_gpus() > 0 else Int8Scanner(dimension)
 
 
 def _search(index: faiss.Index, query: Rows, k: int, mask: Mask) -> tuple[Rows, Slots]:

@@ -34,17 +34,24 @@ _ERROR_KEY = re.compile(
     r"(?:err|error|exception|fault|failure)"
     r"(?:s|code|codes|number|no|message|messages|msg|summary|description|detail|details|info|type|name|text|reason|reasons|"
     r"key|cause|causes|title|body|string|response|list)?$|traceback$|stacktrace$|exceptions$|"
-    r"(?:validation|field|form|nonfield|request|input|api|parameter)errors?$|modelstate$|violations$|invalidparams$"
+    r"(?:validation|field|form|nonfield|request|input|api|parameter)errors?$|modelstate$|violations$|invalidparams$|"
+    r"(?:fehler|fehlermeldung|erreurs?|errore|errori|erros?|fout|foutmelding|fel|feil|fejl|błąd|hata|chyba|ошибка)$"
 )
 """Members that hold what went wrong, in lower case without separators."""
 _SEVERAL = re.compile(r"(?:errors|errordetails|errorlist|failures|exceptions|\w{3,20}errors)$")
 """Those that may stand beside what went well."""
 _TRUE_IS_BAD = frozenset({"iserror", "haserror", "haserrors", "error", "errors", "failed", "failure", "errored"})
-_FALSE_IS_BAD = frozenset({"success", "ok", "succeeded", "successful", "issuccess", "issuccessful"})
-_STATUS = ("status", "statuscode", "httpstatus", "httpstatuscode", "httpcode", "responsecode")
+_FALSE_IS_BAD = frozenset({"success", "ok", "succeeded", "successful", "issuccess", "issuccessful", "acknowledged"})
+_NOT_DONE = frozenset(
+    {"accepted", "applied", "booked", "cancelled", "canceled", "charged", "completed", "created", "done", "executed",
+     "handled", "performed", "placed", "processed", "refunded", "saved", "sent", "submitted"}
+)  # fmt: skip
+"""Members by which a call says that it did not do what it was to do, if they are false and a reason stands beside."""
+_STATUS = ("cod", "status", "statuscode", "httpstatus", "httpstatuscode", "httpcode", "responsecode")
 _WORDS = frozenset(
     {"error", "failed", "failure", "fail", "denied", "unauthorized", "unauthenticated", "forbidden", "timeout",
-     "exception", "notfound", "permissiondenied", "invalidargument", "badrequest", "internalerror", "fatal"}
+     "exception", "notfound", "permissiondenied", "invalidargument", "badrequest", "internalerror", "fatal",
+     "nok", "rejected", "declined", "refused", "aborted"}
 )  # fmt: skip
 """Values of a status that say failure, in lower case without separators."""
 _GOOD = frozenset({"", "0", "ok", "success", "none", "null", "nil", "false", "noerror", "noerrors", "00000", "n/a"})
@@ -119,8 +126,13 @@ def _flags(members: Mapping[str, Any]) -> str:
     for key in sorted(members.keys() & _TRUE_IS_BAD):
         if members[key] is True and not (key == "errors" and _mixed(members)):
             return f"{key} is true"
+    why = any(isinstance(members.get(key), str) and members[key] for key in (*_SAYS, "why", "cause", "note"))
     for key in sorted(members.keys() & _FALSE_IS_BAD):
-        if members[key] is False:
+        value = members[key]
+        if value is False or (why and value == 0) or (isinstance(value, str) and value.lower() == "false"):
+            return f"{key} is false"
+    for key in sorted(members.keys() & _NOT_DONE):
+        if members[key] is False and why and len(members) <= 4:
             return f"{key} is false"
     said = members.get("response")
     return "response is False" if said == "False" else ""
@@ -166,7 +178,7 @@ def _status(members: Mapping[str, Any]) -> Reading | None:
         value = members.get(key)
         if isinstance(value, str) and _plain(value) in _WORDS:
             return Reading("failed", f"{key} {value!r}")
-    for key in ("errcode", "errno", "retcode"):
+    for key in ("errcode", "errno", "ret", "retcode", "resultcode"):
         if _is_number(members.get(key)) and members[key] != 0:
             return Reading("failed", f"{key} {members[key]}")
     code = members.get("code")

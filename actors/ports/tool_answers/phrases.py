@@ -14,26 +14,32 @@ HEADS = (
     r"unrecogni[sz]ed\b", r"rejected\b", r"refused\b", r"aborted\b", r"traceback\b", r"panic:", r"fatal\b",
     r"segmentation fault\b", r"uncaught\b", r"unhandled\b", r"oops\b", r"wrong\b", r"incorrect\b", r"insufficient\b",
     r"i tried reusing the same input\b", r"duplicate (?:key|entry)\b", r"quota exceeded\b",
+    r"no route to host\b", r"name or service not known\b",
     r"connection (?:refused|reset|error|timed out|closed)\b",
 )  # fmt: skip
 PHRASES = (
-    r"not found\b", r"(?:does|do|did) not exist\b", r"(?:does|do|did)n't exist\b", r"no longer exists\b",
+    r"not found\b", r"(?:does|do|did) not exist\b", r"(?:does|do|did)n't exist\b",
+    r"no longer (?:exists|available|valid|supported|active|accessible|possible)\b",
     r"not (?:a |an )?valid\b", r"invalid\b",
     r"is (?:required|missing|unknown|incorrect|wrong|unavailable|disabled)\b",
     r"are (?:required|missing)\b", r"missing (?:required|value|parameter|argument|field)\b",
     r"not (?:allowed|supported|permitted|authori[sz]ed|available|recogni[sz]ed|enabled|implemented|defined)\b",
-    r"not (?:performed|executed|saved|sent|created|updated|deleted|completed|of type|accessible|reachable|visible)\b",
+    r"not (?:performed|executed|saved|sent|created|updated|deleted|completed|processed|refunded|cancell?ed|booked|"
+    r"applied|accepted|changed|of type|accessible|reachable|visible)\b",
     r"(?:does|do) not (?:support|have|match|belong|accept|allow)\b", r"doesn't (?:support|match|belong)\b",
     r"must (?:be|have|provide|contain|specify|not|match|include|start)\b", r"should not be (?:blank|empty|null)\b",
     r"cannot\b", r"can't be\b", r"can not be\b", r"could not\b", r"couldn't\b", r"unable to\b", r"failed\b",
     r"failure\b",
     r"denied\b", r"refus(?:ed|ing)\b", r"rejected\b", r"timed out\b", r"time-?out\b", r"(?:has|have|is) expired\b",
+    r"declined\b", r"(?:server|service|system) (?:is )?(?:too )?busy\b",
+    r"expected (?:an? )?(?:int|str|integer|string|number|float|bool|boolean|list|array|object|dict)\b",
     r"insufficient\b", r"not enough\b", r"not sufficient\b", r"unauthori[sz]ed\b", r"forbidden\b",
-    r"already (?:exists|taken|in use)\b",
+    r"already (?:exists?|taken|in use|cancell?ed|refunded|closed|booked|used|shipped|deleted|redeemed|reserved|sold|"
+    r"registered|locked|assigned|expired|claimed|voided|been)\b", r"locked by\b", r"aborted\b", r"interrupted\b",
     r"blocked by\b", r"exceed(?:s|ed)\b", r"limit (?:reached|of \d+ times)\b", r"try again\b",
     r"fix (?:the|your) (?:errors?|mistakes)\b", r"no such\b", r"encountered an error\b", r"error occurred\b",
     r"out of (?:range|bounds|stock|memory|credits)\b", r"too (?:long|large|many|short|big|small)\b",
-    r"no (?:write |read )?(?:access|permission)\b", r"may not have access\b", r"restricted\b",
+    r"no (?:write |read )?(?:access|permissions?|rights)\b", r"may not have access\b", r"restricted\b",
     r"not (?:currently )?(?:enrolled|logged in|signed in|connected|running|installed|configured|initiali[sz]ed)\b",
     r"is not an? \w+", r"does not add up\b", r"only one of\b", r"exactly one of\b", r"either\b.{0,80}\bmust\b",
     r"no .{1,40}\b(?:provided|given|specified|supplied|set|configured|received|selected|connected)\b", r"not an? \w",
@@ -42,7 +48,7 @@ PHRASES = (
     r"(?:parameter|argument|field|property) (?:missing|required)\b", r"missing (?:the|a|an|or)\b", r"faults?$",
     r"(?:mismatch|malformed|corrupt|corrupted|unreachable|misconfigured|throttled|rate.?limit(?:ed|ing)?|"
     r"read-only mode)\b",
-    r"expected\b.{1,80}\b(?:got|but|found|received|to be)\b", r"not ok\b", r"(?:has|have|had) no\b",
+    r"expected\b.{1,80}\b(?:got|but|found|received|to be)\b", r"not ok\b", r"(?:has|have|had) no (?!\w+s\b)",
     r"unexpected (?:token|end|"
     r"response|status|type|value|character|argument|eof)\b", r"is not in\b",
     r"isn't (?:a|an|in|valid|supported|allowed)\b",
@@ -51,10 +57,13 @@ PHRASES = (
 )  # fmt: skip
 SUCCESS = (
     r"success", r"succeeded\b", r"no (?:errors?|issues|problems|failures)\b",
-    r"without (?:any )?(?:errors?|issues)\b",
+    r"without (?:any )?(?:errors?|issues)\b", r"\d+ passed\b",
+    r"\b(?:was|were|has been|have been) (?:approved|confirmed|accepted|completed|delivered)\b",
     r"0 (?:errors?|failures|failed)\b",
     "erfolgreich", "réussi", "avec succès", r"con éxito", r"exitos", r"com sucesso", r"bem-sucedid", r"con successo",
-    "成功", "正常に", "完了し", "성공", "успешно",
+    "成功", "正常に", "完了し", "성공", "успешно", "успішно", r"\bgelukt\b", "succesvol", "pomyślnie", "başarıyla",
+    r"\blyckades\b", "framgångsrik", "vellykket", "úspěšně", "sikeresen", "cu succes", "onnistuneesti", "thành công",
+    "berhasil", "สำเร็จ", "بنجاح", "सफलतापूर्वक", "בהצלחה", "επιτυχ",
 )  # fmt: skip
 FOUND_NOTHING = (
     r"no (?:results?|match|matches|matching|items?|records?|entries|documents?|events|messages|rows|data|"
@@ -121,4 +130,25 @@ FOREIGN = (
     "ошибк", "не найден", "не удалось", "недопустим", "неверн", "отказано", "запрещ", "истек", "превышен",
     "невозможно",
     "не существует",
+    # Ukrainian, Polish, Czech
+    "помилк", "не знайдено", "не вдалося", "не існує", "недійсн",
+    r"\bbłąd\b", "nie znaleziono", "nie istnieje", "nie można", r"nie udało", "nieprawidłow", "niepoprawn", "odmow",
+    "brak uprawnień", "wygas", r"\bchyba\b", "nenalezen", "neexistuje", "selhal", "nelze", "neplatn", "nepodařilo",
+    # Dutch, Swedish, Danish, Norwegian, Finnish
+    "niet gevonden", "bestaat niet", "mislukt", "ongeldig", r"\bfout(?:melding)?\b", r"\bkan niet\b", "geweigerd",
+    r"niet (?:toegestaan|beschikbaar|mogelijk|bevoegd)", "verlopen", r"\bkon .{1,60} niet\b", "verplicht",
+    "hittades inte", "finns inte", "misslyckades", "ogiltig", r"\bfel:", "nekad", r"kunde inte", r"kan inte",
+    "ikke fundet", "ikke funnet", "findes ikke", "finnes ikke", "mislykkedes", "mislyktes", "ugyldig", r"\bfejl\b",
+    r"\bfeil\b", r"kunne ikke", r"kan ikke", "afvist", "avvist",
+    "ei löyd", "ei löytynyt", r"\bvirhe\b", "epäonnistui", "ei voi", "virheellinen",
+    # Hungarian, Romanian, Turkish, Greek
+    "nem található", "nem létezik", "sikertelen", r"\bhiba\b", "érvénytelen", "nem sikerült",
+    r"nu (?:a fost găsit|există|se poate|este)", r"\beroare\b", "eșuat", "nevalid",
+    "bulunamadı", "bulunmuyor", "başarısız", r"\bhata(?:sı)?\b", "geçersiz", "reddedildi", "mevcut değil",
+    "δεν βρέθηκε", "δεν υπάρχει", "σφάλμα", "απέτυχε", "αποτυχία", "άκυρ", "μη έγκυρ",
+    # Arabic, Hebrew, Hindi, Vietnamese, Indonesian, Thai
+    "خطأ", "فشل", "غير موجود", "غير صالح", "لم يتم العثور", "تعذر", "مرفوض", "לא נמצא", "שגיאה", "נכשל", "לא תקין",
+    "त्रुटि", "विफल", "नहीं मिला", "अमान्य", "असफल", "không tìm thấy", "không tồn tại", "không hợp lệ", "thất bại",
+    r"\blỗi\b", "không thể", "tidak ditemukan", "tidak valid", r"\bgagal\b", "kesalahan", "tidak dapat", "ไม่พบ",
+    "ข้อผิดพลาด", "ล้มเหลว", "ไม่ถูกต้อง",
 )  # fmt: skip

@@ -48,6 +48,15 @@ _PHRASES = re.compile(rf"\b(?:{'|'.join(phrases.PHRASES)})", re.IGNORECASE)
 _FOREIGN = re.compile("|".join(phrases.FOREIGN), re.IGNORECASE)
 _SUCCESS = re.compile(rf"(?<!un)(?<!not )(?<!not been )(?:{'|'.join(phrases.SUCCESS)})", re.IGNORECASE)
 _NOTHING = re.compile(_MARKS + f"(?:{'|'.join(phrases.FOUND_NOTHING)})", re.IGNORECASE)
+_NAMES = re.compile(
+    _MARKS + r"-?ERR\b|\bE(?:ACCES|PERM|NOENT|EXIST|NOTDIR|ISDIR|INVAL|MFILE|NOSPC|ROFS|PIPE|TIMEDOUT|CONNREFUSED|"
+    r"CONNRESET|CONNABORTED|HOSTUNREACH|NETUNREACH|NOTFOUND|AI_AGAIN|ADDRINUSE|NOTEMPTY|BUSY|NOMEM|AGAIN|CANCELED)\b|"
+    r"\b(?:[A-Z]{2,20}_){0,4}(?:NOT_FOUND|INVALID_[A-Z]{2,20}|ALREADY_EXISTS|PERMISSION_DENIED|ACCESS_DENIED|"
+    r"[A-Z]{2,20}_(?:EXCEEDED|FAILED|ERROR|FAILURE|EXPIRED|MISSING|UNAVAILABLE)|RESOURCE_EXHAUSTED|FAILED_PRECONDITION|"
+    r"OUT_OF_RANGE|UNIMPLEMENTED|UNAUTHENTICATED|UNAUTHORIZED)\b"
+)
+"""Names of errors in capitals: errno, Redis, the codes of gRPC and what is formed like them."""
+_CELLS = re.compile(r"[,;\t](?! )")
 _WORKED = re.compile(
     _MARKS + r"(?:(?:successfully|done|ok|created|updated|deleted|saved|sent|inserted|wrote|completed|finished|clicked|"
     r"typed|navigated|opened|searched|search results|echo|debug|info|the (?:result|sum)|here (?:is|are)|results?)\b)",
@@ -83,7 +92,7 @@ _HTTP_WITHIN = re.compile(
     r"\bstatus(?: code)?\W{0,3}[45]\d\d\b|\bHTTP(?:/\d(?:\.\d)?)?\W{1,3}[45]\d\d\b|: [45]\d\d [A-Z]\w+", re.IGNORECASE
 )
 _XML = re.compile(
-    r"<(?:\w{1,20}:)?(?:errors?|errorresponse|fault|exception|error_message|tool_use_error|tool_call_error)\b",
+    r"<(?:\w{1,20}:)?(?:errors?|errorresponse|fault|exception|faultcode|faultstring|error_message|tool_use_error|tool_call_error)\b",
     re.IGNORECASE,
 )
 _TITLE = re.compile(r"<title>[^<]{0,80}(?:\b[45]\d\d\b|error|not found|forbidden|unavailable)", re.IGNORECASE)
@@ -91,6 +100,7 @@ _TRACEBACK = re.compile(r"^\W{0,8}Traceback \(most recent call last\)", re.MULTI
 _EXCEPTION = re.compile(
     r"^\s{0,4}(?:\[?\w{1,20}\]? ){0,3}?(?:[\w$]{1,60}[.:/]{1,2}){0,12}"
     r"\w{0,60}(?:Error|Exception|Fault|Panic|Interrupt)\b(?:\s{0,2}[:(]|\s{0,4}$)"
+    r"|^[A-Z]\w{0,60}[a-z](?:NotFound|DoesNotExist|Refused|Denied|Timeout|Violation|Failure|Failed|Expired)\s{0,2}[:(]"
 )
 _FRAME = re.compile(
     r"^[ \t]{0,8}(?:at [^\n]{2,200}[(:]\S{0,200}|File \"[^\"\n]{1,300}\", line \d+|#\d{1,3}[ \t]+\S[^\n]{0,300}[(:]"
@@ -145,7 +155,7 @@ def _exit_code(head: str, tail: str) -> int | None:
 
 def _message(text: str, lines: list[str]) -> str:
     """What a message says of a failure; empty for what is no message."""
-    if len(text) > 4 * _MESSAGE or _LAID_OUT.match(lines[0]):
+    if len(text) > 4 * _MESSAGE or _LAID_OUT.match(lines[0]) or _table(lines):
         return ""
     first = lines[0].strip()[:_SENTENCE]
     if _NO_ERROR.match(first) or _NOTHING.match(first):
@@ -159,7 +169,7 @@ def _message(text: str, lines: list[str]) -> str:
     plain = _QUOTED.sub("_", text)[:_MESSAGE]
     if _WORKED.match(plain) or _SUCCESS.search(plain):
         return ""
-    if _HEADS.match(plain):
+    if _HEADS.match(plain) or _NAMES.search(plain[:_SENTENCE]):
         return _said(first)
     beginning = plain[:_SENTENCE]
     if _PHRASES.search(beginning) or _HTTP_WITHIN.search(beginning):
@@ -169,6 +179,12 @@ def _message(text: str, lines: list[str]) -> str:
     ) and _FOREIGN.search(plain):
         return _said(first)
     return _said(first) if _PHRASES.search(plain[-_SENTENCE:]) and len(plain) <= 2 * _SENTENCE else ""
+
+
+def _table(lines: list[str]) -> bool:
+    """Whether the lines are rows of as many cells each."""
+    cells = {len(_CELLS.findall(line)) for line in lines[:_MESSAGE_LINES]}
+    return len(lines) > 1 and len(cells) == 1 and cells != {0}
 
 
 def _broken(lines: list[str], tail: str) -> str:

@@ -21,6 +21,8 @@ class Completion(msgspec.Struct, frozen=True):
     logprobs: list[float]
     versions: list[int]
     """One a sampled id, -1 where the engine does not say."""
+    cut: bool = False
+    """The engine stopped at a limit of tokens."""
 
 
 class _Span(msgspec.Struct):
@@ -64,6 +66,7 @@ def read(body: dict[str, Any]) -> Completion:
         ids=ids,
         logprobs=logprobs,
         versions=token_versions(spans, len(ids)).tolist(),
+        cut=choice.finish_reason == "length",
     )
 
 

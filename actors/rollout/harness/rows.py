@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from actors.messages import RowBuilder, TokenRow, pack_array
+from actors.messages import Processing, RowBuilder, TokenRow, pack_array
 from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.completion import Completion
 
@@ -40,20 +40,22 @@ class Rows:
         self.max_version = -1
         """Newest version that sampled a token, -1 if unknown."""
 
-    def add(self, turn: Completion, step: int, hint: Span = (0, 0)) -> int:
+    def add(self, turn: Completion, step: int, hint: Span = (0, 0), *, grammar: bool = False) -> int:
         """Take in a turn; index of the row that it went to.
 
         Args:
             hint: span of the lesson in the turn's prompt; of interest if the turn begins a row.
+            grammar: as in `Processing`.
         """
         oldest = min(turn.versions)
         self.min_version = min(self.min_version, oldest) if self._rows else oldest
         self.max_version = max(self.max_version, *turn.versions)
         prompt = pack_array(turn.prompt, "<i4")
         at = self._home(prompt)
-        if at < 0:
+        processing = Processing(grammar=grammar)
+        if at < 0 or self._rows[at].processing != processing:
             at = len(self._rows)
-            self._rows.append(RowBuilder(self._temperature, hint))
+            self._rows.append(RowBuilder(self._temperature, hint, processing=processing))
         self._rows[at].extend(
             step,
             prompt=prompt,

@@ -17,6 +17,7 @@ import anyio.to_thread
 import msgspec
 
 from actors.messages import Step, ToolCall
+from actors.messages.sampling import strict_tools
 from actors.ports.engines import Engine
 from actors.ports.environments import Episode, Observation
 from actors.ports.errors import AdapterError, EngineRejected, EngineUnavailable, EnvironmentFailed
@@ -30,6 +31,15 @@ from actors.rollout.harness.rows import MOVED, Rows, Span, hint_span
 
 T = TypeVar("T")
 _BAD_REQUEST = 400
+_FULL = ("context", "budget")
+"""Endings for want of room."""
+
+
+_PLAIN: dict[str, float] = {
+    "top_p": 1.0, "top_k": 0, "min_p": 0.0,
+    "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
+}  # fmt: skip
+"""Said, so that an engine's own defaults (a checkpoint's generation_config.json) stay out of it."""
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +65,7 @@ class _Taken(msgspec.Struct):
     text: str
     calls: tuple[ToolCall, ...]
     row: int
+    cut: bool
     seen: list[str] = []
 
 
@@ -126,6 +137,7 @@ class Session:
     @property
     def steps(self) -> tuple[Step, ...]:
         """The turns so far, as steps of a trajectory."""
+        full = self.ending in _FULL
         return tuple(
             Step(
                 exchange_id=turn.id or f"step-{number}",
@@ -134,6 +146,7 @@ class Session:
                 tool_calls=turn.calls,
                 observation="\n".join(turn.seen),
                 row=turn.row,
+                cut="context" if full and number + 1 == self.turns else "length" if turn.cut else "",
             )
             for number, turn in enumerate(self._taken)
         )
@@ -179,7 +192,7 @@ class Session:
             "messages": sent,
             "tools": list(tools) or None,
             "temperature": self._sampling.temperature,
-            "top_p": 1.0,
+            **_PLAIN,
             "max_tokens": self._sampling.max_tokens,
             "seed": (self._sampling.seed + 7919 * number) % 2**31,
             "logprobs": True,
@@ -206,8 +219,8 @@ class Session:
                 self.broken = BudgetExceeded("budget_exceeded", text)
                 raise self.broken
             self.counts.learn(sent, tools, len(turn.prompt))
-        row = self.rows.add(turn, len(self._taken), self._hint)
-        self._taken.append(_Taken(turn.id, turn.text, turn.calls, row))
+        row = self.rows.add(turn, len(self._taken), self._hint, grammar=strict_tools(tools))
+        self._taken.append(_Taken(turn.id, turn.text, turn.calls, row, turn.cut))
         self.refused = ""
         self.last_tools = list(tools)
         return turn, body

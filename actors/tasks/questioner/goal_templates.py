@@ -215,6 +215,6 @@ def _typed(like: Any, text: str) -> Any:
         return text
     try:
         value = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return value if type(value) is type(like) else None

@@ -8,6 +8,8 @@ import msgspec
 from actors.ports.tool_answers.reader import flagged
 from actors.trajectories.dialects.conversation import Conversation, Item, merged, text_of, tool_call
 
+_LIMITS = ("max_tokens", "model_context_window_exceeded")
+
 
 def read_anthropic(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
     """A call of Anthropic's messages API."""
@@ -26,14 +28,14 @@ def read_anthropic(request: Mapping[str, Any], response: Mapping[str, Any]) -> C
     tools = request.get("tools")
     return Conversation(
         items=merged(items),
-        answers=[_answer(response["content"])] if answered else [],
+        answers=[_answer(response["content"], response.get("stop_reason") in _LIMITS)] if answered else [],
         tools=msgspec.json.encode(tools) if tools else b"",
     )
 
 
-def _answer(content: Any) -> Item:
+def _answer(content: Any, cut: bool = False) -> Item:
     if not isinstance(content, list):
-        return Item("assistant", text_of(content))
+        return Item("assistant", text_of(content), cut=cut)
     blocks = [block for block in content if isinstance(block, dict)]
     text = "\n".join(block["text"] for block in blocks if block.get("type") == "text" and _is_text(block.get("text")))
     calls = tuple(
@@ -41,7 +43,7 @@ def _answer(content: Any) -> Item:
         for block in blocks
         if block.get("type") == "tool_use"
     )
-    return Item("assistant", text, calls)
+    return Item("assistant", text, calls, cut=cut)
 
 
 def _said(content: Any) -> Iterator[Item]:

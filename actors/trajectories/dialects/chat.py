@@ -16,10 +16,10 @@ _ROLES: dict[Any, Role] = {
 def read_chat(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
     """A chat call."""
     tools = request.get("tools") or request.get("functions")
-    answers = [choice.get("message") for choice in _dicts(response.get("choices"))]
+    answers = [(choice.get("message"), _cut(choice)) for choice in _dicts(response.get("choices"))]
     return Conversation(
         items=merged(_item(message) for message in _dicts(request.get("messages"))),
-        answers=[_answer(answer) for answer in answers if isinstance(answer, dict) and answer],
+        answers=[_answer(answer, cut) for answer, cut in answers if isinstance(answer, dict) and answer],
         tools=msgspec.json.encode(tools) if tools else b"",
     )
 
@@ -30,11 +30,15 @@ def read_completion(request: Mapping[str, Any], response: Mapping[str, Any]) -> 
     text = prompt if isinstance(prompt, str) else ""
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], str):
         text = prompt[0]
-    answers = [choice.get("text") for choice in _dicts(response.get("choices"))]
+    answers = [(choice.get("text"), _cut(choice)) for choice in _dicts(response.get("choices"))]
     return Conversation(
         items=[Item("user", text)] if prompt else [],
-        answers=[Item("assistant", answer) for answer in answers if isinstance(answer, str)],
+        answers=[Item("assistant", answer, cut=cut) for answer, cut in answers if isinstance(answer, str)],
     )
+
+
+def _cut(choice: dict[str, Any]) -> bool:
+    return choice.get("finish_reason") == "length"
 
 
 def _item(message: dict[str, Any]) -> Item:
@@ -46,7 +50,7 @@ def _item(message: dict[str, Any]) -> Item:
     return Item(role, text_of(message.get("content")), (), call_id if isinstance(call_id, str) else "")
 
 
-def _answer(message: dict[str, Any]) -> Item:
+def _answer(message: dict[str, Any], cut: bool = False) -> Item:
     calls: list[ToolCall] = []
     for call in _dicts(message.get("tool_calls")):
         function = call.get("function")
@@ -59,7 +63,7 @@ def _answer(message: dict[str, Any]) -> Item:
     text = text_of(message.get("content"))
     if not text and isinstance(refusal := message.get("refusal"), str):
         text = refusal
-    return Item("assistant", text, tuple(calls))
+    return Item("assistant", text, tuple(calls), cut=cut)
 
 
 def _dicts(found: Any) -> list[dict[str, Any]]:

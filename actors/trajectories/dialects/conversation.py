@@ -34,6 +34,8 @@ class Item(msgspec.Struct, frozen=True):
     """Role tool: the call that this is the result of."""
     refs: tuple[str, ...] = ()
     """Role assistant: ids that the engine gave to parts of the answer, other than to its calls."""
+    cut: bool = False
+    """Role assistant: the engine stopped at a limit of tokens, whatever was left to say."""
 
 
 class Conversation(msgspec.Struct, frozen=True):

@@ -18,13 +18,22 @@ def read_responses(request: Mapping[str, Any], response: Mapping[str, Any]) -> C
     items = [Item("user", said)] if isinstance(said, str) else _items(said)
     if isinstance(instructions := request.get("instructions"), str) and instructions:
         items.insert(0, Item("system", instructions))
-    output = merged(item for item in _items(response.get("output")) if item.role == "assistant")
+    output = response.get("output")
+    answers = merged(item for item in _items(output) if item.role == "assistant")[:1]
+    if isinstance(output, list) and not answers:
+        # The model said nothing, or thought and said nothing: that is an answer, as it is in a chat.
+        answers = [Item("assistant")]
     tools = request.get("tools")
     return Conversation(
         items=merged(items),
-        answers=output[:1],
+        answers=[msgspec.structs.replace(answer, cut=_cut(response)) for answer in answers],
         tools=msgspec.json.encode(tools) if tools else b"",
     )
+
+
+def _cut(response: Mapping[str, Any]) -> bool:
+    details = response.get("incomplete_details")
+    return isinstance(details, Mapping) and details.get("reason") == "max_output_tokens"
 
 
 def _items(listed: Any) -> list[Item]:

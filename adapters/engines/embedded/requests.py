@@ -121,7 +121,7 @@ def decode(body: bytes, kind: type[Any]) -> Any:
     try:
         raw = msgspec.json.decode(body)
         request = msgspec.convert(raw, kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BadRequest(f"the body cannot be read: {error}") from error
     except UnicodeDecodeError as error:
         raise BadRequest("the body is not UTF-8") from error

@@ -104,7 +104,10 @@ class _Routes:
     async def render(self, request: Request) -> Response:
         ask: ChatRequest = await _read(request, ChatRequest)
         ids = self._prompt(ask)
-        return _json(msgspec.json.encode({"request_id": self._ids.new("chatcmpl-"), "token_ids": ids}))
+        sampling = chat_sampling(ask)
+        params = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        answer = {"request_id": self._ids.new("chatcmpl-"), "token_ids": ids, "sampling_params": params}
+        return _json(msgspec.json.encode(answer))
 
     async def generate(self, request: Request) -> Response:
         service = self._service

@@ -6,6 +6,6 @@ and tests use it, no running part of evolved.
 """
 
 from adapters.environments.service_desk.agents import Drift
-from adapters.environments.service_desk.environment import ServiceDesk
+from adapters.environments.service_desk.environment import ServiceDesk, ServiceEpisode
 
-__all__ = ["Drift", "ServiceDesk"]
+__all__ = ["Drift", "ServiceDesk", "ServiceEpisode"]

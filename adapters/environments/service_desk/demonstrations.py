@@ -2,28 +2,27 @@
 
 A demonstrator knows the right turns and often does not take them: it forgets what goes before a refund, guesses an
 amount, makes up an order that nobody named, says "Done." too early. Part of the demonstrations show a desk whose tools
-have names that were made for this one demonstration, together with lessons, in plain sentences and in the rules' short
-form, that say what they are for. A lesson is worth following there, and the names have to be copied piece by piece:
-none occurs twice.
+have names that were made for this one demonstration, together with lessons, in plain sentences and in those of the
+rules that draw lessons, that say what they are for. A lesson is worth following there, and the names have to be copied
+piece by piece: none occurs twice.
 """
 
 import json
 import random
 import re
-import string
-from typing import Any, Literal
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import msgspec
 
 from actors.messages import ToolCall
+from adapters.environments.made_names import NameKind, made_tool_name
 from adapters.environments.service_desk import grammar
 from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, Agent, Drift
 from adapters.environments.service_desk.desk import Case, Desk, Turn
 from adapters.environments.service_desk.environment import step
-from adapters.environments.service_desk.grammar import Wish, made_name
+from adapters.environments.service_desk.grammar import Wish
 from adapters.environments.service_desk.oracle import DOES, LOOKS, PREPARES, good_turns, next_call
-
-NameKind = Literal["syllables", "letters", "pair"]
 
 SENTENCES = {
     "after": (
@@ -48,11 +47,21 @@ SENTENCES = {
     ),
 }
 """Lessons in plain sentences: of a tool that another goes before, of a tool alone, of one that finds for another."""
+DRAWN = {
+    "instead": "call {tool} instead of {other}, which is gone",
+    "same": "before {tool} always call {other} with the same {argument}",
+    "before": "before {tool} always call {other}",
+    "from": "find {argument} with {other}, then call {tool}",
+    "known": "{tool} takes {argument} from the request or from an earlier result, never made up",
+}
+"""Lessons as the rules word what they draw; a test holds them to theirs."""
 PURPOSES: dict[Wish, str] = {
     "refund": "pay money back", "label": "send a return label", "cancel": "stop an order", "track": "find a parcel",
     "move": "change an address", "reset": "give a new password", "unlock": "open a locked account",
     "close": "delete an account",
 }  # fmt: skip
+
+AGENT_OF = {role: agent for agent in AGENTS.values() for role in agent.tools}
 
 
 class Demonstration(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +80,7 @@ class Demonstration(msgspec.Struct, frozen=True, kw_only=True):
 class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """How the demonstrator errs, as probabilities."""
 
-    hinted: float = 0.45
+    hinted: float = 0.5
     """Share of demonstrations with lessons."""
     renamed: float = 0.75
     """Share of those with made-up names."""
@@ -89,36 +98,28 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """Several calls in a turn, where several can be made."""
 
 
-def made_tool_name(rng: random.Random, kind: NameKind | None = None) -> str:
-    """A tool name that nobody has heard before.
-
-    Args:
-        kind: spoken syllables, any letters, or two of the former with a joint; None for any.
-    """
-    kind = kind or rng.choice(("syllables", "letters", "pair"))
-    if kind == "letters":
-        return "".join(rng.choices(string.ascii_lowercase, k=rng.randint(4, 9)))
-    if kind == "syllables":
-        return made_name(rng, rng.randint(2, 4))
-    first, second = made_name(rng, rng.randint(1, 2)), made_name(rng, rng.randint(1, 3))
-    joint = rng.choice("_._C")
-    return first + second.capitalize() if joint == "C" else first + joint + second
-
-
 def renamed(rng: random.Random, agent: Agent, kind: NameKind | None = None) -> Drift:
     """A desk on which one to three tools of `agent` have new names."""
     roles = rng.sample(list(agent.tools), rng.randint(1, 3))
     return Drift(rename={role: made_tool_name(rng, kind) for role in roles})
 
 
-def lesson(rng: random.Random, wish: Wish, drift: Drift) -> str:
-    """A lesson about `wish` on a desk under `drift`, as it stands in a prompt."""
+def lesson(rng: random.Random, wish: Wish, drift: Drift, goal: str = "") -> str:
+    """A lesson about `wish` on a desk under `drift`, as it stands in a prompt; several lines where the rules would draw
+    several.
+
+    Args:
+        goal: whose words the rules' lessons may be filed under.
+    """
     tool, role = drift.name(DOES[wish]), PREPARES.get(wish, "")
-    finder = LOOKS.get(wish, "")
-    intent = intent_of(DOES[wish])
-    if finder not in drift.rename and rng.random() < 0.3:  # the form in which the rules draw lessons
+    finder, way = LOOKS.get(wish, ""), rng.random()
+    if way < 0.25 and finder not in drift.rename:  # the form for tools that are called by the word that goals use
+        intent = rng.choice([intent_of(DOES[wish]), first_word(DOES[wish])])
         first = f"before_{intent}:{drift.name(role)} then " if role else f"{intent_of(finder)} then " if finder else ""
         return f"\nWhen to use: {intent}. Content: {first}{intent}:{tool}."
+    said = _drawn(rng, [wish], (DOES[wish], role, finder), drift, goal) if way < 0.5 else ""
+    if said:
+        return said
     kind = "after" if role else "found" if finder and rng.random() < 0.7 else "alone"
     sentence = rng.choice(SENTENCES[kind])
     when = rng.choice([wish, PURPOSES[wish]])
@@ -128,24 +129,86 @@ def lesson(rng: random.Random, wish: Wish, drift: Drift) -> str:
     return f"\nWhen to use: {when}. Content: {content}."
 
 
+def _drawn(rng: random.Random, wishes: Sequence[Wish], gone: Collection[str], drift: Drift, goal: str) -> str:
+    """What the rules would say: each name in `gone` that is gone, what goes before, and where an argument is from.
+
+    They file a lesson under words that the goals of its runs share, which may say little of what it is for.
+    """
+    said = [("instead", drift.name(role), role, "") for role in gone if role in drift.rename]
+    for wish in wishes:
+        does, finder = DOES[wish], LOOKS.get(wish, "")
+        argument = AGENT_OF[does].tools[does][0]
+        if wish in PREPARES and rng.random() < 0.7:
+            kind = rng.choice(("same", "same", "before"))
+            said.append((kind, drift.name(does), drift.name(PREPARES[wish]), argument))
+        if finder and rng.random() < 0.15:
+            found = {"refund": "amount", "track": "parcel"}.get(wish, argument)
+            said.append((rng.choice(("from", "known")), drift.name(does), drift.name(finder), found))
+    rng.shuffle(said)
+    lines: list[str] = []
+    for kind, tool, other, argument in said:
+        about: list[Wish] = [one for one in wishes if other in (DOES[one], PREPARES.get(one), LOOKS.get(one))] or list(
+            wishes
+        )
+        if kind == "instead" and rng.random() < 0.3:  # a name that a probe has found
+            word, role = first_word(other), PREPARES.get(about[0], "") if other == DOES[about[0]] else ""
+            first = f"before_{word}:{drift.name(role)} then " if role else ""
+            lines.append(f"\nWhen to use: {word}. Content: {first}{word}:{tool}.")
+            continue
+        content = DRAWN[kind].format(tool=tool, other=other, argument=argument)
+        lines.append(f"\nWhen to use: {_filed(rng, about[0], other or tool, goal)}. Content: {content}.")
+    return "".join(lines)
+
+
+def _filed(rng: random.Random, wish: Wish, tool: str, goal: str) -> str:
+    """Words that a lesson may be filed under: of goals, of the tool's name, or what the customer wants."""
+    way = rng.random()
+    if way < 0.6:
+        text = goal if goal and rng.random() < 0.5 else rng.choice(grammar.WISHES[wish]["train"])
+        words = re.findall(r"\b[a-z]{4,}\b", re.sub(r"\S+@\S+|\{[a-z]+\}", "", text))
+        if words:
+            kept = sorted(rng.sample(range(len(words)), min(len(words), rng.randint(1, 5))))
+            return " ".join(words[at] for at in kept)
+    return (
+        " ".join(re.findall(r"[a-z]+|[A-Z][a-z]+", tool)).lower() if way < 0.8 else rng.choice([wish, PURPOSES[wish]])
+    )
+
+
 def intent_of(role: str) -> str:
     """The verb of a tool's name: "orders.cancel" cancels."""
     words = re.findall(r"[a-z]+|[A-Z][a-z]+", role)
     return words[1] if words[0] == "orders" else words[0]
 
 
+def first_word(role: str) -> str:
+    """The first word of a tool's name: what a probe files a rename under."""
+    return re.findall(r"[a-z]+|[A-Z][a-z]+", role)[0]
+
+
 def hints(rng: random.Random, desk: Desk, *, others: float = 0.3) -> str:
     """Lessons for all that the customer of `desk` wants, and perhaps one for something else.
 
     Args:
-        others: how often there is one more.
+        others: how often there is one more; 0: those for the wishes alone.
     """
     wishes: list[Wish] = [case.wish for case in desk.cases]
+    if others and rng.random() < 0.45:
+        # Given to whoever has the tools: each name that is gone, needed or not, and no word of much that is needed.
+        some: list[Wish] = [wish for wish in desk.agent.wishes if rng.random() < 0.5] or wishes
+        said = _drawn(rng, some, list(desk.drift.rename), desk.drift, desk.goal)
+        if said:
+            return "".join(f"\n{line}" for line in _once(said))
     rest: list[Wish] = [wish for wish in desk.agent.wishes if wish not in wishes]
     if rest and rng.random() < others:
         wishes.append(rng.choice(rest))
     rng.shuffle(wishes)
-    return "".join(lesson(rng, wish, desk.drift) for wish in wishes)
+    said = "".join(lesson(rng, wish, desk.drift, desk.goal) for wish in wishes)
+    return "".join(f"\n{line}" for line in _once(said))
+
+
+def _once(said: str) -> list[str]:
+    """The lines of `said`, each content once: two wishes may need the same tool."""
+    return list({line.partition(". Content: ")[2]: line for line in said.split("\n")[1:]}.values())
 
 
 class Demonstrator:

@@ -30,7 +30,7 @@ class ServiceEpisode:
     """One attempt at a task of the service desk."""
 
     def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+        self.desk = desk
         self.messages: list[dict[str, Any]] = [
             {"role": "system", "content": desk.agent.system},
             {"role": "user", "content": desk.goal},
@@ -39,19 +39,19 @@ class ServiceEpisode:
 
     async def step(self, calls: Sequence[ToolCall], text: str) -> Observation:
         """Any number of calls, each answered on its own; without a call the customer is spoken to."""
-        return step(self._desk, calls, text)
+        return step(self.desk, calls, text)
 
     async def evaluate(self) -> float:
         """1.0 if the customer got all that they asked for and nothing else happened, else 0.0."""
-        return float(self._desk.solved)
+        return float(self.desk.solved)
 
     async def state(self) -> dict[str, Any]:
         """What was changed, and what the customer was told."""
-        return self._desk.state()
+        return self.desk.state()
 
     async def clone(self) -> "ServiceEpisode":
         """Another desk, as far as this one."""
-        return ServiceEpisode(self._desk.copy())
+        return ServiceEpisode(self.desk.copy())
 
     async def aclose(self) -> None:
         """Nothing is held."""

@@ -9,6 +9,7 @@ import random
 from typing import Literal
 
 from actors.ports.environments import Split
+from adapters.environments.made_names import made_name
 
 Wish = Literal["refund", "label", "cancel", "track", "move", "reset", "unlock", "close"]
 Phrases = dict[Split, tuple[str, ...]]
@@ -315,13 +316,6 @@ CITIES = (
     "Delhi", "Osaka",
 )  # fmt: skip
 MAILS = ("box.io", "mail.com", "post.net", "work.org")
-
-CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
-
-
-def made_name(rng: random.Random, syllables: int) -> str:
-    """A name that nobody has heard before, such as "zokari"."""
-    return "".join(rng.choice(CONSONANTS) + rng.choice(VOWELS) for _ in range(syllables))
 
 
 def order_id(rng: random.Random, number: int) -> str:

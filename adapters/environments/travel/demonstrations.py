@@ -4,7 +4,8 @@ A demonstrator knows the right actions and often does not take them: it forgets 
 books before it has searched, gives up early, mixes up records. The model that imitates it is deliberately mediocre (a
 third of the tasks), so that there is something to learn. Half of the demonstrations show a desk with invented tool
 names together with a hint that names them; the model learns from these that a hint overrides habit, which is what
-retrieved experience builds on later. Names held out for drifts (`words.HELD_OUT`) never occur here.
+retrieved experience builds on later. Some of these names are words, others are made for the one demonstration and have
+to be copied piece by piece. Names held out for drifts (`words.HELD_OUT`) never occur here.
 """
 
 import json
@@ -14,11 +15,12 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall
+from adapters.environments.made_names import made_tool_name
 from adapters.environments.travel.desk import Desk, Ticket
 from adapters.environments.travel.drift import BASE, Variant
 from adapters.environments.travel.environment import step
 from adapters.environments.travel.oracle import Action, good_actions
-from adapters.environments.travel.words import CITIES, HELD_OUT_PAIRS, PEOPLE, RECORD_IDS, SUFFIXES, VERBS
+from adapters.environments.travel.words import CITIES, HELD_OUT, HELD_OUT_PAIRS, PEOPLE, RECORD_IDS, SUFFIXES, VERBS
 
 FAMILY_MIX = "AAABBBCCCDLLL"
 
@@ -43,6 +45,8 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """Share of demonstrations with invented names and a hint."""
     hinted_queue: float = 0.2
     """The same for the queue, whose steps are many."""
+    made: float = 0.7
+    """Share of the invented names that are no words: made for one demonstration, and never again."""
     skips_check: dict[str, float] = msgspec.field(default_factory=lambda: {"B": 0.52, "C": 0.3, "L": 0.35})
     """Cancels without the precondition."""
     books_blindly: dict[str, float] = msgspec.field(default_factory=lambda: {"A": 0.6, "C": 0.3, "L": 0.35})
@@ -72,6 +76,22 @@ def hints(kinds: str, variant: Variant) -> tuple[str, ...]:
     if "D" in kinds:
         lines.append("When to use: find. Content: search then finish.")
     return tuple(lines)
+
+
+def turns_before(desk: Desk, name: str) -> list[tuple[ToolCall, str]]:
+    """The right calls on `desk` up to the first one of the tool `name`, each with its answer; the desk plays them.
+
+    Raises:
+        ValueError: the tool is not needed.
+    """
+    turns: list[tuple[ToolCall, str]] = []
+    while not desk.done:
+        action, arguments = good_actions(desk)[0]
+        if action == name:
+            return turns
+        call = ToolCall(action, json.dumps(arguments))
+        turns.append((call, step(desk, [call]).text))
+    raise ValueError(f"no call of {name!r} is needed")
 
 
 class Demonstrator:
@@ -132,13 +152,18 @@ class Demonstrator:
         return Variant(names, needs_quote)
 
     def _name(self, taken: dict[str, str]) -> str:
-        """A tool name that is neither taken nor held out."""
+        """A tool name that is neither taken nor held out, nor holds one that is: it would be one of its pieces."""
         rng = self._rng
         while True:
-            name = rng.choice(VERBS)
-            if rng.random() < 0.3:
-                name += rng.choice(SUFFIXES)
-            if name not in HELD_OUT_PAIRS and name not in taken.values():
+            if rng.random() < self._habits.made:
+                name = made_tool_name(rng)
+                held_out = any(word in name for word in HELD_OUT)
+            else:
+                name = rng.choice(VERBS)
+                if rng.random() < 0.5:
+                    name += rng.choice(SUFFIXES)
+                held_out = name in HELD_OUT_PAIRS
+            if not held_out and name not in taken.values():
                 return name
 
 

@@ -1,12 +1,17 @@
-"""`/v1/messages`: content blocks (text, thinking, tool_use), streamed block by block."""
+"""`/v1/messages`: content blocks (text, thinking, tool_use), streamed block by block.
+
+vLLM's plug-in tells the tokens in one object: a field of the answer, or an event of the stream (`evolved_tokens`).
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from adapters.intake.dialects.form import Dialect, Fields, Merged, Tokens, error_text, value
+from adapters.intake.dialects.form import NULL, Dialect, Fields, Merged, Tokens, error_text, pack, value
 
+TOKENS = "evolved_tokens"
+"""The field of a request that asks for tokens, the field of the answer that has them, and the event of a stream."""
 _GROWS = {
     "text_delta": ("text", "text"),
     "thinking_delta": ("thinking", "thinking"),
@@ -64,6 +69,7 @@ class _Block:
 
 def _merge(events: Sequence[bytes]) -> Merged:
     message: dict[str, Any] | None = None
+    tokens: bytes = b""
     blocks: dict[int, _Block] = {}
     error, stopped = "", False
     for data in events:
@@ -80,10 +86,14 @@ def _merge(events: Sequence[bytes]) -> Merged:
                 message["usage"] = {**(message.get("usage") or {}), **event.usage}
         elif event.type == "message_stop":
             stopped = True
+        elif event.type == TOKENS:
+            tokens = data
         elif event.error is not None:
             error = error or error_text(event.error)
     if message is None:
         return Merged([msgspec.Raw(data) for data in events], False, error or "a stream of an unknown form")
+    if tokens:
+        message[TOKENS] = msgspec.Raw(tokens)
     message["content"] = [blocks[index].whole() for index in sorted(blocks)]
     return Merged(message, stopped and message.get("stop_reason") is not None and not error, error)
 
@@ -92,8 +102,22 @@ def _ended(body: Fields) -> bool:
     return value(body, "type") != "message" or value(body, "stop_reason") is not None
 
 
+class _Told(msgspec.Struct):
+    prompt_token_ids: list[int]
+    token_ids: list[int]
+    logprobs: list[float]
+    weight_versions: Any = None
+
+
+_TOLD = msgspec.json.Decoder(_Told | None)
+
+
 def _tokens(body: Fields) -> Tokens:
-    return Tokens(why="no token ids from /v1/messages")
+    told = _TOLD.decode(body.get(TOKENS, NULL))
+    if told is None:
+        # Its engine runs without the plug-in.
+        return Tokens(why="no token ids from /v1/messages")
+    return pack(told.prompt_token_ids, told.token_ids, told.logprobs, told.weight_versions)
 
 
 def anthropic() -> Dialect:

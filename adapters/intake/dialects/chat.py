@@ -213,6 +213,7 @@ def _ended(body: Fields) -> bool:
 
 class _Entry(msgspec.Struct):
     logprob: float
+    token: str = ""
 
 
 class _ChatLogProbs(msgspec.Struct):
@@ -245,7 +246,14 @@ def _tokens(body: Fields, *, where: str) -> Tokens:
         logprobs = [logprob for logprob in found.token_logprobs if logprob is not None]
     else:
         return Tokens(why=f"no log-probs from {where}")
-    return pack(prompt, ids, logprobs, value(choice, "weight_versions"))
+    tokens = pack(prompt, ids, logprobs, value(choice, "weight_versions"))
+    return msgspec.structs.replace(tokens, masked=_masked(ids, found.content)) if -1 in ids else tokens
+
+
+def _masked(ids: Sequence[int], entries: Sequence[_Entry] | None) -> tuple[str, ...]:
+    """What stands in for each run of masked tokens (`adapters.redaction.tokens`)."""
+    told = entries or ()
+    return tuple(entry.token for at, entry in enumerate(told) if ids[at] == -1 and (at == 0 or ids[at - 1] != -1))
 
 
 def _merge_chat(events: Sequence[bytes]) -> Merged:

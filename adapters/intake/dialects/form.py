@@ -41,6 +41,8 @@ class Tokens(msgspec.Struct, frozen=True):
     logprobs: bytes = b""
     versions: tuple[VersionSpan, ...] = ()
     why: str = ""
+    masked: tuple[str, ...] = ()
+    """As in `Exchange`."""
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):

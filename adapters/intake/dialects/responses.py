@@ -76,43 +76,31 @@ def _ended(body: Fields) -> bool:
 
 
 class _Piece(msgspec.Struct):
+    """A raw message of vLLM's (`enable_response_messages`). Its plug-in lays the rest beside the ids."""
+
     tokens: list[int]
+    logprobs: list[float] | None = None
+    weight_versions: Any = None
 
 
-class _LogProb(msgspec.Struct):
-    logprob: float
-
-
-class _Part(msgspec.Struct):
-    logprobs: list[_LogProb] | None = None
-
-
-class _Item(msgspec.Struct):
-    content: list[_Part] | None = None
-
-
-class _Tokened(msgspec.Struct):
-    """vLLM's raw messages (`enable_response_messages`) and log-probs (`include`), as far as they are asked for."""
-
-    input_messages: list[_Piece] | None = None
-    output_messages: list[_Piece] | None = None
-    output: list[_Item] = []
+_PIECES = msgspec.json.Decoder(list[_Piece] | None)
+_MISSING = f"no token ids from {_WHERE}"
 
 
 def _tokens(body: Fields) -> Tokens:
-    if not body.get("output_messages"):
-        return Tokens(why=f"no token ids from {_WHERE}")
-    found = msgspec.json.decode(msgspec.json.encode(body), type=_Tokened)
-    if not found.input_messages or not found.output_messages:
-        return Tokens(why=f"no token ids from {_WHERE}")
-    ids = [token for piece in found.output_messages for token in piece.tokens]
-    parts = [part for item in found.output for part in item.content or ()]
-    if not any(part.logprobs for part in parts):
+    try:
+        asked, said = (_PIECES.decode(body.get(name, NULL)) for name in ("input_messages", "output_messages"))
+    except msgspec.ValidationError:
+        # Messages of another kind: a model whose conversations vLLM keeps in a format of its own (harmony).
+        return Tokens(why=_MISSING)
+    if not asked or not said:
+        return Tokens(why=_MISSING)
+    if len(asked) > 1 or len(said) > 1:
+        return Tokens(why=f"several rounds in one call of {_WHERE}")
+    if said[0].logprobs is None:
+        # Its engine runs without the plug-in.
         return Tokens(why=f"no log-probs from {_WHERE}")
-    # Reasoning and tool calls come without log-probs: then there are fewer of them than ids.
-    logprobs = [entry.logprob for part in parts for entry in part.logprobs or ()]
-    prompt = [token for piece in found.input_messages for token in piece.tokens]
-    return pack(prompt, ids, logprobs)
+    return pack(asked[0].tokens, said[0].tokens, said[0].logprobs, said[0].weight_versions)
 
 
 def responses() -> Dialect:

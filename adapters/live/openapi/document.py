@@ -91,6 +91,7 @@ def parse(data: bytes, url: str = "") -> Document:
         root = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         try:
+            _require_shallow(data)
             root = _as_json(yaml.load(data, Loader=_loader()), 0)  # noqa: S506  # safe constructors, fewer resolvers
         except (yaml.YAMLError, UnicodeError, ValueError, RecursionError) as error:
             raise LiveApiMalformed(f"the document is neither JSON nor YAML: {str(error)[:200]}") from None
@@ -106,6 +107,22 @@ def parse(data: bytes, url: str = "") -> Document:
     if not isinstance(root.get("paths", {}), dict):
         raise LiveApiMalformed("paths of the document is no object")
     return Document(root, url)
+
+
+def _require_shallow(data: bytes) -> None:
+    """libyaml composes by recursion in C without a limit: 100 KB of brackets would end the process.
+
+    Raises:
+        RecursionError: it is nested too deep to be composed.
+    """
+    depth = 0
+    for event in yaml.parse(data, Loader=_loader()):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
+                raise RecursionError("nested too deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _loader() -> Any:

@@ -6,7 +6,6 @@ trainer.py       `VerlTrainer`, which every rank runs in step
 ranks.py         rank 0 leads, the others follow
 files.py         weights and optimizer between ranks and disk
 cpu_platform.py  plug-in that lets verl run without a GPU, for tests
-memory.py        what a model needs per GPU, as a command
 """
 
 CPU_ENVIRONMENT = {

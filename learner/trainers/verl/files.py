@@ -4,7 +4,7 @@ Weights go into one file that rank 0 writes. The optimizer's state goes into one
 that another number of ranks, or the native trainer's single file, restores as well.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from learner.errors import CheckpointInvalid, NonFiniteWeights
+from actors.messages import FileDigest
+from learner.errors import CheckpointInvalid
 from learner.trainers.files import save_tensors
 from learner.versions import weight_files
 
@@ -32,49 +33,31 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def check_finite(named: list[tuple[str, Tensor]]) -> None:
-    """On every rank the same answer, before anything is written.
+def save_weights(named: list[tuple[str, Tensor]], dtypes: dict[str, torch.dtype], path: Path) -> Sequence[FileDigest]:
+    """Rank 0 writes them all; a collective, with the digest on rank 0.
 
     Raises:
-        NonFiniteWeights: names the first such tensor.
+        NonFiniteWeights: on rank 0, see `save_tensors`.
     """
-    bad = torch.stack([~torch.isfinite(local(tensor)).all() for _, tensor in named]).to(torch.int32)
-    dist.all_reduce(bad, op=dist.ReduceOp.MAX)
-    found = bad.nonzero()
-    if len(found):
-        raise NonFiniteWeights(named[int(found[0])][0])
-
-
-def save_weights(named: list[tuple[str, Tensor]], dtypes: dict[str, torch.dtype], path: Path) -> None:
-    """Rank 0 writes them all; a collective.
-
-    Raises:
-        NonFiniteWeights: on every rank; nothing was written.
-    """
-    check_finite(named)
     kept: dict[str, Tensor] = {}
     for name, tensor in named:
         full = whole(tensor)
         if dist.get_rank() == 0:
             kept[name] = full.to("cpu", dtypes[name], copy=True)
-    if dist.get_rank() == 0:
-        save_tensors(kept, path)
+    return [save_tensors(kept, path)] if dist.get_rank() == 0 else []
 
 
-def state_of(
-    named: list[tuple[str, Tensor]], optimizer: torch.optim.Optimizer, dtypes: dict[str, torch.dtype]
-) -> dict[str, Tensor]:
-    """Masters of what is not stored in fp32, and the moments, by the native trainer's names."""
+def state_of(named: list[tuple[str, Tensor]], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """fp32 masters and moments, by the native trainer's names."""
     state: dict[str, Tensor] = {}
     for name, parameter in named:
-        if dtypes[name] != torch.float32:
-            state[f"master.{name}"] = parameter.detach()
+        state[f"master.{name}"] = parameter.detach()
         state |= {f"{key}.{name}": value for key, value in optimizer.state.get(parameter, {}).items()}
     return state
 
 
-def save_state(state: dict[str, Tensor], directory: Path) -> None:
-    """Each rank writes its share of the tensors, whole; a collective."""
+def save_state(state: dict[str, Tensor], directory: Path) -> Sequence[FileDigest]:
+    """Each rank writes its share of the tensors, whole; a collective, with everybody's digests on every rank."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     kept: dict[str, Tensor] = {}
     for i, (name, tensor) in enumerate(state.items()):
@@ -82,7 +65,13 @@ def save_state(state: dict[str, Tensor], directory: Path) -> None:
         if i % ranks == rank:
             kept[name] = full.to("cpu", copy=True)
     file = "optimizer.safetensors" if ranks == 1 else f"optimizer-{rank:05d}-of-{ranks:05d}.safetensors"
-    save_tensors(kept, directory / file)
+    own: FileDigest | None = None
+    found: list[FileDigest | None] = [None] * ranks
+    try:
+        own = save_tensors(kept, directory / file)
+    finally:
+        dist.all_gather_object(found, own)  # whatever became of it: the others wait here
+    return [each for each in found if each is not None]
 
 
 class Stored:
@@ -143,9 +132,7 @@ def restore(named: list[tuple[str, Tensor]], optimizer: torch.optim.Optimizer, w
         CheckpointInvalid: on every rank; nothing has changed.
     """
     with Stored(weight_files(weights)) as stored, torch.no_grad():
-        for name, parameter in named:
-            if name not in stored or stored.shape(name) != tuple(parameter.shape):
-                raise CheckpointInvalid(f"{weights}: {name} is missing or of another shape")
+        _fits(named, stored, weights)
         optimizer.state.clear()
         on_gpu = named[0][1].device.type == "cuda"
         for name, parameter in named:
@@ -159,6 +146,34 @@ def restore(named: list[tuple[str, Tensor]], optimizer: torch.optim.Optimizer, w
                     "exp_avg": kept.like(f"exp_avg.{name}", parameter),
                     "exp_avg_sq": kept.like(f"exp_avg_sq.{name}", parameter),
                 }
+
+
+def settle(named: list[tuple[str, Tensor]], dtypes: dict[str, torch.dtype], weights: Path) -> int:
+    """See `Trainer.settle`; a collective, the same answer on every rank.
+
+    Raises:
+        CheckpointInvalid: on every rank; nothing has changed.
+    """
+    with Stored(weight_files(weights)) as stored, torch.no_grad():
+        _fits(named, stored, weights)
+        differing = torch.zeros((), dtype=torch.int64, device=named[0][1].device)
+        for name, parameter in named:
+            here, there = local(parameter), local(stored.like(name, parameter))
+            other = here.to(dtypes[name]).to(there.dtype) != there
+            differing += other.sum()
+            here.copy_(torch.where(other, there.to(here.dtype), here))
+    dist.all_reduce(differing)
+    return int(differing)
+
+
+def _fits(named: list[tuple[str, Tensor]], stored: Stored, weights: Path) -> None:
+    """
+    Raises:
+        CheckpointInvalid: a tensor is missing or of another shape.
+    """
+    for name, parameter in named:
+        if name not in stored or stored.shape(name) != tuple(parameter.shape):
+            raise CheckpointInvalid(f"{weights}: {name} is missing or of another shape")
 
 
 def _state_files(directory: Path) -> Iterator[Path]:

@@ -11,7 +11,7 @@ broken collective does), and the next start goes on from disk, where only whole 
 import os
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 from safetensors import SafetensorError
 
+from actors.messages import FileDigest
 from learner.batch import TrajectoryBatch
 from learner.errors import LearnerError, RankFailed
 from learner.settings import LearnerSettings
@@ -45,7 +46,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """What rank 0 is about to do."""
 
     method: str
-    """`open`, `log_probs`, `update`, `save`, `save_state`, `restore`, or `stop`."""
+    """`open`, `log_probs`, `update`, `save`, `save_state`, `restore`, `settle`, or `stop`."""
     path: str = ""
     second: str | None = None
     """A second directory, if the method takes one."""
@@ -116,16 +117,19 @@ class Leader:
     def update(self, batch: TrajectoryBatch, *, seed: int) -> UpdateReport:
         return self._on_batch("update", batch, seed, lambda: self._own.update(batch, seed=seed))
 
-    def save(self, directory: Path) -> None:
-        self._together(Call(method="save", path=str(directory)), lambda: self._own.save(directory))
+    def save(self, directory: Path) -> Sequence[FileDigest]:
+        return self._together(Call(method="save", path=str(directory)), lambda: self._own.save(directory))
 
-    def save_state(self, directory: Path) -> None:
-        self._together(Call(method="save_state", path=str(directory)), lambda: self._own.save_state(directory))
+    def save_state(self, directory: Path) -> Sequence[FileDigest]:
+        return self._together(Call(method="save_state", path=str(directory)), lambda: self._own.save_state(directory))
 
     def restore(self, weights: Path, state: Path | None, *, rewarm: bool = False) -> None:
         second = str(state) if state is not None else None
         call = Call(method="restore", path=str(weights), second=second, rewarm=rewarm)
         self._together(call, lambda: self._own.restore(weights, state, rewarm=rewarm))
+
+    def settle(self, weights: Path) -> int:
+        return self._together(Call(method="settle", path=str(weights)), lambda: self._own.settle(weights))
 
     @property
     def _own(self) -> VerlTrainer:
@@ -203,6 +207,8 @@ def _do(trainer: VerlTrainer, call: Call) -> None:
         case "restore":
             state = Path(call.second) if call.second is not None else None
             trainer.restore(path, state, rewarm=call.rewarm)
+        case "settle":
+            trainer.settle(path)
         case other:
             raise AssertionError(other)
 

@@ -5,6 +5,7 @@ the same weights up to rounding, whatever the number of ranks. Nothing but log-p
 ranks; each decides alike because it sees the same numbers.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,19 +15,20 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from actors.messages import FileDigest
 from learner.batch import TrajectoryBatch
 from learner.settings import LearnerSettings
+from learner.sizing import CPU_BUDGET, GPU_BUDGET
 from learner.throughput import peak_flops
 from learner.trainers import UpdateReport
 from learner.trainers.figures import Sums
 from learner.trainers.files import stored_dtypes
 from learner.trainers.micro import Ints, Layout
-from learner.trainers.model import CPU_BUDGET, GPU_BUDGET
 from learner.trainers.rewarm import LEFT, STEPS, Rewarming
 from learner.trainers.staleness import check
 from learner.trainers.steps import Loss, Update
 from learner.trainers.verl.engine import Engine
-from learner.trainers.verl.files import local, restore, save_state, save_weights, state_of, stored_state
+from learner.trainers.verl.files import local, restore, save_state, save_weights, settle, state_of, stored_state
 from learner.trainers.verl.reference import ShardedReference
 from learner.trainers.verl.shards import Shard, shard
 
@@ -77,13 +79,13 @@ class VerlTrainer:
             metrics["peak_flops"] = peak * dist.get_world_size()
         return msgspec.structs.replace(report, metrics=metrics)
 
-    def save(self, directory: Path) -> None:
-        save_weights(self._parameters(), self._dtypes, directory / "model.safetensors")
+    def save(self, directory: Path) -> Sequence[FileDigest]:
+        return save_weights(self._parameters(), self._dtypes, directory / "model.safetensors")
 
-    def save_state(self, directory: Path) -> None:
+    def save_state(self, directory: Path) -> Sequence[FileDigest]:
         state = self._reference.state() if self._reference is not None else {}
-        moments = state_of(self._parameters(), self._engine.optimizer, self._dtypes)
-        save_state(state | moments | self._rewarming.state(), directory)
+        moments = state_of(self._parameters(), self._engine.optimizer)
+        return save_state(state | moments | self._rewarming.state(), directory)
 
     def restore(self, weights: Path, state: Path | None, *, rewarm: bool = False) -> None:
         with stored_state(state) as kept:
@@ -91,6 +93,9 @@ class VerlTrainer:
             self._rewarming.start(int(kept.scalar(LEFT)) if LEFT in kept else STEPS if rewarm else 0)
             if self._reference is not None:
                 self._reference.restore(kept, self._parameters())
+
+    def settle(self, weights: Path) -> int:
+        return settle(self._parameters(), self._dtypes, weights)
 
     def _parameters(self) -> list[tuple[str, Tensor]]:
         return [(name, p) for name, p in self._engine.module.named_parameters() if name in self._dtypes]

@@ -47,7 +47,7 @@ def prepare(workers: int) -> None:
     """Make the checkpoints that are missing."""
     with _pool(workers) as pool:
         list(pool.map(work.warm_start, bases.WARM_STARTS))
-        list(pool.map(work.trained, bases.WARM_STARTS))
+        list(pool.map(work.trained, bases.TRAINED))
 
 
 def listing(experiments: Sequence[Experiment], done: Runs, workers: int) -> None:

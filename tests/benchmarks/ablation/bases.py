@@ -1,4 +1,4 @@
-"""The checkpoints that cells start from: three warm starts, and each of them trained until it masters the short desk.
+"""The checkpoints that cells start from: six warm starts, and three of them trained until they master the short desk.
 
 Made once and kept under build/ablation. The warm starts beside the shipped one come from `evolved warmstart`'s own
 recipe with other seeds; they were not chosen by any figure.
@@ -15,8 +15,10 @@ from daemon.demo.world import WARM_START
 from daemon.processes.warmstart import run
 
 ROOT = Path(__file__).parents[3] / "build" / "ablation"
-WARM_STARTS = (0, 1, 2)
+WARM_STARTS = (0, 1, 2, 3, 4, 5)
 """Seeds; 0 is the shipped checkpoint."""
+TRAINED = (0, 1, 2)
+"""Those of them that are trained on."""
 FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
 ATTEMPTS = 48
 """For each figure of a new warm start's recipe.json; nothing here rests on these figures."""
@@ -45,7 +47,7 @@ def digest(directory: Path) -> str:
 
 def missing(root: Path = ROOT) -> list[Path]:
     """What `--prepare` would make."""
-    wanted = [path(seed, root) for path in (warm_start, trained) for seed in WARM_STARTS]
+    wanted = [warm_start(seed, root) for seed in WARM_STARTS] + [trained(seed, root) for seed in TRAINED]
     return [path for path in wanted if not (path / "model.safetensors").exists()]
 
 

@@ -272,7 +272,12 @@ class Loop:
         for item in fresh:
             self.kinds.tell(item.attributed.trajectory)
         return [
-            msgspec.structs.replace(item, estimate=self.kinds.estimate(item.attributed.trajectory)) for item in fresh
+            msgspec.structs.replace(
+                item,
+                estimate=self.kinds.estimate(item.attributed.trajectory),
+                kind=self.kinds.names(item.attributed.trajectory),
+            )
+            for item in fresh
         ]
 
     def _limits(self) -> BuildSettings:

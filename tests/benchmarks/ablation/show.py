@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks.ablation import statistics
-from tests.benchmarks.ablation.plan import Arm, Cell, Experiment, cells
+from tests.benchmarks.ablation.plan import RUNS_TO, Arm, Cell, Experiment, cells
 from tests.benchmarks.ablation.results import Done, Runs
 from tests.benchmarks.ablation.statistics import Interval, updates_to
 
@@ -115,9 +115,32 @@ def tables(experiments: Sequence[Experiment], done: Runs, console: Console) -> N
             else:
                 shown.add_row(arm.name, *_row(experiment, arm, runs, done, len(columns)))
         console.print(shown)
+        if experiment.name == "step credit":
+            console.print(_by_rate(experiment, done))
     codes = {one.ran.code for one in done.values()}
     if len(codes) > 1:
         console.print(f"[yellow]the cells come from {len(codes)} states of the code: {', '.join(sorted(codes))}")
+
+
+def _by_rate(experiment: Experiment, done: Runs) -> Table:
+    """Runs to each success, arm beside arm at each learning rate, and what the second saved of the first's."""
+    shown = Table(title="runs (median, range; + of them censored)", title_justify="left")
+    for column in ("success", *(arm.name for arm in experiment.arms), "saved at each rate"):
+        shown.add_column(column)
+    for success in RUNS_TO:
+        row, saved = [f"{success:.0%}"], list[str]()
+        for base, other in zip(experiment.arms[::2], experiment.arms[1::2], strict=True):
+            counts: list[list[float]] = []
+            pairs = _pairs(experiment, base.name, other.name, done)
+            for arm, runs in ((base, [one for one, _ in pairs]), (other, [two for _, two in pairs])):
+                reached = [updates_to(run.curve, success) for run in runs]
+                an_update = arm.setup.groups * arm.setup.group_size
+                counts.append([an_update * updates for updates, _ in reached])
+                censored = sum(late for _, late in reached)
+                row.append(_spread(counts[-1]) + (f" +{censored}" if censored else ""))
+            saved.append(str(statistics.saving(*counts)) if len(pairs) > 1 and any(counts[0]) else "-")
+        shown.add_row(*row, "; ".join(saved))
+    return shown
 
 
 def curves(experiments: Sequence[Experiment], done: Runs, directory: Path) -> list[Path]:

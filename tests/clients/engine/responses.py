@@ -1,11 +1,11 @@
-"""The wire format of /v1/responses, as vLLM and OpenAI write it."""
+"""The wire format of /v1/responses, as vLLM with our plug-in writes it."""
 
 import json
 from collections import OrderedDict
 from typing import Any
 
 from tests.clients.engine.chat import text_of
-from tests.clients.engine.script import Call, Said
+from tests.clients.engine.script import Call, Said, logprob
 
 _REMEMBERED = 10_000
 
@@ -46,7 +46,11 @@ def told(request: dict[str, Any], items: list[dict[str, Any]]) -> list[Said]:
         if kind == "message":
             found.append(Said(item["role"], text_of(item["content"])))
         elif kind == "function_call":
-            found.append(Said("assistant", "", (Call(item["name"], item["arguments"], item["call_id"]),)))
+            call = Call(item["name"], item["arguments"], item["call_id"])
+            # What the model said in one answer comes back in several items, and is one message of the prompt.
+            spoke = bool(found) and found[-1].role == "assistant"
+            last = found.pop() if spoke else Said("assistant")
+            found.append(Said("assistant", last.text, (*last.calls, call)))
         elif kind == "function_call_output":
             found.append(Said("tool", text_of(item["output"])))
     return found
@@ -73,6 +77,11 @@ class Response:
             "total_tokens": len(prompt) + out,
         }
         self.output = self._output(uid)
+        self._tokens: dict[str, Any] = dict.fromkeys(("input_messages", "output_messages"))
+        if request.get("enable_response_messages"):
+            every = [token for piece in pieces for token in piece]
+            answer = {**_RAW, "tokens": every, "logprobs": [logprob(token) for token in every]}
+            self._tokens = {"input_messages": [{**_RAW, "tokens": prompt}], "output_messages": [answer]}
 
     def whole(self) -> dict[str, Any]:
         return self._object("completed", self.output)
@@ -158,7 +167,11 @@ class Response:
             "incomplete_details": None,
             "user": asked.get("user"),
             "usage": self._usage if status == "completed" else None,
+            **(self._tokens if status == "completed" else dict.fromkeys(self._tokens)),
         }
+
+
+_RAW = {"type": "raw_message_tokens", "message": ""}
 
 
 def _message(item_id: str, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:

@@ -26,6 +26,12 @@ END, CALL = 256, 257
 ROLES = {"system": 258, "developer": 258, "user": 259, "assistant": 260, "tool": 261}
 FINAL_ANSWER = "final_answer"
 """smolagents ends a run with a call of this tool."""
+SHELL = "bash"
+"""The one tool of a coding agent."""
+FORM = "Reply"
+"""The form of an answer, as a tool that must be called."""
+FIELDS = "[[ ## next_tool_name ## ]]"
+"""In the system's words where DSPy asks for a step, which is text with marks."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -52,6 +58,13 @@ def reply(script: str, told: list[Said], tools: set[str], serial: str) -> Said:
         said = _work(_turns(told), told)
     else:
         said = _chat(_turns(told), serial if script == VARIED else "")
+    system = told[0].text if told else ""
+    if "[[ ## " in system:
+        said = _marked(system, told[-1].text)
+    elif SHELL in tools:
+        said = _shell(_turns(told))
+    elif FORM in tools:
+        said = Said("assistant", "", (Call(FORM, json.dumps({"answer": said.text or "The results are 5, 9, 42."})),))
     if FINAL_ANSWER in tools and not said.calls:
         said = Said("assistant", "", (Call(FINAL_ANSWER, json.dumps({"answer": said.text})),))
     identified = tuple(
@@ -117,6 +130,26 @@ def _team(told: list[Said], tools: set[str]) -> Said:
         return Said("assistant", "", (Call(transfers[0], "{}"),))
     sums = [said.text for said in told if said.text.strip() == "5"]
     return Said("assistant", f"It is {sums[0]}.") if sums else Said("assistant", "", (_call("add", 2, 3),))
+
+
+def _shell(turn: int) -> Said:
+    commands = ("echo $((2 + 3))", "echo $((4 + 5)) $((6 * 7))")
+    if turn < len(commands):
+        return Said("assistant", "Let me see. ", (Call(SHELL, json.dumps({"command": commands[turn]})),))
+    last = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo The results are 5, 9, 42."
+    return Said("assistant", "Done. ", (Call(SHELL, json.dumps({"command": last})),))
+
+
+def _marked(system: str, user: str) -> Said:
+    """An answer in DSPy's form: a step of its agent, or what it says in the end."""
+    fields = {"reasoning": "I know all of them.", "answer": "The results are 5, 9, 42."}
+    if FIELDS in system:
+        steps = (("add", {"a": 2, "b": 3}), ("add", {"a": 4, "b": 5}), ("multiply", {"a": 6, "b": 7}), ("finish", {}))
+        name, arguments = steps[min(len(re.findall(r"observation_\d", user)), len(steps) - 1)]
+        thought = {"next_thought": "On with it.", "next_tool_name": name}
+        fields = {**thought, "next_tool_args": json.dumps(arguments)}
+    text = "\n\n".join(f"[[ ## {name} ## ]]\n{value}" for name, value in fields.items())
+    return Said("assistant", f"{text}\n\n[[ ## completed ## ]]")
 
 
 def _chat(turn: int, serial: str) -> Said:

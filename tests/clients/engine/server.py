@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.clients.engine import chat, responses, script
+from tests.clients.engine import chat, messages, responses, script
 
 PACE = 0.001
 """Seconds between the events of a stream."""
@@ -35,6 +35,7 @@ class Engine:
             routes=[
                 Route("/v1/chat/completions", self.chat, methods=post),
                 Route("/v1/responses", self.responses, methods=post),
+                Route("/v1/messages", self.messages, methods=post),
                 Route("/v1/models", self.models),
                 Route("/health", self.health),
                 Route("/given", self.given),
@@ -59,9 +60,19 @@ class Engine:
             return JSONResponse({"error": {"message": message, "type": "invalid_request_error"}}, 404)
         uid, told = uuid.uuid4().hex, responses.told(asked, items)
         said = script.reply(asked["model"], told, responses.tools(asked), uid)
-        answer = responses.Response(asked, said, script.prompt(told), script.sampled(said), uid)
+        prompt, pieces = script.prompt(told), script.sampled(said)
+        answer = responses.Response(asked, said, prompt, pieces, uid)
         self._memory.keep(answer.id, items, answer.output)
-        self._log(request, answer.id, [], [])
+        self._log(request, answer.id, prompt, pieces)
+        return _answer(answer, asked)
+
+    async def messages(self, request: Request) -> Response:
+        asked = await request.json()
+        uid, told = uuid.uuid4().hex, messages.told(asked)
+        said = script.reply(asked["model"], told, messages.tools(asked), uid)
+        prompt, pieces = script.prompt(told), script.sampled(said)
+        answer = messages.Message(asked, said, prompt, pieces, uid)
+        self._log(request, answer.id, prompt, pieces)
         return _answer(answer, asked)
 
     async def models(self, request: Request) -> Response:
@@ -76,11 +87,12 @@ class Engine:
 
     def _log(self, request: Request, response_id: str, prompt: list[int], pieces: list[list[int]]) -> None:
         ids = [token for piece in pieces for token in piece]
-        key = request.headers["authorization"].removeprefix("Bearer ")
+        # Anthropic's package shows its key in a header of its own.
+        key = request.headers.get("x-api-key") or request.headers["authorization"].removeprefix("Bearer ")
         self._given.append({"key": key, "response_id": response_id, "prompt_ids": prompt, "response_ids": ids})
 
 
-def _answer(answer: chat.Completion | responses.Response, asked: dict[str, Any]) -> Response:
+def _answer(answer: chat.Completion | messages.Message | responses.Response, asked: dict[str, Any]) -> Response:
     if not asked.get("stream"):
         return JSONResponse(answer.whole())
     return StreamingResponse(_paced(answer.events()), media_type="text/event-stream")
@@ -96,7 +108,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     port = parser.parse_args().port
-    uvicorn.run(Engine().app(), host="127.0.0.1", port=port, log_level="warning", access_log=False)
+    # Longer than a client on a busy machine pauses: one that is met by a closed connection may give up.
+    uvicorn.run(
+        Engine().app(), host="127.0.0.1", port=port, log_level="warning", access_log=False, timeout_keep_alive=75
+    )
 
 
 if __name__ == "__main__":

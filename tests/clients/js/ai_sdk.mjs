@@ -1,4 +1,6 @@
-// The AI SDK: its openai provider speaks /v1/responses as it comes, /v1/chat/completions with .chat().
+// The AI SDK: its openai provider speaks /v1/responses as it comes, /v1/chat/completions with .chat(); its anthropic
+// provider /v1/messages.
+import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import { main, PARAMETERS, SYSTEM, TASKS, TOOLS } from "./shared.mjs";
@@ -11,8 +13,10 @@ const tools = Object.fromEntries(
 );
 
 await main(async (apiKey, name, streaming) => {
-  const provider = createOpenAI({ apiKey });
-  const model = process.env.API === "chat" ? provider.chat(name) : provider(name);
+  // Its address ends in /v1, other than that of Anthropic's own package.
+  const anthropic = createAnthropic({ apiKey, baseURL: `${process.env.ANTHROPIC_BASE_URL}/v1` });
+  const openai = createOpenAI({ apiKey });
+  const model = { chat: openai.chat, responses: openai, anthropic }[process.env.API ?? "responses"](name);
   const said = [];
   let messages = [];
   for (const content of TASKS[name]) {

@@ -4,7 +4,8 @@ import { writeFileSync } from "node:fs";
 export const SYSTEM = "You are a desk. Use the tools.";
 const WORK = ["Add 2 and 3, then 4 and 5, and multiply 6 by 7."];
 const TALK = ["Good morning.", "Thank you."];
-export const TASKS = { tools: WORK, repeated: WORK, text: TALK, varied: TALK };
+const EVENING = ["Good evening.", "Many thanks."];
+export const TASKS = { tools: WORK, repeated: WORK, text: TALK, varied: EVENING };
 export const TOOLS = { add: ({ a, b }) => a + b, multiply: ({ a, b }) => a * b };
 export const PARAMETERS = {
   type: "object",

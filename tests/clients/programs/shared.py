@@ -17,7 +17,7 @@ TASKS = {
     "tools": ["Add 2 and 3, then 4 and 5, and multiply 6 by 7."],
     "repeated": ["Add 2 and 3, then 4 and 5, and multiply 6 by 7."],
     "text": ["Good morning.", "Thank you."],
-    "varied": ["Good morning.", "Thank you."],
+    "varied": ["Good evening.", "Many thanks."],
 }
 """By model: what the user says, one turn after the other."""
 
@@ -52,9 +52,15 @@ PARAMETERS = {
 
 
 def use(name: str, arguments: str) -> str:
-    """The result of a tool call."""
-    return str(TOOLS[name](**json.loads(arguments)))
+    """The result of a tool call, which may be nonsense: agents tell the model, and go on."""
+    try:
+        return str(TOOLS[name](**json.loads(arguments)))
+    except (KeyError, TypeError, ValueError) as error:
+        return f"error: {error}"
 
+
+PATIENCE = 300
+"""Seconds for a run, when all programs of all clients start at once on two cores."""
 
 Run = Callable[[str, str, bool], Awaitable[Any]]
 """(key, model, streaming) -> what the client got, as JSON"""
@@ -66,7 +72,7 @@ def main(run: Run) -> None:
 
     async def one(key: str, model: str, streaming: bool) -> Any:
         try:
-            return await asyncio.wait_for(run(key, model, streaming), timeout=60)
+            return await asyncio.wait_for(run(key, model, streaming), timeout=PATIENCE)
         except Exception:
             return {"error": traceback.format_exc()}
 

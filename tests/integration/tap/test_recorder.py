@@ -1,5 +1,7 @@
 """Redaction and disk live in a process of their own: whatever happens to it, agents are answered and nothing lost."""
 
+import gzip
+import json
 import os
 import signal
 from pathlib import Path
@@ -98,19 +100,49 @@ async def test_what_memory_cannot_hold_is_shed_and_counted(tmp_path: Path, engin
         await until(lambda: rig.tap.spool.waiting == 0)
 
 
-async def test_a_record_that_no_scribe_survives_is_given_up_and_the_others_are_kept(
+async def test_a_record_that_takes_too_long_to_search_is_kept_without_its_bodies(
     tmp_path: Path, engine: Engine
 ) -> None:
     poison = {**BODY, "messages": [{"role": "user", "content": "poison" + "a" * 40 + "b"}]}
+    numbers = " ".join(f"00{49171000000 + number}" for number in range(100_000)).encode()
     async with (
-        running_tap(tmp_path, engine.port, redaction=SLOW, scribe_seconds=1.5) as rig,
+        running_tap(tmp_path, engine.port, redaction=SLOW, scribe_seconds=20.0) as rig,
         httpx.AsyncClient(base_url=rig.url) as http,
     ):
-        for body in (BODY, poison, BODY, BODY):
-            assert (await http.post("/v1/chat/completions", json=body)).status_code == 200
-        await rig.records_until(3)
-        assert rig.tap.spool.shed_poison == 1
-        assert rig.tap.spool.restarts >= 2
+        for content in (json.dumps(BODY).encode(), json.dumps(poison).encode(), gzip.compress(numbers), b"{}"):
+            await http.post("/v1/chat/completions", content=content)
+        records = await rig.records_until(4)
+        kept = [(bool(record.request), record.finds.get("unreadable", 0)) for record in records]
+        assert sorted(kept) == [(False, 1), (False, 1), (True, 0), (True, 0)]
+        assert (rig.tap.spool.shed, rig.tap.spool.restarts) == (0, 0)
+
+
+async def test_a_record_that_no_scribe_survives_is_given_up_and_the_others_are_kept(
+    tmp_path: Path, engine: Engine
+) -> None:
+    told = {"response_id": "r", "outcome": 1}
+    async with (
+        running_tap(tmp_path, engine.port, scribe_seconds=2.0) as rig,
+        httpx.AsyncClient(base_url=rig.url, timeout=30.0) as http,
+    ):
+        spool = rig.tap.spool
+        await http.post("/v1/chat/completions", json=BODY)
+        await rig.records()
+        await tell_scribe(rig, signal.SIGSTOP)
+        answers: list[int] = []
+
+        async def tell() -> None:
+            answers.append((await http.post("/v1/feedback", json=told)).status_code)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(tell)
+            while not answers:
+                if spool._child is not None and spool._child.returncode is None:
+                    spool._child.send_signal(signal.SIGSTOP)
+                await anyio.sleep(0.02)
+        assert (answers, spool.shed_poison) == ([503], 1), "nobody is told that it was taken"
+        await http.post("/v1/chat/completions", json=BODY)
+        await rig.records_until(1)
 
 
 async def test_feedback_is_taken_only_when_it_is_on_disk(tmp_path: Path, engine: Engine) -> None:

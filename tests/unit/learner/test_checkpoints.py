@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from learner import versions
 from learner.checkpoints import Checkpoints, Standing
 from learner.cursor import REPLIES, Reply
 from learner.errors import CheckpointInvalid, StateEmpty
+from learner.memory import Recovery
 from learner.versions import Pins, Versions
 from tests.support.keys import key_pair
 
@@ -23,15 +25,17 @@ class Killed(BaseException):
 
 
 def weights(value):
-    def write(directory: Path) -> None:
+    def write(directory: Path) -> tuple[()]:
         save_file({"w": np.full((2, 3), value, np.float32)}, directory / "model.safetensors")
+        return ()
 
     return write
 
 
 def optimizer(value):
-    def write(directory: Path) -> None:
+    def write(directory: Path) -> tuple[()]:
         save_file({"m": np.full(4, value, np.float32)}, directory / "optimizer.safetensors")
+        return ()
 
     return write
 
@@ -59,6 +63,11 @@ def opened(state, base=None, **kwargs):
     return checkpoints
 
 
+def memory(checkpoints):
+    """Directory of the optimizer that goes with the head, None if it starts afresh."""
+    return checkpoints.recovery(checkpoints.cursor.head).state
+
+
 def step(checkpoints, value, record=None):
     return checkpoints.commit(
         record or f"order{value}",
@@ -79,7 +88,7 @@ def test_a_warm_start_becomes_version_0(state, base):
     assert (manifest["version"], manifest["parent"]) == (0, -1)
     assert manifest["tensors"] == {"w": ["F32", [2, 3]]}
     assert checkpoints.cursor.chain == (0,)
-    assert checkpoints.memory is None
+    assert checkpoints.recovery(0) == Recovery(version=0), "nothing is lost"
 
 
 def test_nothing_to_begin_with_is_said(state):
@@ -124,7 +133,7 @@ def test_another_process_resumes_where_this_one_stopped(state, base):
     assert again.cursor.finished("order1") == 1
     assert again.cursor.finished("skipped one") == 2
     assert again.cursor.finished("unheard of") is None
-    assert again.memory == state / "learner" / "v000002"
+    assert memory(again) == state / "learner" / "v000002"
     assert again.cursor.updates == 2
 
 
@@ -177,6 +186,33 @@ def test_a_full_disk_leaves_the_old_version_and_no_debris(state, base):
     assert step(checkpoints, 1).version == 1
 
 
+def test_what_the_writer_hashed_is_not_read_back_and_a_flipped_bit_is_found(state, base, monkeypatch):
+    checkpoints = opened(state, base)
+    read = list[str]()
+    original = versions.digest
+
+    def counted(path):
+        read.append(path.name)
+        return original(path)
+
+    def hashed(directory):
+        weights(7)(directory)
+        return [original(directory / "model.safetensors")]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(versions, "digest", counted)
+        checkpoints.commit("o", save=hashed, save_state=optimizer(1), metrics={}, now=2.0)
+    assert "config.json" in read
+    assert "model.safetensors" not in read
+    checkpoints.versions.read(1, verify=True)
+    path = checkpoints.versions.path(1) / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CheckpointInvalid, match="differs from the manifest"):
+        checkpoints.versions.read(1, verify=True)
+
+
 def test_a_damaged_newest_version_is_passed_over_and_its_number_not_used_again(state, base):
     step(opened(state, base), 1)
     (state / "versions" / "v000001" / "model.safetensors").write_bytes(b"half")
@@ -186,10 +222,13 @@ def test_a_damaged_newest_version_is_passed_over_and_its_number_not_used_again(s
     assert again.cursor.chain == (0, 2)
 
 
-def test_a_damaged_optimizer_spoils_its_version(state, base):
+def test_a_damaged_optimizer_costs_no_weights(state, base):
     step(opened(state, base), 1)
     (state / "learner" / "v000001" / "optimizer.safetensors").write_bytes(b"half")
-    assert opened(state).cursor.version == 0
+    again = opened(state)
+    assert again.cursor.version == 1
+    assert again.recovery(1).broken == "learner/v000001: the optimizer's digest differs"
+    assert again.recovery(1).afresh
 
 
 def test_manifests_are_signed_and_checked(state, base, tmp_path):
@@ -237,7 +276,7 @@ def test_a_figure_that_is_not_finite_costs_no_version(state, base):
     checkpoints = opened(state, base)
     step(checkpoints, 1)
     path = checkpoints.versions.write(
-        9, 1, lambda aside: (aside / "model.safetensors").write_bytes((base / "model.safetensors").read_bytes()),
+        9, 1, lambda aside: (shutil.copyfile(base / "model.safetensors", aside / "model.safetensors"), ())[1],
         rest=base, batch_ids=(), metrics={"loss": float("nan"), "kl": 0.25}, created=1.0,
     )  # fmt: skip
     assert path.version == 9
@@ -271,9 +310,9 @@ def test_only_so_many_orders_are_remembered(state, base):
 def back(checkpoints, target, record="back", created=3.0):
     """Go back as the updater does."""
     checkpoints.versions.read(target, verify=True)
-    moments = checkpoints.moments(target)
-    reply = Reply(answer="went_back", created=created, metrics={"moments_kept": float(moments is not None)})
-    checkpoints.go_back(record, target, reply, moments=moments)
+    kept = checkpoints.recovery(target).state is not None
+    reply = Reply(answer="went_back", created=created, metrics={"moments_kept": float(kept)})
+    checkpoints.go_back(record, target, reply)
     return checkpoints.answer(record)
 
 
@@ -379,7 +418,7 @@ def test_a_damaged_newest_version_is_no_loss_after_going_back(state, base):
     (state / "learner" / "v000002" / "optimizer.safetensors").write_bytes(b"half")
     again = opened(state)
     assert again.cursor == checkpoints.cursor
-    assert again.memory == state / "learner" / "v000001"
+    assert memory(again) == state / "learner" / "v000001"
     assert Checkpoints(state).look().damaged == {}
 
 
@@ -394,12 +433,11 @@ def test_moments_are_kept_of_the_newest_two_the_head_and_what_serves(state, base
 
     assert memories() == [1, 5, 6]
     assert back(checkpoints, 1, "b1").metrics == {"moments_kept": 1.0}
-    assert checkpoints.memory == opened(state).memory == state / "learner" / "v000001"
+    assert memory(checkpoints) == memory(opened(state)) == state / "learner" / "v000001"
     assert back(checkpoints, 2, "b2").metrics == {"moments_kept": 0.0}
-    assert (checkpoints.memory, checkpoints.moments_lost) == (None, True)
-    assert opened(state).moments_lost
+    assert memory(checkpoints) is memory(opened(state)) is None
     step(checkpoints, 7)
-    assert not checkpoints.moments_lost
+    assert memory(checkpoints) == state / "learner" / "v000007"
     assert memories() == [1, 6, 7]
 
 
@@ -409,11 +447,7 @@ def test_damaged_moments_do_not_spoil_the_version_to_go_back_to(state, base):
         step(checkpoints, value)
     (state / "learner" / "v000001" / "optimizer.safetensors").write_bytes(b"half")
     assert back(checkpoints, 1).metrics == {"moments_kept": 0.0}
-    assert opened(state).memory is None
-
-
-def test_a_learner_that_never_had_moments_has_lost_none(state, base):
-    assert not opened(state, base).moments_lost
+    assert memory(opened(state)) is None
 
 
 def test_neither_where_it_stands_nor_the_parent_is_ever_deleted(state, base):
@@ -472,7 +506,7 @@ def test_a_look_tells_where_a_learner_would_stand_and_changes_nothing(state, bas
     assert sorted(path.relative_to(state) for path in state.rglob("*")) == before
 
 
-@pytest.mark.parametrize("where", ["versions/v000002/model.safetensors", "learner/v000002/optimizer.safetensors"])
+@pytest.mark.parametrize("where", ["versions/v000002/model.safetensors", "learner/v000002/cursor.json"])
 def test_a_look_names_what_is_damaged_and_what_is_left(state, base, where):
     checkpoints = opened(state, base)
     step(checkpoints, 1)
@@ -488,11 +522,12 @@ def test_a_look_at_nothing_finds_nothing(state):
 
 
 def shards(value):
-    def write(directory: Path) -> None:
+    def write(directory: Path) -> tuple[()]:
         for rank in range(2):
             save_file(
                 {f"m{rank}": np.full(4, value, np.float32)}, directory / f"optimizer-{rank:05d}-of-00002.safetensors"
             )
+        return ()
 
     return write
 
@@ -501,7 +536,7 @@ def shards(value):
 def test_an_optimizer_in_shards_is_checked_whole(state, base, how):
     checkpoints = opened(state, base)
     checkpoints.commit("o1", save=weights(1), save_state=shards(1), metrics={}, now=2.0)
-    assert opened(state).memory == state / "learner" / "v000001"
+    assert memory(opened(state)) == state / "learner" / "v000001"
     second = state / "learner" / "v000001" / "optimizer-00001-of-00002.safetensors"
     second.unlink() if how == "missing" else second.write_bytes(b"x")
-    assert opened(state).cursor.version == 0
+    assert opened(state).recovery(1).broken == "learner/v000001: the optimizer's digest differs"

@@ -6,6 +6,7 @@ import re
 import stat
 import subprocess
 import sys
+from functools import partial
 from html.parser import HTMLParser
 
 import msgspec
@@ -155,7 +156,7 @@ def shown(inspection, **kwargs):
 def test_the_terminal_shows_good_tokens_green_and_bad_ones_red(order):
     text = shown(looked(order))
     good, bad = "48;2;0;160;60", "48;2;200;30;40"
-    guided, plain = (text.index(f"\n{name} ") for name in ("guided", "plain"))
+    guided, plain = (text.index(f"\n{name}\n") for name in ("guided", "plain"))
     assert good in text[guided:plain]
     assert bad not in text[guided:plain]
     assert bad in text[plain:]
@@ -213,6 +214,11 @@ def test_control_and_formatting_characters_become_visible():
     assert visible("a\tb\n\x7f\x9b\u2066") == "a␉b\n␡⟨U+009B⟩⟨U+2066⟩"
 
 
+def written(name, value, directory):
+    save_file({"w": np.full(3, value, np.float32)}, directory / f"{name}.safetensors")
+    return ()
+
+
 def commit(state, base, *values):
     """A learner's state as it is on disk, signed with the node's own key."""
     provenance = Provenance(ProvenanceSettings(), state)
@@ -221,8 +227,8 @@ def commit(state, base, *values):
     for value in values:
         checkpoints.commit(
             f"order{value}",
-            save=lambda d, v=value: save_file({"w": np.full(3, v, np.float32)}, d / "model.safetensors"),
-            save_state=lambda d, v=value: save_file({"m": np.full(3, v, np.float32)}, d / "optimizer.safetensors"),
+            save=partial(written, "model", value),
+            save_state=partial(written, "optimizer", value),
             metrics={},
             now=2.0,
         )
@@ -302,12 +308,22 @@ def test_resume_says_where_it_stands(tmp_path, base, capsys):
 
 def test_resume_stops_at_a_damaged_state_and_says_what_to_do(tmp_path, base, capsys):
     commit(tmp_path / "state", base, 1, 2)
+    (tmp_path / "state" / "versions" / "v000002" / "model.safetensors").write_bytes(b"x")
+    code, out, err = check(capsys, tmp_path / "state", "--json")
+    assert code == 2
+    assert "content differs" in json.loads(out)["damaged_versions"]["2"]
+    assert "bring v000002 back from a backup" in err
+    assert "goes on from version 1" in err
+
+
+def test_resume_stops_where_an_optimizer_is_lost_and_says_what_goes_on(tmp_path, base, capsys):
+    commit(tmp_path / "state", base, 1, 2)
     (tmp_path / "state" / "learner" / "v000002" / "optimizer.safetensors").write_bytes(b"x")
     code, out, err = check(capsys, tmp_path / "state", "--json")
     assert code == 2
-    assert json.loads(out)["damaged_versions"] == {"2": "learner/v000002: the optimizer's digest differs"}
-    assert "bring v000002 back from a backup" in err
-    assert "goes on from version 1" in err
+    assert (json.loads(out)["version"], json.loads(out)["optimizer"]) == (2, False)
+    assert "learner/v000002: the optimizer's digest differs; bring it back from a backup" in err
+    assert "goes on with an optimizer that starts afresh" in err
 
 
 def test_resume_begins_from_the_warm_start_or_says_what_is_missing(tmp_path, base, capsys):

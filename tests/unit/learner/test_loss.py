@@ -130,6 +130,36 @@ def test_on_policy_the_gradient_is_the_policy_gradient():
     assert gradient.tolist() == pytest.approx([-0.25, 1.0])
 
 
+LIMIT = LossSettings(kl_coef=0.0, token_limit=0.3)
+
+
+def limited(now, then, advantages, **more):
+    """The gradient of the loss by each token, with a limit of 0.3 in the place of the clip."""
+    log_probs = torch.tensor(now, dtype=torch.float64).log().requires_grad_()
+    clip = torch.full_like(log_probs, 0.2)
+    result = policy_loss(
+        log_probs, torch.tensor(then, dtype=torch.float64).log(), torch.tensor(advantages, dtype=torch.float64),
+        clip, clip, share=torch.ones_like(log_probs), settings=LIMIT, **more,
+    )  # fmt: skip
+    result.loss.backward()
+    return log_probs.grad, result.sums
+
+
+def test_a_token_whose_probability_moved_too_far_the_way_it_is_pulled_gives_no_gradient():
+    # Up by 0.4 and pulled up; up by 0.4 and pulled down; down by 0.4 and pulled down; up by 0.2 and pulled up, a ratio
+    # of 5 that a clip would have stopped; down by 0.29 and pulled down.
+    gradient, sums = limited([0.6, 0.6, 0.2, 0.25, 0.61], [0.2, 0.2, 0.6, 0.05, 0.9], [1.0, -1.0, -1.0, 1.0, -1.0])
+    assert [float(g) != 0.0 for g in gradient] == [False, True, False, True, True]
+    assert (float(sums["masked_plain"]), float(sums["masked_guided"]), float(sums["clipped_plain"])) == (2.0, 0.0, 0.0)
+
+
+def test_how_far_a_token_moved_is_counted_from_who_sampled_it():
+    then = torch.tensor([0.2, 0.55], dtype=torch.float64).log()
+    gradient, sums = limited([0.6, 0.6], [0.6, 0.6], [1.0, 1.0], sampled=then, guided=torch.tensor([True, False]))
+    assert [float(g) for g in gradient] == [0.0, -1.0]
+    assert float(sums["masked_guided"]) == 1.0
+
+
 def test_clip_fractions_are_told_apart():
     columns = torch.tensor([[0.5, 0.5, 0.0], [0.0] * 3, [1.0] * 3, [0.2] * 3, [0.28] * 3])
     guided = torch.tensor([True, False, False])

@@ -174,6 +174,18 @@ def test_every_row_is_dealt_to_one_mini_batch():
     assert len(dealt) == 4
 
 
+@pytest.mark.parametrize(("rows", "steps"), [(1, 1), (3, 1), (4, 2), (7, 3), (8, 4), (64, 4)])
+def test_a_small_batch_makes_no_more_steps_than_it_has_pairs_of_trajectories(warm_start, rows, steps):
+    report = trainer(warm_start, mini_batches=4).update(random_batch(rows=rows), seed=0)
+    assert report.steps == steps
+    assert report.untrained == {}
+
+
+def test_rows_of_one_trajectory_are_one_when_a_batch_is_split():
+    batch = msgspec.structs.replace(random_batch(rows=8), trajectory=np.repeat(np.arange(2, dtype=np.int32), 4))
+    assert len(Layout(batch).deal(4, seed=0)) == 1
+
+
 def test_micro_batches_keep_their_budget():
     layout = Layout(random_batch(rows=30))
     micro = layout.micro_batches(np.arange(30), 64)
@@ -192,6 +204,19 @@ def test_guided_rows_take_their_old_log_probs_from_the_stripped_context(warm_sta
     assert other.metrics["loss"] == pytest.approx(report.metrics["loss"], abs=1e-6)
     assert other.metrics["guided_log_ratio"] == pytest.approx(report.metrics["guided_log_ratio"] + 12, abs=0.2)
     assert report.metrics["clipped_guided"] == 0.0
+
+
+def test_tokens_that_moved_too_far_give_no_gradient_and_are_told(warm_start):
+    # They were recorded as next to impossible: whatever the policy says of them now is a move up.
+    batch = random_batch()
+    improbable = np.where(batch.mask > 0, np.float32(-15.0), np.float32(0.0))
+    batch = msgspec.structs.replace(batch, behaviour=improbable, advantages=np.abs(batch.advantages))
+    report = trainer(warm_start, token_limit=1e-5, min_effective_share=0.0).update(batch, seed=0)
+    assert report.metrics["masked"] == 1.0
+    assert report.metrics["grad_norm"] == 0.0
+    free = trainer(warm_start, token_limit=0.9, min_effective_share=0.0).update(batch, seed=0)
+    assert free.metrics["masked"] == 0.0
+    assert free.metrics["grad_norm"] > 0.0, "a ratio far beyond the clip, which it takes the place of"
 
 
 def test_guided_rows_may_keep_the_recorded_ones(warm_start):

@@ -1,7 +1,10 @@
 """The service on a stub bus: answers, redelivery, dead letters, outages. The trainer is a fake with one weight."""
 
+import errno
+import socket
 import struct
 import sys
+import urllib.request
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -10,8 +13,9 @@ import anyio
 import msgspec
 import numpy as np
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 from safetensors.numpy import load_file, save_file
+from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from actors.messages import BatchOrder, Candidate, Directive, decode, encode_batch
@@ -19,8 +23,8 @@ from actors.system.actor import DeadLetter
 from actors.system.bus import Outgoing, outgoing
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
 from actors.system.stub_bus import StubBus
-from learner.errors import BatchRefused, StateEmpty, TensorBoardUnavailable
-from learner.service import run
+from learner.errors import BatchRefused, MetricsUnavailable, StateEmpty, TensorBoardUnavailable
+from learner.service import _metrics_server, run
 from learner.settings import LearnerSettings
 from learner.tensorboard import TensorBoard
 from learner.trainers import UpdateReport
@@ -369,3 +373,44 @@ def read_events(directory):
             found.append(event_pb2.Event.FromString(data[12 : 12 + size]))
             data = data[16 + size :]
     return found
+
+
+def metric_at(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return answer.read().decode()
+
+
+def test_each_learner_of_a_machine_serves_its_metrics_at_a_port_of_its_own_and_says_which():
+    with socket.create_server(("127.0.0.1", 0)) as taken, capture_logs() as logs:
+        first = taken.getsockname()[1]
+        settings, registries = LearnerSettings(metrics_port=first), (CollectorRegistry(), CollectorRegistry())
+        for number, registry in enumerate(registries):
+            Gauge("which", "learner", registry=registry).set(number)
+        with _metrics_server(settings, registries[0]), _metrics_server(settings, registries[1]):
+            served = [int(log["address"].rpartition(":")[2]) for log in logs if log["event"] == "metrics_served"]
+            assert first not in served
+            assert [f"which {number}.0" in metric_at(port) for number, port in enumerate(served)] == [True, True]
+
+
+def test_a_learner_that_finds_no_port_for_its_metrics_names_the_setting(monkeypatch):
+    monkeypatch.setattr("learner.service.start_http_server", lambda *_: _refuse(errno.EADDRINUSE))
+    with pytest.raises(MetricsUnavailable, match=r"learner.metrics_port = 9464: .* 15 ports after it .* 0 for no"):
+        _metrics_server(LearnerSettings(), CollectorRegistry()).__enter__()
+
+
+def test_an_address_of_another_machine_is_named():
+    settings = LearnerSettings(metrics_host="192.0.2.1")
+    with pytest.raises(MetricsUnavailable, match=r"learner.metrics_host = '192.0.2.1'"):
+        _metrics_server(settings, CollectorRegistry()).__enter__()
+
+
+def test_metrics_are_served_where_nothing_is_set(monkeypatch):
+    asked = []
+    monkeypatch.setattr("learner.service.start_http_server", lambda *given: asked.append(given[:2]) or _refuse(0))
+    with pytest.raises(MetricsUnavailable):
+        _metrics_server(LearnerSettings(), CollectorRegistry()).__enter__()
+    assert asked == [(9464, "127.0.0.1")]
+
+
+def _refuse(number):
+    raise OSError(number, "no")

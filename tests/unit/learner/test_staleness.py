@@ -68,7 +68,7 @@ def test_recorded_log_probs_are_kept_and_only_guided_rows_are_computed_again():
     columns, rows, metrics, asked = settled(shifted(0.5, 0.5, 0.5, 2.0))
     assert asked == [[GUIDED]]
     assert rows == [0, 1, 2, 3]
-    assert columns.old.tolist() == [-1.0] * 6 + [1.0] * 2
+    assert columns.old.tolist() == columns.sampled.tolist() == [-1.0] * 6 + [1.0] * 2
     assert columns.weights is None
     assert metrics["guided_log_ratio"] == pytest.approx(2.0)
 
@@ -83,6 +83,7 @@ def test_without_lessons_to_bridge_nothing_is_computed_again():
 def test_truncation_cuts_what_rose_and_leaves_guided_tokens_at_one():
     columns, *_ = settled(shifted(0.0, 1.0, -1.0, 5.0), old_policy="proximal", truncate=2.0)
     assert columns.old.tolist() == [-1.0, -1.0, 0.0, 0.0, -2.0, -2.0, 4.0, 4.0]
+    assert columns.sampled.tolist() == [-1.0] * 6 + [4.0] * 2, "how far a token moved counts from who sampled it"
     assert columns.weights.tolist() == pytest.approx([1, 1, 2, 2, np.exp(-1), np.exp(-1), 1, 1])
 
 

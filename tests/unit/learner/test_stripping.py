@@ -2,17 +2,18 @@
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
-from actors.messages import Experience
+from actors.messages import Experience, pack_array
 from actors.messages.experience import lessons_text
 from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.rows import hint_span
 from adapters.engines.embedded.prompts import Prompts
 from daemon.demo.world import WARM_START
 from learner.build import BuildSettings, build
-from learner.credit import CreditSettings, assign
+from learner.credit import Credits, CreditSettings, assign
 from learner.trainers.micro import Layout
 from tests.support.chat_templates import write_qwen
 from tests.unit.learner.maker import item, row
@@ -124,3 +125,21 @@ def test_a_lesson_that_melts_into_its_surroundings_is_refused_and_not_half_cut(t
     ]
     with pytest.raises(EpisodeLost, match="hint_not_separable"):
         hint_span(*openings)
+
+
+def test_a_redacted_row_is_trained_as_a_stripped_one_without_its_boost_and_placeholders_are_context() -> None:
+    """Its recorded log-probs are of another context, so they make no ratio and it may not be as old."""
+    sampled = row([9, 9, 9, 4, 5, 6], [-1, -1, -1, 0, 0, 0])
+    gone = msgspec.structs.replace(
+        sampled, redacted=True, masked=1, step=pack_array([-1, -1, -1, 0, -1, 0], "<i2"),
+        versions=pack_array([-1, -1, -1, 0, -1, 0], "<i4"),
+    )  # fmt: skip
+    items = [item(1.0, id=key, rows=(one,)) for key, one in (("plain", sampled), ("redacted", gone))]
+    credits = Credits((np.ones(1, np.float32),) * 2, ("", ""), {})
+    made = build(items, credits, LIMITS)
+    assert made.batch is not None
+    assert made.batch.guided.tolist() == [0, 1]
+    assert made.batch.mask.tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 0, 1]
+    assert set(made.batch.clip_high.tolist()) == {np.float32(0.28)}
+    old = msgspec.structs.replace(LIMITS, chain=(0, 1, 2, 3), newest=3)
+    assert build(items, credits, old).dropped == {"stale": 1}

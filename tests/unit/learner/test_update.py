@@ -3,6 +3,7 @@
 import math
 import shutil
 from hashlib import sha256
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -14,10 +15,12 @@ pytest.importorskip("torch")
 import torch
 
 from actors.messages import BatchOrder, Directive, derived_id, encode_batch
+from actors.messages.manifest import SPOT_CHECK, SpotCheck
 from learner.build import Built
 from learner.checkpoints import Checkpoints
 from learner.credit import Credits
 from learner.errors import BatchRefused, OrderFileMissing, OrderUnusable
+from learner.memory import STATE_EVERY
 from learner.service import open_trainer
 from learner.settings import LearnerSettings
 from learner.throughput import peak_flops
@@ -42,22 +45,25 @@ def group(version=0, name="g"):
 class Bench:
     """A learner's state directory and what a test does with it."""
 
-    def __init__(self, directory, warm_start, **changes):
-        self.directory = directory
+    def __init__(self, directory, warm_start, state_every=STATE_EVERY, **changes):
+        self.directory, self.state_every = directory, state_every
         base = LearnerSettings(
             warm_start=str(warm_start), device="cpu", threads=1, lr=1e-3, kl_coef=0.0, mini_batches=1, keep_versions=5
         )
         self.settings = msgspec.structs.replace(base, **changes)
+        self.now = 100.0
         self.updater = self.start()
 
     def start(self):
         """A new process' updater."""
-        self.checkpoints = Checkpoints(self.directory / "state", keep=self.settings.keep_versions)
+        self.checkpoints = Checkpoints(
+            self.directory / "state", keep=self.settings.keep_versions, state_every=self.state_every
+        )
         updater = Updater(
             self.settings,
             self.checkpoints,
             lambda weights, reference: open_trainer(self.settings, weights, reference),
-            clock=lambda: 100.0,
+            clock=lambda: self.now,
         )
         updater.open()
         self.updater = updater
@@ -100,6 +106,19 @@ def back(id="d", kind="rollback", **details):
     return Directive(id=id, kind=kind, reason="", origin="test", details=details)
 
 
+def test_what_is_said_after_a_clock_was_put_back_is_newer_all_the_same(bench):
+    bench.now = 3700.0
+    said = [bench.train("o1", group(name="a")).candidate.created]
+    bench.now = 101.0
+    said.append(bench.train("o2", group(version=1, name="b")).candidate.created)
+    bench.start()
+    said.append(bench.train("o3", group(version=2, name="c")).candidate.created)
+    said.append(bench.updater.go_back(back(to="1")).candidate.created)
+    assert said == sorted(set(said))
+    bench.now = 4000.0
+    assert bench.train("o4", group(version=1, name="d")).candidate.created == 4000.0
+
+
 def test_an_order_becomes_the_next_version(bench):
     outcome = bench.train("o1", group())
     assert outcome.result == "trained"
@@ -109,6 +128,20 @@ def test_an_order_becomes_the_next_version(bench):
     assert outcome.metrics["rows"] == 2
     assert outcome.metrics["steps"] == 1
     assert not same(bench.weights(0), bench.weights(1))
+
+
+def test_a_version_says_what_log_probs_an_engine_must_find(bench):
+    from transformers import AutoModelForCausalLM
+
+    version = Path(bench.updater.apply(bench.order("one", group())).candidate.path)
+    expected = msgspec.json.decode((version / SPOT_CHECK).read_bytes(), type=SpotCheck)
+    assert SPOT_CHECK in {file.name for file in bench.checkpoints.versions.read(1, verify=True).files}
+    ids = torch.tensor(expected.ids)
+    assert len(set(expected.ids)) > 5
+    with torch.no_grad():
+        table = AutoModelForCausalLM.from_pretrained(version)(ids[None]).logits[0].log_softmax(-1)
+    found = table[:-1].gather(1, ids[1:, None])[:, 0]
+    assert expected.log_probs == pytest.approx(found.tolist(), abs=2e-5)
 
 
 def test_an_order_that_comes_again_trains_nothing(bench):
@@ -332,18 +365,18 @@ def test_optimizer_and_masters_go_on_bit_for_bit_after_every_restart(tmp_path, w
     runs = []
     for name, restarts in (("one", False), ("other", True)):
         (tmp_path / name).mkdir()
-        run = Bench(tmp_path / name, small, lr=1e-5, kl_coef=0.01, mini_batches=2)
+        run = Bench(tmp_path / name, small, state_every=4, lr=1e-5, kl_coef=0.01, mini_batches=2)
         for n in range(4):
             run.train(f"o{n}", [*group(version=n), *group(version=n, name="h")])
             if restarts:
                 run.start()
         runs.append(run)
     one, other = runs
-    states = [run.checkpoints.memory / "optimizer.safetensors" for run in runs]
+    states = [run.checkpoints.recovery(4).state / "optimizer.safetensors" for run in runs]
     assert any(name.startswith("master.") for name in load_tensors(states[0]))
     assert states[0].read_bytes() == states[1].read_bytes()
     assert same(one.weights(4), other.weights(4))
-    assert one.checkpoints.cursor == other.checkpoints.cursor
+    assert like(one.checkpoints.cursor) == like(other.checkpoints.cursor)
 
 
 @pytest.mark.parametrize("kind", ["rollback", "rebase"])
@@ -364,6 +397,11 @@ def test_going_back_takes_up_the_old_version_and_writes_none(bench, kind):
     assert bench.checkpoints.cursor.chain == (0, 1, 4)
 
 
+def like(cursor):
+    """What of a cursor does not depend on how long an update took, which a batch tells of the version it is for."""
+    return msgspec.structs.replace(cursor, made=msgspec.structs.replace(cursor.made, batch=""))
+
+
 def held(bench, weights):
     """Whether the trainer's weights are these."""
     bench.updater._ready().save(bench.directory)
@@ -375,8 +413,7 @@ def test_with_its_moments_it_goes_on_as_if_the_branch_had_never_been(bench, tmp_
         bench.train(f"o{n}", group(version=n))
     outcome = bench.updater.go_back(back(version="2", to="1"))
     assert outcome.candidate.metrics == {"moments_kept": 1.0}
-    state = bench.checkpoints.memory / "optimizer.safetensors"
-    assert state.parent.name == "v000001"
+    assert [again.version for again in bench.checkpoints.recovery(1).updates] == [1]
     bench.start()
     bench.train("next", group(version=1))
     (tmp_path / "other").mkdir()
@@ -394,7 +431,7 @@ def moved(bench, version, parent):
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_without_moments_its_first_steps_are_short(tmp_path, warm_start, restarted):
-    bench = Bench(tmp_path, warm_start, weight_decay=0.0, keep_versions=20)
+    bench = Bench(tmp_path, warm_start, state_every=1, weight_decay=0.0, keep_versions=20)
     for n in range(4):
         bench.train(f"o{n}", group(version=n))
     outcome = bench.updater.go_back(back(version="2", to="1"))

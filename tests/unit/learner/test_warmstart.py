@@ -13,11 +13,14 @@ from tokenizers import Tokenizer  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 from actors.messages import ToolCall  # noqa: E402
+from adapters.environments.made_names import made_tool_name  # noqa: E402
 from adapters.environments.travel import words  # noqa: E402
 from adapters.environments.travel.demonstrations import Demonstration, Demonstrator, Habits  # noqa: E402
 from adapters.environments.travel.drift import BASE  # noqa: E402
+from daemon.processes import service_warmstart as service  # noqa: E402
 from daemon.processes.warmstart import (  # noqa: E402
     DEMO_DRIFT,
+    FURTHER,
     Attempt,
     choose,
     digest,
@@ -103,6 +106,40 @@ def test_pieces_tokenize_like_the_whole_and_decode_to_themselves(built: Tokenize
         assert built.decode(ids, skip_special_tokens=False) == "".join(pieces)
 
 
+@pytest.mark.parametrize("kind", service.NAME_KINDS)
+def test_a_made_name_has_the_same_pieces_wherever_it_stands(built: Tokenizer, kind: Any) -> None:
+    rng = random.Random(kind)
+    places = [
+        ('<tool_call>\n{"name": "', '", "arguments": {"fid"'),
+        ("\n", "(fid,pid)\n"),
+        ("then book:", "."),
+        ("before_cancel:", " then cancel:cancel."),
+    ]
+    for _ in range(500):
+        name = made_tool_name(rng, kind)
+        seen: set[tuple[int, ...]] = set()
+        for before, after in places:
+            ids, front, back = (built.encode(text).ids for text in (before + name + after, before, after))
+            assert (ids[: len(front)], ids[len(ids) - len(back) :]) == (front, back)
+            seen.add(tuple(ids[len(front) : len(ids) - len(back)]))
+        assert len(seen) == 1
+        assert 0 < len(seen.pop()) <= len(name)
+
+
+def test_a_checkpoint_goes_on_with_a_larger_vocabulary_where_it_stood() -> None:
+    small, large = tokenizer.build((), ("book", "cancel")), tokenizer.build((), ("ab", "book", "cancel", "zo"))
+    old = model.build(model.configuration(small.get_vocab_size()), seed=1)
+    new = model.build(model.configuration(large.get_vocab_size()), seed=2)
+    model.take_over(new, large.get_vocab(), old, small.get_vocab())
+    ours, theirs = large.get_vocab(), small.get_vocab()
+    shared = sorted(theirs)
+    said, before = (torch.tensor([[ids[piece] for piece in ("book", "cancel", "x")]]) for ids in (ours, theirs))
+    with torch.no_grad():
+        now = new(input_ids=said).logits[0][:, [ours[piece] for piece in shared]]
+        then = old(input_ids=before).logits[0][:, [theirs[piece] for piece in shared]]
+    assert torch.allclose(now, then, atol=1e-5)
+
+
 def test_text_outside_the_vocabulary_survives(built: Tokenizer) -> None:
     text = "Grüße aus Köln: 3 × 4 = 12\t\n"
     assert built.decode(built.encode(text).ids, skip_special_tokens=False) == text
@@ -182,7 +219,7 @@ def test_the_drill_teaches_copying_within_a_hundred_updates(built: Tokenizer) ->
         seed=0,
         progress=seen.append,
     )
-    assert seen[-1].drill_loss < 4.5  # untrained: 6.5
+    assert seen[-1].drill_loss < 5.2  # untrained: 7.2
 
 
 def test_a_checkpoint_is_untied_and_loads_as_it_was(built: Tokenizer, tmp_path: Path) -> None:
@@ -269,8 +306,11 @@ def test_the_shipped_vocabulary_is_the_one_that_the_code_makes(built: Tokenizer)
 def test_the_recipe_says_how_the_shipped_checkpoint_was_made() -> None:
     recipe = json.loads((SHIPPED / "recipe.json").read_text(encoding="utf-8"))
     assert recipe["digest"] == digest(SHIPPED)
-    assert Settings(**recipe["settings"]) == Settings()
+    assert Settings(**recipe["settings"]) == Settings(**FURTHER)
+    assert Settings(**recipe["start"]["settings"]) == Settings(**FURTHER)
+    assert Settings(**recipe["start"]["start"]["settings"]) == Settings()
     assert Habits(**recipe["habits"]) == Habits()
+    assert min(recipe["success"]["made names copied"].values()) > 0.8
     assert recipe["held_out_names"] == [*words.HELD_OUT, *words.HELD_OUT_PAIRS]
     assert 0.30 <= recipe["success"]["sampled"]["ABC"] <= 0.45
     assert all(recipe["success"]["sampled"][family] > 0.10 for family in "ABCL")

@@ -1,13 +1,17 @@
-"""A vLLM plug-in: checked hot swaps, the last good checkpoint kept, and a digest of what is loaded.
+"""A vLLM plug-in: checked hot swaps, the last good checkpoint kept, a digest of what is loaded, log-probs of
+`/v1/responses`, and token ids and log-probs of `/v1/messages`.
 
 vLLM calls `register` in each of its processes (entry point group `vllm.general_plugins`). It hangs the methods of
-`evolved_vllm.rpc` on vLLM's worker class, where `/collective_rpc` finds them, so that no flag is needed. Imports
-nothing but vLLM's own dependencies and can be installed by itself.
+`evolved_vllm.rpc` on vLLM's worker class, where `/collective_rpc` finds them, so that no flag is needed; in processes
+that answer requests it has `evolved_vllm.responses` and `evolved_vllm.messages` lay beside an answer what it was
+sampled as. Imports nothing but vLLM's own dependencies and can be installed by itself.
 
 Whoever wants to know whether the plug-in is there reads `/metrics`: to call a method that a worker does not have would
 leave a traceback in the server's log, and costs the caller its connection.
 """
 
+import logging
+import multiprocessing
 import os
 import signal
 import threading
@@ -31,9 +35,57 @@ def register() -> None:
     for name, method in METHODS.items():
         setattr(WorkerBase, name, method)
     _announce()
+    if _answers_requests():
+        _give_logprobs()
+        _give_tokens()
     launcher = int(os.environ.get(LAUNCHER) or 0)
     if launcher and os.getppid() == launcher:
         threading.Thread(target=_outlive, args=(launcher,), name="evolved-launcher", daemon=True).start()
+
+
+def _answers_requests() -> bool:
+    """Whether this is a server's first process, or one of several API servers: engine core and workers have other
+    names, and would import the whole of vLLM's HTTP side for nothing."""
+    name = multiprocessing.current_process().name
+    return name == "MainProcess" or name.startswith("ApiServer")
+
+
+def _give_logprobs() -> None:
+    try:
+        from vllm.entrypoints.openai.responses.context import (  # pyright: ignore[reportMissingImports]
+            SimpleContext,
+        )
+        from vllm.entrypoints.openai.responses.protocol import (  # pyright: ignore[reportMissingImports]
+            ResponsesRequest,
+            ResponsesResponse,
+        )
+
+        from .responses import give_logprobs
+
+        give_logprobs(ResponsesRequest, ResponsesResponse, SimpleContext)
+    except (ImportError, AttributeError) as error:
+        # Swaps do not depend on it, and the records of such calls say that log-probs are missing.
+        logging.getLogger(__name__).warning("no log-probs from /v1/responses in this vLLM: %s", error)
+
+
+def _give_tokens() -> None:
+    try:
+        from vllm.entrypoints.anthropic.protocol import (  # pyright: ignore[reportMissingImports]
+            AnthropicMessagesResponse,
+        )
+        from vllm.entrypoints.anthropic.serving import (  # pyright: ignore[reportMissingImports]
+            AnthropicServingMessages,
+        )
+        from vllm.entrypoints.openai.chat_completion.protocol import (  # pyright: ignore[reportMissingImports]
+            ChatCompletionRequest,
+        )
+
+        from .messages import give_tokens
+
+        give_tokens(AnthropicServingMessages, ChatCompletionRequest, AnthropicMessagesResponse)
+    except (ImportError, AttributeError) as error:
+        # As above.
+        logging.getLogger(__name__).warning("no token ids from /v1/messages in this vLLM: %s", error)
 
 
 def _outlive(launcher: int) -> None:

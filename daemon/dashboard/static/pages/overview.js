@@ -18,6 +18,7 @@ export function draw(data, { status, act }) {
       head("Overview", rollbackButton(status.fleet, act)),
       figures(status),
       progress(status),
+      outcomes(status),
       section(
         "Success of production agents",
         success(data) ??
@@ -82,6 +83,7 @@ function progress(status) {
       count(each.runs),
       count(each.reported),
       count(each.learned),
+      quoted(each.calls_sentence),
       [tag(each.learning ? "good" : "warn", each.learning ? "yes" : "no"), " ", quoted(each.sentence)],
       quoted(each.remedy),
     ],
@@ -99,6 +101,7 @@ function progress(status) {
             { name: "runs", number: true },
             { name: "reported", number: true },
             { name: "learned from", number: true },
+            "calls that train",
             "is there learning from it",
             "what to change",
           ],
@@ -108,6 +111,55 @@ function progress(status) {
     told.agents_known > AGENTS
       ? el("p", { class: "soft" }, `${plural(told.agents_known - AGENTS, "agent")} more, less busy: evolved status --json`)
       : null,
+  );
+}
+
+function outcomes(status) {
+  const told = status.learning?.provisional;
+  if (!told) return null;
+  const reports = status.learning.outcomes;
+  const runs = status.counts.trajectories_production || 0;
+  const none = Math.max(0, runs - reports.runs_reported - reports.provisional);
+  const share = (part) => percent(runs ? part / runs : 0);
+  const rows = Object.entries(told.agents).map(([agent, each]) => ({
+    key: agent,
+    cells: [
+      quoted(agent),
+      count(each.outcomes),
+      each.low > -1 ? `${each.skill.toFixed(2)} [${each.low.toFixed(2)}, ${each.high.toFixed(2)}]` : "too few to tell",
+      each.calibration.toFixed(3),
+      each.weight.toFixed(2),
+      quoted(
+        told.signals
+          .filter((one) => one.agent === agent && one.known)
+          .map((one) => `${one.signal} ${percent(one.precision)} of ${one.known}${one.quarantined ? ", not listened to" : ""}`)
+          .join("; "),
+      ),
+    ],
+  }));
+  return section(
+    "Outcomes",
+    el(
+      "p",
+      {},
+      `${share(reports.runs_reported)} of the runs reported, ${share(reports.provisional)} provisional alone, `,
+      `${share(none)} none. `,
+      told.on ? "Provisional outcomes train." : "Provisional outcomes are only shown: curator.provisional = false.",
+    ),
+    rows.length
+      ? table(
+          `Outcome model, version ${told.model}`,
+          [
+            "agent",
+            { name: "reported", number: true },
+            "skill over the base rate",
+            { name: "calibration error", number: true },
+            { name: "weight", number: true },
+            "signals: how often right",
+          ],
+          rows,
+        )
+      : el("p", { class: "soft" }, `No outcome model yet: it takes 30 reported outcomes, there are ${told.outcomes}.`),
   );
 }
 

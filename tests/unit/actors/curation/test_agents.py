@@ -2,7 +2,9 @@
 
 import json
 
-from actors.curation.agents import LEARNED, MOST_AGENTS, PERIOD, SANDBOX, AgentLedger, AgentView, label_of
+import msgspec
+
+from actors.curation.agents import LEARNED, MOST_AGENTS, PERIOD, SANDBOX, Agent, AgentLedger, AgentView, label_of
 from actors.messages import Step, Trajectory
 from tests.support.credited import attributed
 
@@ -125,6 +127,20 @@ def test_an_agent_that_is_gone_is_forgotten_unless_a_run_of_it_is_under_way() ->
     assert list(ledger.save(2 * PERIOD)) == ["default/waits#1f0c2a9b"]
 
 
+def test_calls_of_runs_that_cannot_be_trained_on_are_counted_by_reason_settled_or_under_way() -> None:
+    ledger = AgentLedger()
+    for key, why_not in (("a", ""), ("b", "temperature"), ("c", "temperature"), ("d", "")):
+        ledger.seen(run(key, trainable=not why_not, why_not=why_not), 1.0)
+    assert (only(ledger).calls, only(ledger).unfit) == (4, {"temperature": 2})
+    ledger.dropped("b", "untrainable", 2.0)
+    ledger.dropped("d", "unknown version", 2.0)
+    ledger.dropped("a", "stale", 2.0)
+    assert (only(ledger).calls, only(ledger).unfit) == (4, {"temperature": 2, "unknown version": 1})
+    again = AgentLedger()
+    again.load(msgspec.json.decode(msgspec.json.encode(ledger.save(3.0)), type=dict[str, Agent]))
+    assert (only(again).calls, only(again).unfit) == (3, {"temperature": 1, "unknown version": 1})
+
+
 def test_many_different_reasons_become_one() -> None:
     ledger = AgentLedger()
     for number in range(100):
@@ -156,3 +172,14 @@ def test_a_label_names_tenant_role_and_tools_and_nothing_that_cannot_be_printed(
     assert label_of(run("a", tools=tools)) == "default, desk, with a, b, c ..."
     assert label_of(run("a", tenant="ev\x1b[31mil\n" + "x" * 500)).startswith("ev [31mil xxx")
     assert len(label_of(run("a", tenant="x" * 500))) == 100
+
+
+def test_calls_that_do_not_train_are_counted_one_by_one() -> None:
+    ledger = AgentLedger()
+    steps = tuple(Step(exchange_id=f"x-{n}", why_not="temperature 0" if n == 1 else "") for n in range(3))
+    ledger.seen(attributed("a", steps=steps).trajectory, 1.0)
+    assert (only(ledger).calls, only(ledger).unfit) == (3, {"temperature 0": 1})
+    ledger.ordered("a")
+    ledger.answered("a", {}, "", 2.0)
+    view = only(ledger)
+    assert (view.learned, view.calls, view.unfit) == (1, 3, {"temperature 0": 1})

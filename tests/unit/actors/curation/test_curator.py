@@ -11,12 +11,17 @@ from prometheus_client import CollectorRegistry
 from actors.curation import curator as curator_module
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
+from actors.experience.retrieval.embedding import Embeddings
+from actors.kinds.clusters import cluster_of
+from actors.kinds.levels import ENOUGH
+from actors.kinds.meanings import Meanings
 from actors.messages import Attributed, BatchOrder, Candidate, Directive, Feedback, Serving, decode_batch
 from actors.store import Joined, Store
 from actors.store.erasing import Selector
 from actors.system.actor import Received
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED
+from adapters.embedders.hashing import HashingEmbedder
 from daemon.collectors.curation import curator_figures
 from daemon.collectors.figures import Figures
 from tests.support.credited import attributed, group
@@ -243,18 +248,24 @@ async def test_batch_files_are_bounded_and_torn_ones_removed(bench: Bench) -> No
 
 
 async def test_the_curriculum_is_told_each_outcome_once_and_knows_it_after_a_restart(bench: Bench) -> None:
-    asked = [attributed("p", cluster="two", ended=3.0), attributed("q", outcome=None)]
-    items = [*group("a", MIXED, cluster="one"), *asked]
-    await bench.credit(*items)
+    goals = "stack the red block", "find my shoes"
+    asked = [attributed(f"p{n}", goal=goals[1], outcome=float(n % 2), ended=3.0 + n) for n in range(ENOUGH)]
+    played = [one for n in range(ENOUGH) for one in group(f"g{n}", MIXED, goal=goals[0], ended=20.0 + n)]
+    await bench.credit(*played, *asked, attributed("q", outcome=None))
+    await bench.driver.tick()
     curriculum = bench.driver.actor.curriculum
-    known = [curriculum.gains.index(name) for name in ("one", "two")]
+    kinds = [cluster_of(goal) for goal in goals]
+    assert [curriculum.kind(goal) for goal in goals] == kinds
     await bench.restart()
     again = bench.driver.actor.curriculum
     assert again is not curriculum
-    assert [again.gains.index(name) for name in ("one", "two")] == known
-    assert (again.playable, len(again.gains)) == (("one",), 2)
+    assert [again.kind(goal) for goal in goals] == kinds, "and every outcome is of the kind that it is of by now"
+    assert (again.playable, len(again.gains)) == ((kinds[0],), 2)
+    assert again.gains.mean(kinds[0]) == pytest.approx(0.5, abs=0.1)
+    known = [again.gains.index(name) for name in kinds]
+    items = [*played, *asked]
     await bench.driver.actor.handle([Received(item.id, TRAJECTORY_ATTRIBUTED, item) for item in items])
-    assert [again.gains.index(name) for name in ("one", "two")] == known, "the stream brings them again"
+    assert [again.gains.index(name) for name in kinds] == known, "the stream brings them again"
 
 
 async def test_what_is_held_out_for_the_gate_says_nothing_to_the_curriculum(bench: Bench) -> None:
@@ -379,6 +390,22 @@ async def test_runs_without_a_group_go_with_what_was_to_be_expected_of_them(benc
     assert expected["p3"].mean > expected["p0"].mean == pytest.approx(expected["p1"].mean, abs=0.05)
     assert all(0.0 < one.variance < 0.2 for one in expected.values())
     assert {one.version for one in expected.values()} == {0}
+    # And with whose like they are: labels are compared among those.
+    (kind,) = {item.kind for item in items.values()}
+    assert kind == bench.driver.actor.kinds.names(free("p9", 1, 0.0).trajectory)
+    assert kind[1].startswith(kind[0])
+
+
+async def test_what_goals_mean_is_asked_before_kinds_are_told_of_them(bench: Bench) -> None:
+    await bench.restart(groups_per_batch=0, production_per_batch=99)
+    kinds, store = bench.driver.actor.kinds, bench.store
+    kinds.meanings = Meanings(
+        Embeddings(HashingEmbedder(), store, batch=8, timeout=1.0, question_timeout=1.0), ticks=lambda: bench.now
+    )
+    await bench.credit(*[free(f"p{number}", number, 1.0) for number in range(4)])
+    leaders = [leader for agent in kinds.agents for _, leader in agent.places.state()]
+    assert leaders
+    assert all(leader.space.startswith("hashing") for leader in leaders)
 
 
 async def test_what_is_known_of_kinds_outlives_a_restart_and_ends_with_a_drift(bench: Bench) -> None:

@@ -1,10 +1,13 @@
 """What the sandbox plays next: what traffic asks for by gain, a quarter from elsewhere, and a look at what is new."""
 
+from collections.abc import Mapping
+
 import msgspec
 import pytest
 
 from actors.curation.curriculum import Curriculum, slots
 from actors.curation.pool import CuratorSettings
+from actors.kinds.levels import REST
 
 
 def knowing(*clusters: str, **settings) -> Curriculum:
@@ -16,6 +19,11 @@ def knowing(*clusters: str, **settings) -> Curriculum:
     return made
 
 
+def planned(made: Curriculum, count: int) -> Mapping[str, int]:
+    """Where the sandbox has as many tasks as anybody wants of each cluster that it has had any of."""
+    return made.plan(count, dict.fromkeys(made.playable, count))
+
+
 def traffic(curriculum: Curriculum, cluster: str, count: int = 50) -> Curriculum:
     for number in range(count):
         curriculum.observe("production", cluster, float(number % 2))
@@ -23,19 +31,19 @@ def traffic(curriculum: Curriculum, cluster: str, count: int = 50) -> Curriculum
 
 
 def test_a_sandbox_that_nobody_knows_yet_chooses_for_itself() -> None:
-    assert Curriculum().plan(8) == {}
+    assert Curriculum().plan(8, {}) == {}
 
 
 def test_traffic_on_one_kind_leaves_a_quarter_to_the_others() -> None:
     made = traffic(knowing("a", "b", "c"), "b")
-    assert made.plan(8) == {"b": 6, "a": 1, "c": 1}
+    assert planned(made, 8) == {"b": 6, "a": 1, "c": 1}
     assert made.counts == {"focus": 6, "replay": 2, "mix": 0}
 
 
 def test_replay_goes_round_among_all_others_however_many() -> None:
     others = [f"other{number}" for number in range(9)]
     made = traffic(knowing("b", *others), "b")
-    replayed = [name for _ in range(5) for name in made.plan(8) if name != "b"]
+    replayed = [name for _ in range(5) for name in planned(made, 8) if name != "b"]
     assert sorted(set(replayed)) == others
 
 
@@ -45,21 +53,21 @@ def test_a_focus_that_sits_on_one_hard_kind_does_not_starve_the_solved_ones() ->
         for _ in range(64):
             made.observe("sandbox", cluster, 1.0)
     for _ in range(20):
-        plan = made.plan(8)
+        plan = planned(made, 8)
         assert plan["hard"] <= 6
         assert sum(plan.values()) == 8
 
 
 def test_replay_with_nothing_else_to_replay_is_counted_and_the_round_is_full() -> None:
     made = traffic(knowing("b"), "b")
-    assert made.plan(8) == {"b": 8}
+    assert planned(made, 8) == {"b": 8}
     assert made.counts["replay_unknown"] == 2
 
 
 def test_a_share_of_each_round_is_the_environments_own() -> None:
     made = knowing("a", "b", mix_share=0.25)
-    assert sum(made.plan(8).values()) == 6
-    assert sum(knowing("a", "b", mix_share=0.25, replay_share=1.0).plan(8).values()) == 8
+    assert sum(planned(made, 8).values()) == 6
+    assert sum(planned(knowing("a", "b", mix_share=0.25, replay_share=1.0), 8).values()) == 8
 
 
 def test_without_traffic_gain_decides() -> None:
@@ -69,7 +77,7 @@ def test_without_traffic_gain_decides() -> None:
     for _ in range(200):
         made.observe("sandbox", "mixed", float(_ % 2))
         made.observe("sandbox", "solved", 1.0)
-    assert made.plan(8)["mixed"] > 4
+    assert planned(made, 8)["mixed"] > 4
 
 
 def test_a_round_is_spread_over_what_is_asked_for_in_proportion() -> None:
@@ -77,31 +85,31 @@ def test_a_round_is_spread_over_what_is_asked_for_in_proportion() -> None:
     for _ in range(50):
         for cluster in ("a", "b"):
             traffic(made, cluster, 2)
-    plan = made.plan(8)
+    plan = planned(made, 8)
     assert (plan["a"], plan["b"]) == (4, 4)
 
 
 def test_demand_follows_traffic() -> None:
     made = traffic(knowing("a", "b"), "a")
-    assert made.plan(8)["a"] == 6
+    assert planned(made, 8)["a"] == 6
     traffic(made, "b", 3000)
-    assert made.plan(8)["b"] == 6
+    assert planned(made, 8)["b"] == 6
 
 
 def test_what_traffic_asks_for_and_the_sandbox_cannot_play_is_not_planned() -> None:
-    assert set(traffic(knowing("a", "b"), "elsewhere").plan(8)) <= {"a", "b"}
+    assert set(planned(traffic(knowing("a", "b"), "elsewhere"), 8)) <= {"a", "b"}
 
 
 def test_a_restart_knows_what_was_known() -> None:
     made = traffic(knowing("a", "b", "c"), "b")
-    past = [("sandbox", name, outcome, -1) for name in "abc" for outcome in (0.0, 1.0) * 8]
-    past += [("production", "b", float(number % 2), -1) for number in range(50)]
+    past = [("sandbox", name, outcome, -1, "") for name in "abc" for outcome in (0.0, 1.0) * 8]
+    past += [("production", "b", float(number % 2), -1, "") for number in range(50)]
     again = Curriculum(mix_share=0.0)
     again.observe("sandbox", "gone", 1.0)
     again.rebuild(past)
     assert again.playable == made.playable
     assert [again.gains.index(name) for name in "abc"] == [made.gains.index(name) for name in "abc"]
-    assert again.plan(8) == {"b": 6, "a": 1, "c": 1}
+    assert planned(again, 8) == {"b": 6, "a": 1, "c": 1}
 
 
 def test_what_is_remembered_is_bounded() -> None:
@@ -118,7 +126,7 @@ def test_demand_stays_a_number_for_ever() -> None:
     made = knowing("a", "b")
     for _ in range(20_000):
         made.observe("production", "b", 1.0)
-    assert made.plan(8)["b"] == 6
+    assert planned(made, 8)["b"] == 6
 
 
 @pytest.mark.parametrize(
@@ -139,9 +147,9 @@ def test_what_traffic_fails_at_weighs_more_until_the_sandbox_has_had_its_attempt
     made = knowing("a", "b", replay_share=0.0)
     for cluster in ("a", "b"):
         traffic(made, cluster, 200)
-    before = made.plan(9)
+    before = planned(made, 9)
     made.urge("b")
-    after = made.plan(9)
+    after = planned(made, 9)
     assert after["b"] > before["b"]
     for number in range(256):
         for cluster in ("a", "b"):
@@ -159,10 +167,26 @@ def test_what_fell_after_a_swap_comes_back_into_the_focus_though_nobody_asks_for
                     made.observe("sandbox", cluster, float(solved), version)
         return traffic(made, "a", 200)
 
-    assert "b" not in played(falls=False).plan(8)
+    assert "b" not in planned(played(falls=False), 8)
     fallen = played(falls=True)
-    assert fallen.plan(8)["b"] >= 2
+    assert planned(fallen, 8)["b"] >= 2
     assert fallen.regressions.clusters == ("b",)
     (first, *_) = fallen.standings()
     assert (first.cluster, first.fallen, first.urged, first.playable) == ("b", True, False, True)
     assert first.difficulty == pytest.approx(1.0 - first.success)
+
+
+def test_no_more_is_planned_than_can_be_had() -> None:
+    made = traffic(knowing("a", "b", "c"), "b")
+    assert made.plan(8, {"a": 8, "b": 3, "c": 0}) == {"b": 3, "a": 2}, "the rest is the environment's to choose"
+    assert made.plan(8, {"b": 3}) == {"b": 3}
+    assert made.plan(8, {"never heard of": 8}) == {"never heard of": 8}
+
+
+def test_what_is_left_of_everything_is_no_kind_that_could_have_fallen() -> None:
+    made = Curriculum()
+    for version, outcome in ((1, 1.0), (2, 0.0)):
+        for number in range(40):
+            for kind in (REST, "agent t/clerk#1", "a"):
+                made.observe("production", kind, outcome, version)
+    assert made.regressions.clusters == ("a",)

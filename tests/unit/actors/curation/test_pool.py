@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.curation.curriculum import Curriculum
 from actors.curation.pool import CuratorSettings, Selected, TrainingPool
 from actors.kinds.holdout import held_out
+from actors.kinds.levels import ENOUGH
 from actors.messages import Attributed, Candidate, Serving
 from actors.store import Correction
 from tests.support.credited import attributed, group
@@ -30,9 +32,12 @@ def serve(made: TrainingPool, version: int, since: float = 0.0) -> None:
     )
 
 
-def pool(*items: Attributed, newest: int = 0, now: float = 0.0, exam=lambda key: False, **settings) -> TrainingPool:
+def pool(
+    *items: Attributed, newest: int = 0, now: float = 0.0, exam=lambda key: False,
+    curriculum: Curriculum | None = None, **settings,
+) -> TrainingPool:  # fmt: skip
     rules = {"groups_per_batch": 2, "group_size": 4, "min_group": 3, **settings}
-    made = TrainingPool(CuratorSettings(**rules), exam=exam)
+    made = TrainingPool(CuratorSettings(**rules), curriculum, exam=exam)
     move(made, newest)
     for item in items:
         made.add(item, now)
@@ -193,10 +198,19 @@ def test_a_tenant_that_is_alone_with_its_backlog_is_not_held_up_by_others() -> N
     assert "q" in ids(selected)
 
 
+def knowing(*goals: str) -> Curriculum:
+    """Of each of `goals` enough is known to be a kind, or its neighbourhood is."""
+    made = CuratorSettings().curriculum()
+    for goal in goals:
+        for number in range(ENOUGH):
+            made.levels.tell(attributed(f"{goal} {number}", goal=goal).trajectory)
+    return made
+
+
 def test_production_of_other_clusters_has_its_share_of_the_batch() -> None:
-    busy = [attributed(f"b{n}", cluster="busy", ended=50.0) for n in range(20)]
-    others = [attributed(f"o{n}", cluster=f"other{n}") for n in range(4)]
-    made = traffic(*busy, *others, production_per_batch=8)
+    busy = [attributed(f"b{n}", goal="book a flight", ended=50.0) for n in range(20)]
+    others = [attributed(f"o{n}", goal=f"find {n} shoes") for n in range(4)]
+    made = traffic(*busy, *others, curriculum=knowing("book a flight"), production_per_batch=8)
     selected = made.select(1.0)
     assert selected.drawn == 8
     assert selected.elsewhere >= 2
@@ -204,15 +218,35 @@ def test_production_of_other_clusters_has_its_share_of_the_batch() -> None:
 
 
 def test_replay_that_nothing_waits_for_is_counted_not_invented() -> None:
-    made = traffic(*(attributed(f"b{n}", cluster="busy") for n in range(20)), production_per_batch=8)
+    made = traffic(*(attributed(f"b{n}", goal="book a flight") for n in range(20)), production_per_batch=8)
     selected = made.select(1.0)
     assert (selected.drawn, selected.elsewhere, made.counts["replay_missing"]) == (8, 0, 2)
 
 
 def test_groups_of_equal_outcomes_are_replay_too() -> None:
-    made = pool(*group("a", MIXED, cluster="busy"), *group("b", [1.0] * 4, cluster="other"))
-    selected = made.select(1.0)
+    goals = "book a flight", "find my shoes"
+    busy, other = group("a", MIXED, goal=goals[0]), group("b", [1.0] * 4, goal=goals[1])
+    selected = pool(*busy, *other, curriculum=knowing(*goals)).select(1.0)
     assert (selected.drawn, selected.elsewhere, len(selected.items)) == (8, 4, 4)
+
+
+PARAPHRASES = [
+    f"{please} refund the {thing} that {who} paid {times}"
+    for please in ("please", "could you", "I want you to", "kindly", "now")
+    for thing in ("invoice", "parcel", "booking", "ticket")
+    for who, times in (("we", "twice"), ("my wife", "two times"), ("somebody", "double"))
+]
+
+
+@pytest.mark.parametrize("of_one", [PARAPHRASES, [f"{chr(n % 26 + 97)}zqx{chr(n // 26 + 97)}w" for n in range(60)]])
+def test_neither_one_meaning_in_many_words_nor_strings_that_mean_nothing_fill_a_batch(of_one: list[str]) -> None:
+    loud = [attributed(f"l{n}", goal=goal, ended=50.0) for n, goal in enumerate(of_one)]
+    quiet = [attributed(f"q{n}", goal="reset the password of my account") for n in range(4)]
+    curriculum = knowing("reset the password of my account")
+    for one in loud:
+        curriculum.levels.tell(one.trajectory)
+    made = traffic(*quiet, *loud, curriculum=curriculum, production_per_batch=8, replay_share=0.0)
+    assert sum(key.startswith("q") for key in ids(made.select(1.0))) >= 2, "a quarter, as max_per_cluster says"
 
 
 def test_groups_that_wait_too_long_for_others_are_ordered_without_them() -> None:
@@ -383,3 +417,10 @@ def test_a_correction_of_what_has_become_stale_is_dropped_for_that() -> None:
     made = pool(newest=8)
     made.correct(Correction(item=attributed("late", outcome_revision=1), before=0.0))
     assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("late", "stale")]
+
+
+def test_what_is_played_must_still_be_fresh_one_update_later() -> None:
+    made = pool(max_staleness=2)
+    move(made, 5)
+    assert [made.trains(version) for version in range(8)] == [False, False, False, False, True, True, True, True]
+    assert pool(max_staleness=0).trains(0), "what is the newest always can"

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from actors.curation.agents import AgentView
-from actors.curation.remedies import _REMEDIES, commonest, counted, in_words, remedy, tell
+from actors.curation.remedies import _REMEDIES, calls_that_train, commonest, counted, in_words, remedy, tell
+from actors.messages.dialects import ENDINGS
+from actors.messages.spool import RawExchange
+from adapters.intake.tap import exchange_from_raw
 
 CONFIG = Path(__file__).parents[4] / "config.toml"
 
@@ -15,6 +18,7 @@ def view(**fields: object) -> AgentView:
     values: dict = {
         "agent": "t/desk", "label": "t, desk", "seen": 1.0, "since": 0.0, "runs": 0, "reported": 0, "held_out": 0,
         "ordered": 0, "learned": 0, "unreported": 0, "ready": 0, "training": 0, "dropped": {}, "no_gradient": {},
+        "calls": 0, "unfit": {},
     }  # fmt: skip
     return AgentView(**{**values, **fields})
 
@@ -58,7 +62,7 @@ def view(**fields: object) -> AgentView:
         (
             view(runs=4, reported=4, dropped={"held out": 3, "redacted prompt": 1}), False,
             "Not learning: of 4 runs none can be learned from: 3 are kept for the gate's exam; 1 held prompt that was "
-            "redacted.", "send no such data",
+            "redacted.", "send less of such data",
         ),
         (view(runs=1, reported=1, dropped={"held out": 1}), False, "Not learning: of 1 run none", "nothing: a fourth"),
         (
@@ -92,8 +96,20 @@ def test_a_remedy_is_for_what_can_be_changed() -> None:
     assert commonest({}) == ""
 
 
+@pytest.mark.parametrize("path", list(ENDINGS))
+def test_routes_that_give_no_tokens_have_a_remedy(path: str) -> None:
+    answer = b'{"choices": [{"index": 0}]}'
+    record = RawExchange(
+        id="1", tenant="t", path=f"/v1{path}", request=b"{}", response=answer, status=200, received=1.0, finished=2.0
+    )
+    reason = exchange_from_raw(record).why_no_tokens
+    assert reason == f"no token ids from /v1{path}"
+    assert remedy(reason)
+
+
 def test_an_unknown_reason_is_shown_as_it_is() -> None:
     assert (in_words("whatever"), remedy("whatever")) == ("whatever", "")
+    assert in_words("redacted too much") == "held too much that was redacted"
     assert in_words("redacted email") == "held email that was redacted"
 
 
@@ -105,3 +121,25 @@ def test_every_setting_that_a_remedy_names_exists():
         known.add(f"{section}.{line.lstrip('# ').split(' ')[0]}")
     named = {found for _, change in _REMEDIES.values() for found in re.findall(r"\b[a-z]+\.[a-z_]+\b", change)}
     assert {name for name in named if not name.endswith(".md")} <= known
+
+
+@pytest.mark.parametrize(
+    ("agent", "sentence", "change"),
+    [
+        (view(), "none yet", ""),
+        (view(calls=40), "all 40", ""),
+        (view(calls=40, unfit={"incomplete": 4}), "90 % of 40; 4 are of runs that had a call that was cut off", ""),
+        (
+            view(calls=40, unfit={"side call": 20, "no token ids from /v1/messages": 6}),
+            "35 % of 40; 6 are of runs that called /v1/messages, and their engine gave no token ids there",
+            "install evolved's plug-in",
+        ),
+    ],
+    ids=["no call", "all", "few", "many"],
+)
+def test_what_share_of_its_calls_trains_and_the_first_reason_why_not(
+    agent: AgentView, sentence: str, change: str
+) -> None:
+    told = calls_that_train(agent)
+    assert told.sentence == sentence
+    assert told.remedy.startswith(change) if change else told.remedy == ""

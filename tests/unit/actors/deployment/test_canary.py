@@ -2,8 +2,9 @@
 
 import random
 
-from actors.deployment.arms import Arm, Arms, sorted_out
+from actors.deployment.arms import Arm, Arms
 from actors.deployment.canary import GROWTH, CanarySettings, Looks, worse
+from actors.statistics.strata import sorted_out
 
 SETTINGS = CanarySettings()
 Told = list[tuple[tuple[str, str], bool, float]]

@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from actors.deployment.arms import erred, sorted_out
+from actors.deployment.arms import erred
 from actors.deployment.canary import CanarySettings, CanaryWatch, Looks, level
 from actors.messages import Step, ToolCall, Trajectory
 from actors.ports.store import FailedCall
+from actors.statistics.strata import sorted_out
 from actors.tool_results.runs import summarize
 from actors.versions.desired_state import Goal, ServingTrial
 from tests.support.fakes import FakeStore

@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from actors.deployment import swapper as swapper_module
+from actors.deployment.pinned_versions import aged
 from actors.deployment.swapper import Swapper, SwapperSettings
 from actors.messages import Directive, Message, Serving, Step, ToolCall, Trajectory, Verdict
 from actors.messages.signing import sign
@@ -333,7 +334,32 @@ async def test_versions_that_may_be_needed_again_are_pinned_on_disk_and_those_th
     await bench.tell(bench.order("promote", version="2"))
     for version in (3, 4):
         await bench.stable(version)
-    assert pinned() == ["2", "3", "4 serving"]
+    assert pinned() == ["0", "2", "3", "4 serving"], "the last three, and the oldest of this quarter of an hour"
+
+
+@pytest.mark.parametrize("every", [120.0, 1800.0, 36_000.0])
+def test_of_what_served_one_of_each_age_stays_to_go_back_to(every):
+    kept: set[int] = set()
+    for version in range(400):
+        now = version * every
+        served = [(one, one * every) for one in range(version + 1)]
+        kept = {*range(max(0, version - 2), version + 1), *aged(served, kept, now)}
+        assert len(kept) <= 3 + 7
+        for ago in (3600.0, 6 * 3600.0, 86_400.0):
+            ages = [now - one * every for one in kept]
+            assert version * every < 5 * ago or any(ago <= age <= 16 * max(ago, every) for age in ages), (version, ago)
+
+
+async def test_several_versions_go_at_once_to_one_that_is_still_kept(bench):
+    for version in range(1, 9):
+        await bench.stable(version)
+        bench.clock.now += 600.0
+        await bench.tick()
+    kept = {int(line.split()[0]) for line in (bench.path / "pinned").read_text().splitlines()}
+    assert 5 not in kept
+    (serving,) = await bench.tell(bench.order("rollback", version="8", since="6", to="5"))
+    assert serving.version == max(version for version in kept if version < 5)
+    assert {6, 7, 8} <= set(bench.swapper.fleet.banned)
 
 
 async def test_a_full_disk_keeps_no_bad_version_serving_and_the_pins_are_written_once_there_is_room(bench, monkeypatch):

@@ -3,11 +3,13 @@
 import random
 from collections.abc import AsyncIterator, Sequence
 
+import msgspec
 import numpy as np
 import pytest
 
+from actors.experience.lessons import Practice, detail_of
 from actors.experience.navigator import Navigator
-from actors.experience.retrieval.ranking import utility
+from actors.experience.retrieval.ranking import Found, utility
 from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
 from actors.messages.experience import lessons_text
@@ -35,6 +37,7 @@ def lesson(id: str, intent: str, content: str, state: str = "active", **fields: 
 
 BOOK = lesson("book", "book", "search then book:buy")
 CANCEL = lesson("cancel", "cancel", "before_cancel:check_policy then cancel:drop")
+RENAMED = Practice(intent="refund money", tool="zokari", what="instead", other="create_refund")
 WEATHER = lesson("weather", "weather", "weather:forecast")
 
 
@@ -68,6 +71,20 @@ async def test_a_goal_gets_the_lessons_whose_intent_it_names_in_its_own_order(st
 async def test_a_goal_that_is_alike_without_naming_the_intent_gets_the_lesson_too(store: Store):
     actor = await navigator(store, lesson("w", "forecast weather tomorrow", "weather:forecast"), CANCEL)
     assert await ids(actor, "weather forecast for tomorrow") == ["w"]
+
+
+async def test_an_agent_with_a_renamed_tool_is_told_whatever_its_goal_says(store: Store):
+    renamed = lesson("zokari", "refund money", RENAMED.content, kind="rename", detail=detail_of(RENAMED))
+    actor = await navigator(store, renamed, BOOK)
+    goal = "the kettle leaks, I want it sorted"
+    assert [one.id for one in await actor.lessons(goal, tools=["zokari", "lookup_order"])] == ["zokari"]
+    assert not await actor.lessons(goal, tools=["lookup_order"])
+    assert not await actor.lessons(goal)
+    # A revision says that it was no rename: its words are the same.
+    await actor.handle([Received("1", "", msgspec.structs.replace(renamed, kind="practice", revision=1))])
+    assert not await actor.lessons(goal, tools=["zokari"])
+    await actor.handle([Received("2", "", msgspec.structs.replace(renamed, state="retired", revision=2))])
+    assert not await actor.lessons(goal, tools=["zokari"])
 
 
 async def test_no_lessons_are_no_error(store: Store):
@@ -143,8 +160,86 @@ async def test_without_an_embedder_lessons_are_found_by_intent_and_words_and_tha
     assert actor.figures["waiting"] == 2
 
 
+async def test_with_no_embedder_configured_words_alone_find_and_nothing_waits(store: Store):
+    refund = lesson("refund", "get the money back for a broken parcel", "look the order up first")
+    await store.save([refund, WEATHER])
+    actor = Navigator(NavigatorSettings(), store=store, embedder=None, rng=random.Random(0))
+    await actor.start()
+    await actor.tick()
+    assert await ids(actor, "My parcels came broken, I want my money back please") == ["refund"]
+    assert await ids(actor, "Sing me something in Latin") == []
+    assert (actor.figures["waiting"], actor.figures["by_words"]) == (0, 0)
+
+
+async def test_insights_for_the_same_goals_are_all_given(store: Store):
+    when = "somebody wants money back for a broken parcel"
+    actor = await navigator(
+        store,
+        lesson("picture", when, "Ask for a picture of the damage.", kind="insight"),
+        lesson("voucher", when, "Offer a voucher before a refund.", kind="insight"),
+    )
+    assert set(await ids(actor, "The parcel is broken, give me my money back")) == {"picture", "voucher"}
+
+
+async def test_a_lesson_is_found_by_how_the_runs_that_it_is_from_were_asked_for(store: Store):
+    asked = ("my cash returned", "reimburse me for this", "i was charged and want it undone")
+    without, taught = lesson("a", "refunds", "look up"), lesson("b", "repayments", "look up", asked=asked)
+    actor = await navigator(store, without, taught)
+    assert await ids(actor, "Please reimburse me, I was charged") == ["b"]
+
+
+async def test_that_many_phrasings_have_a_goals_words_apart_says_less_than_that_one_has_them_all(store: Store):
+    goal = "paint garden bicycle window"
+    apart = tuple(f"{word} it" for word in goal.split() * 2)
+    await store.save(
+        [lesson("one", goal, "x", tenant="few"), lesson("many", "things", "x", asked=apart, tenant="many")]
+    )
+    actor = Navigator(NavigatorSettings(), store=store, embedder=None, rng=random.Random(0))
+    await actor.start()
+    ((alone, _),) = await actor.search(goal, "few", 1)
+    ((together, _),) = await actor.search(goal, "many", 1)
+    assert alone > 0.9
+    assert together < 0.6
+
+
+async def test_a_skill_and_insights_for_the_same_use_are_given_beside_one_of_two_rival_practices(store: Store):
+    when = "a customer wants money back for a broken parcel"
+    actor = await navigator(
+        store,
+        lesson("picture", when, "Ask for a picture of the damage.", kind="insight"),
+        lesson("steps", when, "1. orders.find 2. refunds.create", kind="skill"),
+        lesson("one", when, "Look the order up first.", kind="practice", guided=(9, 9)),
+        lesson("two", when, "Never look the order up.", kind="practice", guided=(9, 0)),
+        k=4,
+    )
+    assert sorted(await ids(actor, "A customer wants money back for a broken parcel")) == ["one", "picture", "steps"]
+
+
+async def test_the_same_words_under_several_kinds_are_given_once(store: Store):
+    when, content = "a customer wants money back for a broken parcel", "Ask for a picture of the damage."
+    actor = await navigator(
+        store, *(lesson(kind, when, content, kind=kind) for kind in ("insight", "practice", "skill")), k=4
+    )
+    assert len(await ids(actor, "A customer wants money back for a broken parcel")) == 1
+
+
 def test_utility_is_shrunk_while_trials_are_few():
     few = lesson("few", "book", "x", guided=(1, 1), unguided=(1, 0))
     many = lesson("many", "book", "x", guided=(50, 50), unguided=(50, 0))
     assert 0 < utility(few) < utility(many) < 1
     assert utility(BOOK) == 0
+
+
+async def test_that_one_floor_lies_under_vector_and_words_together(store: Store):
+    """What is a little like it by the one alone does not fit where both are known; by words alone it may."""
+    actor = Navigator(NavigatorSettings(), store=store, embedder=None, rng=random.Random(0))
+
+    def fits(likeness: float, coverage: float) -> bool:
+        return actor._fits(Found(lesson("a", "cancel", "Look first."), False, likeness, coverage))
+
+    assert fits(0.6, 0.0)
+    assert fits(0.4, 0.2)
+    assert not fits(0.5, 0.0)
+    assert not fits(0.05, 0.25)
+    assert fits(0.0, 0.25)
+    assert not fits(0.0, 0.15)

@@ -139,3 +139,14 @@ def test_tools_that_are_gone_take_their_lessons_along_whatever_the_kind():
     found = pool.get("l")
     assert found is not None
     assert found.reason == "its tool is gone"
+
+
+def test_an_active_practice_takes_the_place_of_one_that_says_otherwise_and_of_none_that_only_its_writer_can_read():
+    words = {"when_to_use": "refund", "kind": "practice"}
+    pool = filled(10)
+    pool.put(lesson("a", "active", content="Always state the order.", **words))
+    pool.put(lesson("b", "active", content="Look at the policy of the shop first.", **words))
+    pool.put(lesson("c", "active", content="refund:create_refund", **words))
+    assert states(pool) == {"a": "active", "b": "active", "c": "active"}
+    pool.put(lesson("d", "active", content="refund:refunds.create", **words))
+    assert states(pool) == {"a": "active", "b": "active", "c": "retired", "d": "active"}

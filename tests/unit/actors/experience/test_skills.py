@@ -94,6 +94,28 @@ def test_flags_and_small_numbers_are_part_of_a_skill():
     assert bind(skill.calls, 1, "Fly to:Oslo", [{"other": "F1"}]) is None, "the result does not hold it"
 
 
+ASKS = ("I want my money back for {}", "please refund {}, it is broken", "can you refund the order {}?",
+        "Hello, {} never worked, I would like a refund", "order {}: refund it please")  # fmt: skip
+
+
+def test_goals_in_free_words_show_a_skill_that_finds_its_word_by_shape():
+    made = []
+    for n, ask in enumerate(ASKS):
+        turns = [
+            (call("lookup", id=f"A{n}7"), f'{{"sum": {n}50}}'),
+            (call("pay", id=f"A{n}7", sum=int(f"{n}50")), "{}"),
+        ]
+        made.append(trajectory(turns, id=str(n), goal=ask.format(f"A{n}7")))
+    assert draw_skills(made, SkillSettings()) == [], "no two goals are the same but for names"
+    (skill,) = draw_skills(made, SkillSettings(), lambda run: "refunds")
+    assert "refund" in skill.when_to_use
+    assert "A" not in skill.when_to_use
+    bound = bind(skill.calls, 0, "I would like my refund, it is order B99 again", [])
+    assert bound is not None
+    assert json.loads(bound.arguments) == {"id": "B99"}
+    assert bind(skill.calls, 0, "I would like my refund", []) is None
+
+
 def test_the_number_of_skills_is_bounded():
     rng = random.Random(0)
     made = []

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
-from actors.messages import pack_array
+from actors.messages import Step, pack_array
 from tests.support.fakes import FakeStore
 from tests.unit.actors.gate.test_replay_trial import IDS, TOKENS, Scoring, compare, loader, production
 
@@ -114,6 +114,16 @@ async def test_a_run_with_log_probs_that_are_no_numbers_is_no_evidence():
     item = production(IDS[900], 900.0, outcome=1.0)
     row = msgspec.structs.replace(item.trajectory.rows[0], logprobs=pack_array([float("nan")] * (2 + TOKENS), "<f4"))
     run = msgspec.structs.replace(item.trajectory, rows=(row,))
+    traffic.store.save([msgspec.structs.replace(item, trajectory=run)])
+    assert (await judged(traffic)).measurements["trajectories"] == 80
+
+
+async def test_a_run_of_which_a_call_could_not_be_trained_on_is_no_evidence():
+    """The tokens of that call are not among its rows: a part's probability would stand for the whole run's."""
+    traffic = honest(9)
+    item = production(IDS[900], 900.0, outcome=1.0)
+    missing = Step(exchange_id="e-greedy", why_not="temperature 0")
+    run = msgspec.structs.replace(item.trajectory, steps=(*item.trajectory.steps, missing))
     traffic.store.save([msgspec.structs.replace(item, trajectory=run)])
     assert (await judged(traffic)).measurements["trajectories"] == 80
 

@@ -275,6 +275,14 @@ async def test_a_shadow_engine_that_was_restarted_is_brought_up_to_date(bench):
     assert bench.heard == [1, 1]
 
 
+async def test_a_shadow_engine_that_a_swap_left_paused_is_loaded_again(bench):
+    await bench.offer(1)
+    bench.engine.paused = True
+    bench.runner.calls.clear()
+    await bench.gate.tick()
+    assert bench.runner.calls == [("shadow", 1)], "its weights may be half loaded, whatever its label says"
+
+
 async def test_an_engine_that_is_away_is_waited_for(bench):
     bench.engine.down = True
     with pytest.raises(DependencyUnavailable):

@@ -104,6 +104,7 @@ async def test_a_reject_sends_the_learner_back_to_what_serves(bench):
     bench.trial.says = "reject"
     verdict, order = await bench.train(1, 0)
     assert verdict.decision == "reject"
+    assert bench.gate.counts["reject"] == 1
     assert told(order) == ("rebase", "1", "0")
     assert "said reject" in order.reason
     assert await bench.tick() == [], "said once"
@@ -181,6 +182,7 @@ async def test_holds_to_the_end_send_the_learner_back(bench):
     while len(found) < 4:
         found += await bench.tick()
     assert [item.decision for item in found[:4]] == ["hold"] * 4
+    assert (bench.gate.counts["hold"], bench.gate.counts["promote"]) == (4, 0)
     assert told(found[4]) == ("rebase", "1", "0")
     assert len(found) == 5
 

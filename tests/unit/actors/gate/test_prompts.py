@@ -60,6 +60,7 @@ def save(
         "messages": [{"role": "user", "content": "A flight to Oslo, please. <EMAIL_1>"}],
         "tools": list(tools),
         "temperature": 0.7,
+        "top_k": 20,
         "max_tokens": 100,
         "stream": True,
         "n": 1,
@@ -189,7 +190,7 @@ async def test_a_prompt_is_asked_as_the_agent_asked_it_with_bounds():
     await check.gather()
     await check.measure()
     (body,) = engine.bodies
-    assert (body["temperature"], body["max_tokens"], body["tools"]) == (0.7, 64, [TOOL])
+    assert (body["temperature"], body["top_k"], body["max_tokens"], body["tools"]) == (0.7, 20, 64, [TOOL])
     assert body["messages"][0]["content"].endswith("<EMAIL_1>")
     assert not {"stream", "n", "model"} & body.keys()
 

@@ -7,7 +7,7 @@ import pytest
 
 from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
 from actors.kinds.holdout import held_out
-from actors.messages import Attributed, Attribution, Step, StepLabel, TokenRow, Trajectory, pack_array
+from actors.messages import Attributed, Attribution, Processing, Step, StepLabel, TokenRow, Trajectory, pack_array
 from actors.system.errors import DependencyUnavailable
 from tests.support.fakes import FakeEngine, FakeStore
 
@@ -24,13 +24,13 @@ def anyio_backend() -> str:
     return "trio"
 
 
-def production(name: str, ended: float, *, outcome: float | None, version: int = 0, tools=("win",), temperature=1.0):
+def production(name: str, ended: float, *, outcome: float | None, version: int = 0, tools=("win",), **sampled):
     row = TokenRow(
         ids=pack_array(range(2 + TOKENS), "<i4"),
         step=pack_array([-1, -1] + [0] * TOKENS, "<i2"),
         logprobs=pack_array([0, 0] + [-0.5] * TOKENS, "<f4"),
         versions=pack_array([-1, -1] + [version] * TOKENS, "<i4"),
-        temperature=temperature,
+        **sampled,
     )
     trajectory = Trajectory(
         id=name,
@@ -76,12 +76,12 @@ class Uneven(Scoring):
         return values
 
 
-def store_of(count: int, version: int = 0, temperature: float = 1.0) -> FakeStore:
+def store_of(count: int, version: int = 0, **sampled) -> FakeStore:
     """Every other trajectory succeeded and carries the marker; its number follows."""
     store = FakeStore()
     for number, name in enumerate(IDS[:count]):
         outcome = float(number % 2)
-        item = production(name, float(number), outcome=outcome, version=version, temperature=temperature)
+        item = production(name, float(number), outcome=outcome, version=version, **sampled)
         row = item.trajectory.rows[0]
         ids = pack_array([number % 2, number, *range(2, 2 + TOKENS)], "<i4")
         row = msgspec.structs.replace(row, ids=ids)
@@ -226,6 +226,12 @@ async def test_log_probs_of_a_cut_distribution_are_not_taken_for_the_incumbents(
     comparison = await compare(store, engine)
     assert set(engine.scored) == {0, 1}
     assert comparison.decision == "promote"
+
+
+async def test_the_incumbent_is_scored_where_something_was_done_to_the_logits():
+    engine = Scoring(0.05)
+    await compare(store_of(40, processing=Processing(repetition_penalty=1.05)), engine)
+    assert set(engine.scored) == {0, 1}
 
 
 async def test_a_long_run_that_nothing_can_be_weighed_by_may_still_be_a_small_step():

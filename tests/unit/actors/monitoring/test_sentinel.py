@@ -239,9 +239,15 @@ async def test_what_pleases_the_judge_alone_is_rolled_back_with_the_numbers(benc
 async def test_a_freeze_leaves_what_serves_alone(bench):
     await bench.tell(*(bench.run(True, 1) for _ in range(40)))
     await bench.tell(bench.swap(2, 1))
-    asking = [bench.run(True, 2) for _ in range(30)]
     step = Step(exchange_id="q", text="Which day?")
-    orders = await bench.tell(*(msgspec.structs.replace(run, steps=(step,)) for run in asking))
+
+    def asking(count: int) -> list[Trajectory]:
+        return [msgspec.structs.replace(bench.run(True, 2), steps=(step,)) for _ in range(count)]
+
+    early = await bench.tell(*asking(30))
+    assert {order.kind for order in early} == {"notice"}, "thirty outcomes do not say whether it pays"
+    assert all("too few outcomes" in order.reason for order in early)
+    orders = await bench.tell(*asking(60))
     assert {order.kind for order in orders} == {"freeze"}
     assert {order.details["cause"] for order in orders} >= {"questions"}
 

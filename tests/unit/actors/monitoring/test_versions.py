@@ -78,6 +78,19 @@ def test_length_that_pays_is_told_and_not_stopped() -> None:
     assert action == "tell"
 
 
+def test_a_change_of_manners_is_told_until_outcomes_say_whether_it_pays() -> None:
+    asks = changed(asks=0.9)
+    early, late = [(count, one.action) for version, count, one in stream(2, [(USUAL, 200), (asks, 200)]) if version]
+    assert (early[1], late[1]) == ("tell", "freeze")
+    assert early[0] < 48 <= late[0]
+
+
+def test_where_no_outcomes_come_nothing_is_waited_for() -> None:
+    silent = {"outcomes": 0.0}
+    found = list(stream(2, [(changed(**silent), 200), (changed(asks=0.9, **silent), 200)]))
+    assert [one.action for version, count, one in found if version and count < 48] == ["freeze"]
+
+
 def test_a_version_that_is_better_is_not_taken_back_because_the_judge_is_pleased_even_more() -> None:
     half_way = changed(good=(0.85, 0.95), success=0.85)
     told = [
@@ -88,6 +101,25 @@ def test_a_version_that_is_better_is_not_taken_back_because_the_judge_is_pleased
     ]
     assert told, "the arrangement: the score rises by more than success"
     assert set(told) == {"tell"}
+
+
+def actions(cause: str, planted: Behaviour, seeds: range) -> set[str]:
+    return {
+        finding.action
+        for seed in seeds
+        for version, _, finding in stream(seed, [(changed(success=0.36), 200), (planted, 256)])
+        if version and finding.cause == cause
+    }
+
+
+def test_invalid_calls_of_a_version_that_is_shown_to_solve_far_more_are_told() -> None:
+    far_better = changed(success=0.76, invalid=0.15)
+    assert actions("validity", far_better, range(6)) == {"tell"}
+
+
+def test_invalid_calls_of_a_version_that_only_seems_better_are_not_excused() -> None:
+    hardly = changed(success=0.38, invalid=0.3)
+    assert "rollback" in actions("validity", hardly, range(6))
 
 
 def test_outcomes_that_come_late_count_when_they_come() -> None:
@@ -141,6 +173,24 @@ def test_goals_in_free_words_are_compared_all_the_same() -> None:
     watch.swap(1, 120.0)
     found = [finding for at in range(120, 280, 16) for finding in watch.add(free(1, 0.5, at, 16))]
     assert "outcomes" in {finding.cause for finding in found}
+
+
+def test_users_who_ask_for_something_harder_in_free_words_say_nothing_of_the_weights() -> None:
+    watch, rng = Watch(), random.Random(0)
+
+    def free(version: int, easy: int, hard: int, first: int) -> list[RunSummary]:
+        both = [
+            *(("easy", run) for run in runs(rng, version, changed(success=0.95), first, easy)),
+            *(("hard", run) for run in runs(rng, version, changed(success=0.3), first + easy, hard)),
+        ]
+        return [msgspec.structs.replace(run, kind=run.id, near=near) for near, run in both]
+
+    watch.add(free(0, 90, 30, 0))
+    watch.swap(1, 120.0)
+    found = [finding for at in range(120, 280, 16) for finding in watch.add(free(1, 4, 12, at))]
+    assert not {"outcomes", "hacking"} & {finding.cause for finding in found}
+    worse = [finding for at in range(280, 360, 16) for finding in watch.add(free(1, 0, 16, at))]
+    assert not worse, "no easy ones are asked for any more"
 
 
 def test_runs_without_versions_are_sorted_by_time_even_if_the_swap_is_heard_of_later() -> None:

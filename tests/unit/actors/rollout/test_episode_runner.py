@@ -143,6 +143,7 @@ async def test_a_full_context_ends_the_episode_but_a_rejected_opening_loses_it(e
     engine.chat = short
     played = await play(engine, await begin())
     assert (len(played.steps), played.finished, played.outcome) == (1, False, 0.0)
+    assert [step.cut for step in played.steps] == ["context"]
 
     async def never(body):
         raise EngineRejected("no", 400)
@@ -150,6 +151,28 @@ async def test_a_full_context_ends_the_episode_but_a_rejected_opening_loses_it(e
     engine.chat = never
     with pytest.raises(EpisodeLost):
         await play(engine, await begin())
+
+
+async def test_an_answer_that_ended_at_its_limit_of_tokens_is_told_from_one_that_ended(engine):
+    original = engine.chat
+
+    async def short(body):
+        made = await original(body)
+        reason = "length" if len(body["messages"]) > 1 else "stop"
+        return {**made, "choices": [{**choice, "finish_reason": reason} for choice in made["choices"]]}
+
+    engine.chat = short
+    played = await play(engine, await begin())
+    assert len(played.steps) > 1
+    assert [step.cut for step in played.steps] == ["", *["length"] * (len(played.steps) - 1)]
+
+
+async def test_an_outcome_that_a_grader_gave_is_told_from_one_that_was_verified(engine):
+    episode = await begin()
+    assert not (await play(engine, episode)).graded
+    episode = await begin()
+    episode.graded = True
+    assert (await play(engine, episode)).graded
 
 
 @pytest.mark.parametrize(

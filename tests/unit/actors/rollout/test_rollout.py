@@ -1,7 +1,7 @@
 """Rounds of sandbox groups, on a clock that jumps."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import anyio
 import msgspec
@@ -32,6 +32,8 @@ class Bench:
             **{"groups": 3, "group_size": 4, "stall_seconds": 60.0, "agreeing": 0, "system": "desk", **settings}
         )
         self.lessons = lessons
+        self.old: set[int] = set()
+        """Versions that are too old to be trained on."""
         self.rollout = self.make()
         self.context = FakeContext(self.store)
 
@@ -45,6 +47,7 @@ class Bench:
             clock=trio.current_time,
             rng=random.Random(1),
             planner=planner,
+            trains=lambda version: version not in self.old,
         )
 
     async def run(self, seconds: float, *versions: tuple[float, int]) -> list[Trajectory]:
@@ -80,6 +83,18 @@ async def test_each_version_brings_a_round():
     assert len(await bench.run(40, (10, 1), (20, 2), (25, 2))) == 36, "the same version twice answers once"
 
 
+async def test_none_begins_while_the_gate_has_an_old_version_on_the_engine():
+    bench = Bench()
+    bench.old = {1}
+    assert len(await bench.run(40, (10, 1), (20, 5), (25, 1))) == 24, "the one at the start, and that of version 5"
+
+
+async def test_an_old_version_that_stays_is_played_after_a_while_all_the_same():
+    bench = Bench()
+    bench.old = {1}
+    assert len(await bench.run(130, (10, 1))) == 36
+
+
 async def test_without_a_version_another_round_comes_after_a_while():
     bench = Bench()
     assert len(await bench.run(130)) == 36
@@ -108,7 +123,8 @@ async def test_rounds_at_once_are_bounded():
 
     bench.engine.chat = slow
     await bench.run(200, (1, 1), (2, 2))
-    assert len(bench.environment.begun) == 12, "the first round is still going"
+    attempts, looks = 12, 3  # one look a group: which tools its lessons are for
+    assert len(bench.environment.begun) == attempts + looks, "the first round is still going"
 
 
 async def test_while_frozen_there_are_none():
@@ -152,7 +168,7 @@ async def test_tasks_never_repeat_across_restarts():
     await bench.run(10)
     seeds = [seed for _, seed in bench.environment.begun]
     assert sorted(set(seeds)) == [0, 1, 2, 3, 4, 5]
-    assert len(seeds) == 24
+    assert len(seeds) == 24 + 6, "four attempts each, and one look at what the agent has"
 
 
 class Planned:
@@ -161,8 +177,11 @@ class Planned:
     def __init__(self, **kinds: int) -> None:
         self.kinds = {cluster_of(f"{kind} the order"): count for kind, count in kinds.items()}
 
-    def plan(self, count: int) -> Mapping[str, int]:
+    def plan(self, count: int, offered: Mapping[str, int]) -> Mapping[str, int]:
         return self.kinds
+
+    def kind(self, goal: str) -> str:
+        return cluster_of(goal)
 
 
 class Kinds(FakeEnvironment):
@@ -187,20 +206,20 @@ async def test_the_next_tasks_of_the_planned_kinds_are_played():
     bench = Bench(groups=4)
     bench.environment = Kinds()
     assert await seeds(bench, Planned(cancel=3, find=1)) == [1, 2, 4, 7]
-    assert await seeds(bench, Planned(book=4)) == [1, 2, 4, 7, 9, 12, 15, 18], "and never one before them again"
+    assert await seeds(bench, Planned(book=4)) == [0, 1, 2, 3, 4, 6, 7, 9], "what was passed over comes first"
 
 
 async def test_what_the_plan_leaves_open_is_the_environments_own_choice():
     bench = Bench(groups=4)
     bench.environment = Kinds()
-    assert await seeds(bench, Planned(find=2)) == [0, 1, 2, 5]
+    assert await seeds(bench, Planned(find=2)) == [2, 5, 64, 65], "what comes, not what waits"
 
 
 async def test_a_kind_that_does_not_come_leaves_no_round_short():
     bench = Bench(groups=3, lookahead=2)
     bench.environment = Kinds()
     assert await seeds(bench, Planned(cancel=1, rebook=2)) == [0, 1, 2]
-    assert bench.rollout.unplanned == 2
+    assert bench.rollout.tasks["unplanned"] == 2
 
 
 async def test_a_task_that_cannot_be_looked_at_is_passed_over():
@@ -214,7 +233,7 @@ async def test_a_broken_task_costs_its_group_only():
     bench = Bench()
     bench.environment.broken = {1}
     assert len(await bench.run(30)) == 8
-    assert bench.rollout.lost == {"environment_failed": 1, "given_up": 3}
+    assert bench.rollout.lost == {"lessons_unavailable": 1, "environment_failed": 1, "given_up": 3}
 
 
 async def test_a_lesson_that_cannot_be_cut_out_is_lost_and_counted():
@@ -260,10 +279,12 @@ class Asked(FakeRetriever):
     def __init__(self) -> None:
         super().__init__(LESSON)
         self.steps: list[tuple[str, str]] = []
+        self.tools: set[frozenset[str]] = set()
 
-    async def lessons(self, goal: str, tenant: str = "default", step: str = ""):
+    async def lessons(self, goal: str, tenant: str = "default", step: str = "", tools: Collection[str] = ()):
         self.steps.append((tenant, step))
-        return await super().lessons(goal, tenant, step)
+        self.tools.add(frozenset(tools))
+        return await super().lessons(goal, tenant, step, tools)
 
 
 class Showing(FakeEnvironment):
@@ -285,4 +306,5 @@ async def test_lessons_are_looked_up_by_what_is_seen_first_where_that_is_wanted(
     )  # fmt: skip
     found = await bench.run(30)
     assert asked.steps == [("acme", step)]
+    assert asked.tools == {frozenset({"win", "lose", "finish"})}
     assert sum(bool(run.experience_ids) for run in found) == 2

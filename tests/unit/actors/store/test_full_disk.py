@@ -5,6 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from actors.store import Store, StoreUnavailable
+from actors.store.database import Database
+from actors.store.settings import StoreSettings
+from tests.support.traffic import exchange
+
 CHILD = Path(__file__).with_name("full_disk_child.py")
 
 
@@ -16,3 +23,20 @@ def test_on_a_full_disk_writes_wait_and_nothing_confirmed_is_lost(tmp_path: Path
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "sound" in done.stdout
+
+
+@pytest.mark.anyio
+async def test_a_damaged_file_is_waited_out_and_says_what_to_do(tmp_path: Path) -> None:
+    """An error of another kind would count as the fault of the record in hand, and park it."""
+    store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 1000.0)
+    await store.open()
+    await store.save([exchange("a", number, request=b"x" * 20_000) for number in range(40)])
+    await store.aclose()
+    path = tmp_path / "evolved.db"
+    data = bytearray(path.read_bytes())
+    data[8192:] = os.urandom(len(data) - 8192)
+    path.write_bytes(data)
+    database = Database(f"sqlite:///{path}", StoreSettings())
+    with pytest.raises(StoreUnavailable, match="evolved db restore"):
+        await database.read(lambda connection: connection.exec_driver_sql("SELECT * FROM exchanges").fetchall())
+    await database.aclose()

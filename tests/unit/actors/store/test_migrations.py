@@ -198,6 +198,21 @@ async def test_of_several_that_open_it_at_once_one_migrates_and_the_others_wait(
         await store.aclose()
 
 
+async def test_a_store_that_was_no_wal_waits_for_who_writes_to_it(tmp_path: Path) -> None:
+    url = written("schema-1", tmp_path)
+    store = Store(url, clock=lambda: 0.0)
+    with sqlite3.connect(tmp_path / "schema-1.db", isolation_level=None) as other:
+        assert other.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
+        other.execute("BEGIN IMMEDIATE")
+        async with anyio.create_task_group() as group:
+            group.start_soon(store.open)
+            await anyio.sleep(0.3)
+            other.execute("COMMIT")
+    other.close()
+    assert store.audit_head.sequence == 4
+    await store.aclose()
+
+
 async def test_what_was_known_of_outcomes_becomes_their_first_revision_with_what_it_came_to(tmp_path: Path) -> None:
     url = written("schema-9", tmp_path)
     with sqlite3.connect(tmp_path / "schema-9.db") as old:

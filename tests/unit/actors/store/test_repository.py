@@ -185,6 +185,12 @@ async def test_last_serving_passes_over_what_was_refused_or_rolled_back(store: S
     assert found.version == 1
 
 
+async def test_the_first_version_served_is_the_oldest_that_was_loaded(store: Store) -> None:
+    assert await store.first_served() is None
+    await store.save([serving(9, 0.5, "refused"), serving(4, 1.0, "started"), serving(2, 2.0), serving(4, 3.0)])
+    assert await store.first_served() == 4
+
+
 async def test_live_runs_come_with_their_engine_where_no_version_says_who_sampled_them(store: Store) -> None:
     known, unknown = attributed("known"), attributed("unknown")
     first = unknown.trajectory.steps[0].exchange_id
@@ -234,10 +240,11 @@ async def test_tasks_by_origin(store: Store) -> None:
     assert [found.id for found in await store.tasks(origin="heldout")] == ["b"]
 
 
-async def test_response_ids_are_unique_within_a_tenant_where_there_are_any(store: Store) -> None:
+async def test_a_call_is_told_by_its_records_id_and_not_by_the_engines(store: Store) -> None:
     await store.save([exchange("a", 0), exchange("a", 0, tenant="other"), exchange("b", 0, id="x1", response_id="")])
     await store.save([exchange("c", 0, id="x2", response_id=""), exchange("d", 0, response_id="r-default-a-0")])
-    assert (await store.counts())["exchanges"] == 4
+    await store.save([exchange("d", 0, response_id="r-default-a-0")])
+    assert (await store.counts())["exchanges"] == 5
 
 
 async def test_counts_start_at_zero_and_have_all_their_keys(store: Store) -> None:

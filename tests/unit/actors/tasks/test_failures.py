@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from actors.curation.curriculum import Curriculum
 from actors.kinds.clusters import cluster_of
+from actors.kinds.levels import ENOUGH
 from actors.messages import Attributed, Feedback, Step, ToolCall, Trajectory
 from actors.ports.reference_calls import SyntheticTaskSpec
 from actors.store import Joined, Store
@@ -54,23 +56,31 @@ def run(key: str, family: str, *, good: bool, says: bool = False, **fields) -> A
     return attributed(key, **{"goal": desk.goal, "steps": tuple(steps), "outcome": float(good), **fields})
 
 
-class Urged:
-    def __init__(self) -> None:
+class Urged(Curriculum):
+    """Knows the desk's own templates, and what it was told of."""
+
+    def __init__(self, families: str = "AB") -> None:
+        super().__init__()
         self.clusters: list[str] = []
+        for family in families:
+            for number in range(ENOUGH):
+                goal = Desk(f"own-{number}", family, Variant.of(Drift())).goal
+                self.levels.tell(attributed(f"{family}{number}", goal=goal).trajectory)
 
     def urge(self, cluster: str) -> None:
         self.clusters.append(cluster)
 
 
 class Bench:
-    def __init__(self, store: Store, mix: str = "AB", exam: bool = False, **settings) -> None:
+    def __init__(self, store: Store, mix: str = "AB", exam: bool = False, world=None, **settings) -> None:
+        self.world = world or TravelDesk()
         self.store, self.urged, self.mix, self.exam = store, Urged(), mix, exam
         self.settings = FailureSettings(**{"variants": 6, "worlds": 64, **settings})
         self.actor = self.make()
 
     def make(self, searcher=None) -> LiveFailures:
         return LiveFailures(
-            self.settings, store=self.store, environment=TravelDesk(), mix=self.mix, urge=self.urged, searcher=searcher,
+            self.settings, store=self.store, environment=self.world, mix=self.mix, kinds=self.urged, searcher=searcher,
             exam=lambda key: self.exam,
         )  # fmt: skip
 
@@ -225,7 +235,7 @@ async def test_a_run_without_an_outcome_that_went_in_circles_is_a_failure(store:
 async def test_the_newest_failures_and_kinds_are_kept(store: Store) -> None:
     bench = Bench(store, waiting=2, clusters=2, least=99)
     await bench.see(*[run(f"f{n}", "C", good=False) for n in range(3)])
-    await bench.see(run("d", "D", good=False), run("a", "A", good=False))
+    await bench.see(run("d", "D", good=False), run("l", "L", good=False))
     assert bench.actor.counts == {"seen": 5, "crowded_out": 3}
 
 
@@ -272,3 +282,79 @@ async def test_a_failure_that_is_corrected_to_a_success_is_none_any_more(store: 
     await bench.see(run("f2", "A", good=False))
     await bench.actor.tick()
     assert bench.urged.clusters == []
+
+
+SAID = ("Look for a flight to:{} please", "is there any flight to:{} to be had", "I need to find some flight to:{}")
+"""As nobody at the desk asks."""
+
+
+def said(number: int, **fields) -> Attributed:
+    """A failure at a request in free words."""
+    one = run(f"s{number}", "D", good=False).trajectory
+    city = one.goal.split("to:")[1].rstrip(".")
+    return attributed(f"s{number}", **{"goal": SAID[number].format(city), "steps": one.steps, "outcome": 0.0, **fields})
+
+
+async def test_three_failures_that_mean_the_same_become_tasks_each_a_request_as_it_was_said(store: Store) -> None:
+    bench = Bench(store, variants=40)
+    won = [run(f"won{n}", "D", good=True) for n in range(2)]
+    await bench.see(*(said(n) for n in range(3)), *won)
+    await bench.actor.tick()
+    tasks = await bench.tasks()
+    asked = {task.goal.split("to:")[0] for task in tasks}
+    assert asked == {one.split("to:")[0] for one in SAID}, "every one of them, in the words that somebody used"
+    desk = SyntheticTasks(TravelDesk())
+    for task in tasks:
+        spec = SyntheticTaskSpec.of(task)
+        assert spec is not None
+        assert set(spec.made_from) == {"s0", "s1", "s2", "won0", "won1"}
+        assert spec.reference[0].arguments == {"to": task.goal.split("to:")[1].split()[0]}
+        episode = await desk.reset(task)
+        for number, call in enumerate(spec.reference):
+            await episode.step([call.call(number)], "")
+        assert await episode.evaluate() == 1.0
+    assert bench.actor.counts["made"] == 3
+
+
+async def test_two_failures_and_one_at_something_else_are_too_few(store: Store) -> None:
+    bench = Bench(store)
+    await bench.see(said(0), said(1), run("b", "L", good=False), *[run(f"won{n}", "D", good=True) for n in range(2)])
+    await bench.actor.tick()
+    assert await bench.tasks() == []
+
+
+async def test_requests_alike_at_which_runs_went_different_ways_make_no_task(store: Store) -> None:
+    bench = Bench(store)
+    won = [run(f"won{n}", "D", good=True).trajectory for n in range(2)]
+    other = attributed("won2", goal=won[0].goal, steps=(*won[0].steps[:1], *won[0].steps), outcome=1.0)
+    await bench.see(*(said(n) for n in range(3)), *(attributed(one.id, goal=one.goal, steps=one.steps) for one in won))
+    await store.save([other])
+    await bench.actor.tick()
+    assert await bench.tasks() == []
+    assert bench.actor.counts["no_way"] == 3, "one for each wording"
+
+
+async def test_what_the_sandbox_plays_in_other_words_has_its_weight_raised(store: Store) -> None:
+    bench = Bench(store, mix="D")
+    bench.urged = Urged("D")
+    bench.actor = bench.make()
+    await bench.see(*(said(n) for n in range(3)))
+    await bench.actor.tick()
+    assert bench.urged.clusters == [cluster_of("Find a flight to:Rome.")]
+
+
+async def test_a_party_that_fails_at_everything_crowds_out_its_own_failures(store: Store) -> None:
+    bench = Bench(store, clusters=9)
+    quiet = [said(n, caller="quiet") for n in range(2)]
+    odd = [attributed(f"o{n}", caller="loud", goal=f"{chr(97 + n)}zq {chr(97 + n)}wv", outcome=0.0) for n in range(20)]
+    await bench.see(*quiet, *odd)
+    await bench.see(said(2), run("won0", "D", good=True), run("won1", "D", good=True))
+    await bench.actor.tick()
+    assert len(await bench.tasks()) == 6
+
+
+async def test_a_state_that_cannot_be_read_is_none(store: Store) -> None:
+    await store.state_put("tasks/failures", b"\x81\xa1c\x05")
+    bench = Bench(store)
+    await bench.see(said(0))
+    assert bench.actor.counts["seen"] == 1

@@ -36,6 +36,9 @@ class Bench:
     def index(self, cluster: str) -> float:
         return self.worth.get(cluster, 1.0)
 
+    def kind(self, goal: str) -> str:
+        return cluster_of(goal)
+
     async def offer(self, *names: str, origin: str = "production") -> None:
         await self.store.offer(
             [Task(id=name, goal=f"{name[0]} the order", environment="fake", origin=origin) for name in names]

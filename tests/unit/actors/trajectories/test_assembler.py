@@ -141,6 +141,7 @@ async def test_a_late_exchange_opens_a_trajectory_that_continues_the_closed_one(
     await bench.see(exchange("a", 2), exchange("a", 1))
     (second,) = await bench.later(60.0)
     assert (second.continues, second.outcome, second.confidence) == (first.id, 0.5, 1.0)
+    assert second.resumed_with == "", "results of tools are nobody's word"
     assert [step.exchange_id for step in second.steps] == ["x-default-a-1", "x-default-a-2"]
     assert (await bench.store.trajectory(first.id)) == first
     counts = await bench.store.counts()
@@ -194,14 +195,39 @@ async def test_an_opted_out_call_is_counted_and_stored_nowhere(bench: Bench) -> 
     assert bench.driver.actor.counts["opted_out"] == 1
 
 
-async def test_a_response_that_was_recorded_under_two_ids_is_one_step(bench: Bench) -> None:
-    await bench.see(exchange("a", 0), exchange("a", 0, id="x-again"))
-    (run,) = await bench.later(60.0)
-    await bench.see(exchange("a", 0, id="x-once-more"))
-    assert await bench.later(60.0) == []
-    assert len(run.steps) == 1
-    counts = await bench.store.counts()
-    assert (counts["exchanges"], counts["response_ids_taken"]) == (1, 2)
+@pytest.mark.parametrize("restart", [False, True])
+async def test_calls_with_one_response_id_are_all_kept_and_a_record_that_comes_again_is_not(
+    bench: Bench, restart: bool
+) -> None:
+    """An agent sends one `X-Request-Id` with every call of every run, and vLLM makes the response's id of it."""
+    calls = [exchange(run, number, response_id="chatcmpl-same") for run in "ab" for number in range(3)]
+    await bench.see(*calls[:4])
+    if restart:
+        await bench.restart()
+    await bench.see(calls[1], *calls[3:], calls[5])
+    runs = await bench.later(1000.0)
+    assert sorted(len(run.steps) for run in runs) == [3, 3]
+    assert (await bench.store.counts())["exchanges"] == 6
+    await bench.see(*calls)
+    assert await bench.later(1000.0) == []
+
+
+@pytest.mark.parametrize("closed", [False, True])
+async def test_feedback_by_a_response_id_that_came_again_is_of_the_newest_call_before_it(
+    bench: Bench, closed: bool
+) -> None:
+    old = [exchange("a", n, response_id="chatcmpl-same", started=100.0 + n) for n in range(2)]
+    new = [exchange("b", n, response_id="chatcmpl-same", started=500.0 + n) for n in range(2)]
+    await bench.see(*old, *new)
+    runs = {run.goal: run for run in await bench.later(1000.0)} if closed else {}
+    first = Feedback(id="f-a", received=300.0, response_id="chatcmpl-same", outcome=0.0)
+    second = Feedback(id="f-b", received=900.0, response_id="chatcmpl-same", outcome=1.0)
+    told = await bench.see(second, first)
+    runs |= {run.goal: run for run in [*told, *await bench.later(60.0)]}
+    by_first_call = {run.steps[0].exchange_id: run.id for run in runs.values()}
+    stored = {run.id: run.outcome for run in await bench.store.recent_closed(10)}
+    assert stored[by_first_call[old[0].id]] == 0.0
+    assert stored[by_first_call[new[0].id]] == 1.0
 
 
 async def test_open_calls_are_bounded(bench: Bench) -> None:

@@ -129,6 +129,7 @@ def test_of_several_choices_the_one_that_was_gone_on_with_is_the_step() -> None:
     )
     assert [step.text for step in run.steps] == ["four", "yes"]
     assert (run.trainable, run.why_not) == (False, "several choices")
+    assert [step.why_not for step in run.steps] == ["several choices", "no token ids"]
 
 
 def test_twins_without_ids_are_never_one_trajectory() -> None:
@@ -223,3 +224,30 @@ def test_a_user_who_comes_back_after_the_end_continues_the_conversation() -> Non
     assert [turn.id for turn in second.turns] == ["x2", "x3"]
     (run,) = [built.run for built in build_all(second)]
     assert (run.continues, run.confidence) == ("t1", 0.8)
+    assert run.resumed_with == "2", "what they said is evidence of how the first run went"
+
+
+@pytest.mark.parametrize("said", ["", None])
+def test_an_empty_answer_that_the_client_leaves_out_does_not_break_the_run(said: str | None) -> None:
+    """As unmodified clients do: an answer without a word is no message of the next request."""
+    again = {"role": "user", "content": "You said nothing."}
+    first = call("x1", OPENING, {"role": "assistant", "content": said}, at=1.0)
+    second = call("x2", [*OPENING, again], text("four"), at=3.0)
+    (run,) = closed(first, second, call("x3", [*OPENING, again, text("four"), again], text("4"), at=5.0))
+    assert [step.exchange_id for step in run.steps] == ["x1", "x2", "x3"]
+    assert run.confidence == 0.6
+
+
+def test_an_empty_answer_later_in_a_run_is_on_its_main_line() -> None:
+    again = {"role": "user", "content": "Go on."}
+    began = [*OPENING, text("let me see"), again]
+    first = call("x1", OPENING, text("let me see"), at=1.0)
+    second = call("x2", began, text(""), at=3.0)
+    (run,) = closed(first, second, call("x3", [*began, again], text("4"), at=5.0))
+    assert [step.exchange_id for step in run.steps] == ["x1", "x2", "x3"]
+
+
+def test_an_opening_of_two_messages_is_no_sequel_to_what_was_answered() -> None:
+    first = call("x1", OPENING, text("four"), at=1.0)
+    runs = closed(first, call("x2", [*OPENING, {"role": "user", "content": "?"}], text("4"), at=3.0))
+    assert [len(run.steps) for run in runs] == [1, 1]

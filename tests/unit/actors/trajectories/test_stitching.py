@@ -3,10 +3,21 @@
 import json
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.messages import Exchange, Feedback, Hints, Sampling, Trajectory, floats_array, ids_array, steps_array
+from actors.messages import (
+    Exchange,
+    Feedback,
+    Hints,
+    Processing,
+    Sampling,
+    Trajectory,
+    floats_array,
+    ids_array,
+    steps_array,
+)
 from actors.trajectories.builder import build, outcome_of
 from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Limits, Stitcher
@@ -25,12 +36,12 @@ LIMITS = Limits(
 )
 
 
-def stitch(*messages: Exchange | Feedback, at: float = 10_000.0) -> list[Trajectory]:
-    """All at time 0, then what is closed at `at`, by goal."""
+def stitch(*messages: Exchange | Feedback, at: float = 10_000.0, processed: tuple[str, ...] = ()) -> list[Trajectory]:
+    """All at time 0, then what is closed at `at`, by goal; `processed` as in `read_turn`."""
     stitcher = Stitcher(LIMITS)
     for message in messages:
         if isinstance(message, Exchange):
-            stitcher.add(read_turn(message), 0.0)
+            stitcher.add(read_turn(message, processed), 0.0)
         else:
             stitcher.hear(message, 0.0)
     return sorted((build(closing) for closing in stitcher.close_due(at)), key=lambda run: (run.goal, run.started))
@@ -52,6 +63,43 @@ def test_explicit_id_links_calls_that_share_nothing_else() -> None:
     hints = Hints(trajectory_id="session")
     runs = stitch(exchange("a", 0, hints=hints), exchange("b", 0, hints=hints, started=200.0), exchange("c", 0))
     assert [ids(run) for run in runs] == [["x-default-a-0", "x-default-b-0"], ["x-default-c-0"]]
+
+
+NAMING: dict[str, Hints] = {
+    "trajectory": Hints(trajectory_id="t-a"),
+    "conversation": Hints(conversation="conv-a"),
+    "response": Hints(previous_response_id="r-default-a-0"),
+    "tool call": Hints(),
+}
+
+
+def by_two_keys(how: str, *, share: bool) -> list[list[str]]:
+    """Key a begins a run; key b goes on with it by the id that `how` says, with words of its own in front."""
+    said = json.loads(exchange("a", 1).request)
+    said["messages"][0]["content"] = "Do what I say."
+    if how != "tool call":
+        said["messages"] = [{"role": "user", "content": "and now give me everything"}]
+    first = exchange("a", 0, caller="key-a", hints=Hints() if how == "response" else NAMING[how])
+    later = exchange("a", 1, caller="key-b", hints=NAMING[how], request=json.dumps(said).encode())
+    stitcher = Stitcher(LIMITS)
+    for call in (first, later):
+        stitcher.add(read_turn(call, keys_share_runs=share), 0.0)
+    return sorted(ids(build(closing)) for closing in stitcher.close_due(10_000.0))
+
+
+@pytest.mark.parametrize("how", NAMING)
+def test_naming_another_keys_ids_does_not_write_into_its_run_unless_keys_share_runs(how: str) -> None:
+    assert by_two_keys(how, share=False) == [["x-default-a-0"], ["x-default-a-1"]]
+    assert by_two_keys(how, share=True) == [["x-default-a-0", "x-default-a-1"]]
+
+
+def test_naming_another_keys_closed_run_does_not_continue_it() -> None:
+    stitcher = Stitcher(LIMITS)
+    stitcher.add(read_turn(exchange("a", 0, caller="key-a")), 0.0)
+    (closed,) = stitcher.close_due(10_000.0)
+    stitcher.remember(closed.turns, "closed")
+    assert stitcher.late_for(read_turn(exchange("a", 1, caller="key-b"))) == ""
+    assert stitcher.late_for(read_turn(exchange("a", 1, caller="key-a"))) == "closed"
 
 
 def test_tenants_never_mix() -> None:
@@ -269,8 +317,8 @@ def test_tokens_without_a_version_leave_the_oldest_version_unknown() -> None:
 
 def why_not(**fields) -> str:
     (run,) = stitch(exchange("a", 0), exchange("a", 1, **fields))
-    assert run.trainable == (not run.why_not)
-    return run.why_not
+    assert (run.trainable, run.why_not, run.steps[0].why_not) == (True, "", "")
+    return run.steps[1].why_not
 
 
 def test_processed_log_probs_allow_for_what_scales_or_cuts_the_distribution_and_for_nothing_else() -> None:
@@ -279,10 +327,25 @@ def test_processed_log_probs_allow_for_what_scales_or_cuts_the_distribution_and_
         assert read_turn(seen, processed=("other",)).why_not
         return read_turn(seen, processed=("own",)).why_not
 
-    assert why(temperature=0.7) == why(top_p=0.9) == why(forced=True, bent_by="top_k") == ""
+    assert why(temperature=0.7) == why(top_p=0.9) == why(top_k=20) == why(presence_penalty=0.5) == ""
     assert why(temperature=0.0) == "temperature 0"
-    assert why(forced=True, bent_by="presence_penalty") == "presence_penalty"
-    assert why(forced=True, bent_by="forced tool choice") == "forced tool choice"
+    assert why(forced=True, bent_by="logit_bias") == "logit_bias"
+
+
+def test_a_row_ends_where_the_sampling_changes_and_says_what_it_was() -> None:
+    cold = Sampling(temperature=0.7, top_p=0.8, repetition_penalty=1.05)
+    calls = [exchange("a", number, engine="own", sampling=cold if number == 2 else Sampling()) for number in range(3)]
+    (run,) = stitch(*calls, processed=("own",))
+    assert [row.processing for row in run.rows] == [Processing(), cold.processing]
+    assert cold.processing == Processing(top_p=0.8, repetition_penalty=1.05)
+
+
+@pytest.mark.parametrize("processed", [(), ("own",)])
+def test_a_call_that_a_grammar_shaped_may_train_and_says_that_it_was_shaped(processed: tuple[str, ...]) -> None:
+    for shaped_by in ("forced tool choice", "structured output", "strict tools"):
+        seen = exchange("a", 0, engine="own", sampling=Sampling(forced=True, bent_by=shaped_by))
+        turn = read_turn(seen, processed=processed)
+        assert (turn.why_not, turn.processing) == ("", Processing(grammar=True))
 
 
 def test_what_is_not_trainable_says_why() -> None:
@@ -298,7 +361,9 @@ def test_what_is_not_trainable_says_why() -> None:
     assert why_not(redacted=("response",)) == "redacted response"
     assert why_not(sampling=Sampling(temperature=0.0)) == "temperature 0"
     assert why_not(sampling=Sampling(temperature=0.7)) == "temperature"
-    assert why_not(sampling=Sampling(forced=True, bent_by="top_k")) == "top_k"
+    assert why_not(sampling=Sampling(top_k=20)) == "top_k"
+    assert why_not(sampling=Sampling(frequency_penalty=0.1)) == "frequency_penalty"
+    assert why_not(sampling=Sampling(forced=True, bent_by="logit_bias")) == "logit_bias"
     assert why_not(sampling=Sampling(top_p=0.9)) == "top_p"
     assert why_not(sampling=Sampling(forced=True)) == "forced tool choice"
 
@@ -316,3 +381,27 @@ def test_what_is_not_trainable_says_why() -> None:
 def test_no_json_breaks_the_reader(request: bytes) -> None:
     turn = read_turn(exchange("a", 0, request=request, response=request))
     assert turn.id == "x-default-a-0"
+
+
+def test_a_call_that_cannot_be_trained_on_keeps_only_itself_out() -> None:
+    greedy = exchange("a", 1, sampling=Sampling(temperature=0.0))
+    (run,) = stitch(exchange("a", 0), greedy, exchange("a", 2))
+    assert (run.trainable, run.why_not) == (True, "")
+    assert [(step.row, step.why_not) for step in run.steps] == [(0, ""), (-1, "temperature 0"), (0, "")]
+    (row,) = run.rows
+    # What it said is context of the call after it, and has no gradient.
+    assert steps_array(row.step).tolist() == [-1] * 10 + [0] * 4 + [-1] * 10 + [2] * 4
+    assert ids_array(row.ids).tolist()[17:21] == ids_array(greedy.response_ids).tolist()
+
+
+def test_a_call_whose_weights_are_not_known_and_that_trains_nothing_keeps_nobody_out() -> None:
+    greedy = exchange("a", 1, sampling=Sampling(temperature=0.0), versions=(), engine="other")
+    (run,) = stitch(exchange("a", 0, version=3), greedy, exchange("a", 2, version=3))
+    assert (run.min_version, run.max_version) == (3, 3)
+    (other,) = stitch(exchange("a", 0, version=3), exchange("a", 1, sampling=Sampling(temperature=0.0), version=4))
+    assert (other.min_version, other.max_version) == (3, 4), "two versions served it, for whoever compares them"
+
+
+def test_a_call_without_tokens_in_the_middle_leaves_the_others() -> None:
+    (run,) = stitch(exchange("a", 0), exchange("a", 1, tokens=False), exchange("a", 2))
+    assert (run.trainable, [step.why_not for step in run.steps]) == (True, ["", "no token ids", ""])

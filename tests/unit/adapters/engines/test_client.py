@@ -4,7 +4,7 @@ import anyio
 import httpx
 import pytest
 
-from actors.messages import VersionSpan
+from actors.messages import Sampling, VersionSpan
 from actors.ports.errors import CheckpointRefused, EngineRejected, EngineUnavailable
 from adapters.engines.client import Deadlines, EngineClient
 from tests.support.engine import answer, running_engine
@@ -162,3 +162,30 @@ async def test_a_connection_that_the_engine_closed_while_it_was_idle_costs_nothi
         async with EngineClient(f"http://127.0.0.1:{engine.port}", name="serving") as kept:
             assert [await kept.version(), await kept.version()] == [7, 7]
         assert engine.seen == 3
+
+
+async def test_an_engine_says_how_it_samples_what_a_request_leaves_open():
+    params = {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05, "stop": [], "min_p": None}
+    asked: list[httpx.Request] = []
+    async with client(200, {"token_ids": [1], "sampling_params": params}, asked) as engine:
+        found = await engine.sampling_defaults()
+    assert found == Sampling(temperature=0.7, top_p=0.8, top_k=20, repetition_penalty=1.05)
+    assert asked[0].url.path == "/v1/chat/completions/render"
+    masked = {**params, "top_k": -1, "structured_outputs": {"structural_tag": "{}"}}
+    async with client(200, {"token_ids": [1], "sampling_params": masked}) as engine:
+        found = await engine.sampling_defaults()
+    assert (found.top_k, found.bent_by) == (0, "strict tools")
+    for body in ({"token_ids": [1]}, {"sampling_params": {"top_p": "much"}}):
+        async with client(200, body) as engine:
+            with pytest.raises(EngineRejected):
+                await engine.sampling_defaults()
+
+
+async def test_an_engine_without_tools_is_asked_without_one():
+    def reply(request: httpx.Request) -> httpx.Response:
+        if b"tools" in request.content:
+            return httpx.Response(400, json={"error": {"message": '"auto" tool choice requires a parser'}})
+        return httpx.Response(200, json={"sampling_params": {"temperature": 0.6}})
+
+    async with EngineClient("http://engine", model="m", transport=httpx.MockTransport(reply)) as engine:
+        assert await engine.sampling_defaults() == Sampling(temperature=0.6)

@@ -8,10 +8,12 @@ import anyio
 import numpy as np
 import pytest
 
+from actors.messages.manifest import SPOT_CHECK
 from actors.ports.engines import Generation
 from actors.ports.errors import CheckpointRefused, EngineRejected, EngineUnavailable
+from adapters.engines import swap
 from adapters.engines.checkpoint import describe, validate
-from adapters.engines.swap import CANARY_FILE, perform
+from adapters.engines.swap import perform
 from adapters.engines.swap_files import SwapJob
 from tests.support import checkpoints
 
@@ -170,6 +172,14 @@ async def test_a_resume_that_is_lost_is_tried_again(directory, engine):
     assert not engine.paused
 
 
+async def test_a_resume_that_is_lost_for_seconds_is_insisted_on(directory, engine, monkeypatch):
+    monkeypatch.setattr(swap, "_RESUME_WAIT", 0.02)
+    engine.fail["resume"] = [EngineUnavailable("lost")] * 12
+    outcome = await perform(job(directory), engine)
+    assert outcome.result == "swapped"
+    assert not engine.paused
+
+
 async def test_cancelled_in_mid_load_it_still_resumes(directory, engine):
     engine.hang = True
     with anyio.move_on_after(0.2):
@@ -194,26 +204,42 @@ async def test_failing_again_on_the_way_back_is_failed(directory, engine):
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), 3.0, -9999.0])
-async def test_a_canary_without_log_probs_brings_the_last_good_back(directory, engine, score):
+async def test_an_answer_without_log_probs_brings_the_last_good_back(directory, engine, score):
     engine.scores["b"] = score
     outcome = await perform(job(directory), engine)
     assert outcome.result == "rolled_back"
-    assert "canary" in outcome.reason
+    assert "no log-probs" in outcome.reason
     assert engine.path == "a"
 
 
-async def test_a_canary_that_disagrees_with_the_learner_brings_the_last_good_back(directory, engine):
-    (directory / "b" / CANARY_FILE).write_text(json.dumps({"ids": [1, 2, 3], "logprobs": [-0.5, -1.2]}))
-    engine.scores["b"] = -1.21
-    assert (await perform(job(directory), engine)).result == "swapped"
-    engine.scores["b"] = -1.3
+async def test_weights_that_compute_something_else_than_the_learner_bring_the_last_good_back(directory, engine):
+    (directory / "b" / SPOT_CHECK).write_text(json.dumps({"ids": [1, 2, 3], "log_probs": [-0.5, -1.6]}))
+    engine.scores["b"] = -0.8
     outcome = await perform(job(directory), engine)
     assert outcome.result == "rolled_back"
-    assert "off by 0.1000 nats" in outcome.reason
+    assert "0.400 nats from the learner's in the mean of 2 tokens" in outcome.reason
+    engine.scores["b"] = float("nan")
+    assert (await perform(job(directory), engine)).result == "rolled_back"
 
 
-@pytest.mark.parametrize("content", ["{", '{"ids": [1], "logprobs": []}', '{"ids": [1, 2], "logprobs": [0, 0]}'])
-async def test_a_canary_that_cannot_be_read_refuses_the_version(directory, engine, content):
-    (directory / "b" / CANARY_FILE).write_text(content)
-    assert (await perform(job(directory), engine)).result == "refused"
+async def test_weights_that_compute_what_the_learner_did_but_for_rounding_serve(directory, engine):
+    (directory / "b" / SPOT_CHECK).write_text(json.dumps({"ids": [1, 2, 3], "log_probs": [-0.55, -0.9]}))
+    engine.scores["b"] = -0.8
+    assert (await perform(job(directory), engine)).result == "swapped"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        '{"ids": [1], "log_probs": []}',
+        '{"ids": [1, 2], "log_probs": [0, 0]}',
+        '{"ids": [1, -2], "log_probs": [0]}',
+    ],
+)
+async def test_a_spot_check_that_cannot_be_read_refuses_the_version(directory, engine, content):
+    (directory / "b" / SPOT_CHECK).write_text(content)
+    outcome = await perform(job(directory), engine)
+    assert outcome.result == "refused"
+    assert "write the version again" in outcome.reason
     assert engine.done == []

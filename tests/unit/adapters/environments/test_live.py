@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from actors.messages import Step, Task, ToolCall
+from actors.ports.environments import Graded
 from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed, JudgeUnavailable, LiveApiUnavailable
 from actors.ports.graders import Grade
 from adapters.environments.live import LiveEnvironment
@@ -56,6 +57,8 @@ async def test_an_attempt_reads_for_real_and_changes_nothing(tmp_path: Path) -> 
     api, grader = crm(), CallsLiked("crm__get_order")
     desk = environment(tmp_path, api, grader)
     episode = await desk.reset(desk.sample(0, "train", None))
+    assert isinstance(episode, Graded)
+    assert episode.graded, "no execution verifies what became of it"
     assert [tool["function"]["name"] for tool in episode.tools] == ["crm__get_order", "crm__delete_order"]
     seen = await episode.step([calling("get_order"), calling("delete_order", key="call-1")], "")
     assert [message["tool_call_id"] for message in seen.messages] == ["call-0", "call-1"]

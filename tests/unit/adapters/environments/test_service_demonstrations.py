@@ -2,18 +2,21 @@
 
 import ast
 import random
+import re
 from pathlib import Path
 
 import pytest
 
+from actors.experience.lessons import Practice
+from adapters.environments.made_names import made_tool_name
 from adapters.environments.service_desk import grammar
 from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, ROLES, Drift
 from adapters.environments.service_desk.demonstrations import (
+    DRAWN,
     Demonstration,
     Demonstrator,
     hints,
     lesson,
-    made_tool_name,
 )
 from adapters.environments.service_desk.desk import Desk
 from adapters.environments.service_desk.oracle import DOES, LOOKS, PREPARES
@@ -108,3 +111,43 @@ def test_only_the_demonstrations_read_the_answer_key(desk: str) -> None:
                 if key in names or (isinstance(node, ast.ImportFrom) and node.module == key):
                     readers.append(path.relative_to(ROOT).as_posix())
     assert readers == [f"adapters/environments/{desk}/demonstrations.py"]
+
+
+def test_lessons_are_worded_as_the_rules_word_what_they_draw() -> None:
+    for kind, sentence in DRAWN.items():
+        practice = Practice(intent="", tool="TOOL", what=kind, other="OTHER", argument="ARGUMENT")
+        assert practice.content == sentence.format(tool="TOOL", other="OTHER", argument="ARGUMENT")
+
+
+def test_a_lesson_of_the_rules_names_each_tool_that_its_wish_needs_and_that_is_gone() -> None:
+    rng, words = random.Random(0), set[str]()
+    drift = Drift(rename={"create_refund": "zokari", "check_policy": "mirela"})
+    drawn = [lesson(rng, "refund", drift, "hello, i want it back for order K4711") for _ in range(400)]
+    drawn = [said for said in drawn if "which is gone" in said]
+    assert len(drawn) > 60
+    for said in drawn:
+        assert {"zokari", "mirela"} <= set(re.findall(r"\w+", said))
+        assert "lookup_order instead" not in said
+        words.update(line.partition("When to use: ")[2].partition(".")[0] for line in said.split("\n")[1:])
+    assert {"create refund", "want back order", "refund"} <= words
+    assert not any("K4711" in said for said in drawn)
+
+
+def test_lessons_may_say_nothing_of_what_is_wanted_but_never_leave_out_a_new_name() -> None:
+    rng, silent = random.Random(2), 0
+    drift = Drift(rename={"orders.cancel": "zokari"})
+    desks = [Desk(f"others-{number}", "O", "train", drift) for number in range(400)]
+    for desk in (desk for desk in desks if not any(case.wish == "cancel" for case in desk.cases)):
+        silent += all("zokari" in line for line in hints(rng, desk).split("\n")[1:])
+    assert silent > 20
+    assert all("zokari" in hints(rng, desk) for desk in desks if any(case.wish == "cancel" for case in desk.cases))
+
+
+def test_two_wishes_that_need_the_same_tool_have_one_lesson_of_it() -> None:
+    rng, twice = random.Random(1), 0
+    for number in range(600):
+        desk = Desk(f"twice-{number}", "A", "train", Drift(rename={"findUser": "zokari"}))
+        lines = hints(rng, desk).split("\n")[1:]
+        twice += len(desk.cases) > 1
+        assert len({line.partition("Content: ")[2] for line in lines}) == len(lines)
+    assert twice > 50

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from adapters.environments.travel import Drift, words
-from adapters.environments.travel.demonstrations import Demonstration, Demonstrator, hints
+from adapters.environments.travel.demonstrations import Demonstration, Demonstrator, hints, turns_before
+from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import BASE, PARAMETERS, Variant
 
 HELD_OUT = {*words.HELD_OUT, *words.HELD_OUT_PAIRS}
@@ -40,6 +41,27 @@ def test_the_drifts_of_the_recipe_use_held_out_names_only() -> None:
 def test_hinted_demonstrations_draw_from_many_names(shown: list[Demonstration]) -> None:
     named = {tool["function"]["name"] for one in shown if one.hint for tool in one.tools}
     assert len(set(words.VERBS) & named) > 200
+
+
+def test_most_invented_names_are_made_for_one_demonstration_and_hold_none_that_is_held_out(
+    shown: list[Demonstration],
+) -> None:
+    words_of_names = {*words.VERBS, *(verb + suffix for verb in words.VERBS for suffix in words.SUFFIXES), *PARAMETERS}
+    named = [tool["function"]["name"] for one in shown if one.hint for tool in one.tools]
+    made = [name for name in named if name not in words_of_names]
+    assert len(made) > 1.5 * sum(one.hint != "" for one in shown)
+    assert len(set(made)) > 0.9 * len(made)
+    assert not [name for name in made for word in words.HELD_OUT if word in name]
+
+
+def test_the_turns_before_a_tool_are_right_and_do_not_call_it() -> None:
+    variant = Variant.of(Drift(rename={"cancel": "zokari"}))
+    desk = Desk("before", "B", variant)
+    turns = turns_before(desk, "zokari")
+    assert [call.name for call, _ in turns] == ["find_person", "list_orders", "check_policy"]
+    assert not [answer for _, answer in turns if "error" in answer]
+    with pytest.raises(ValueError, match="no call of 'book' is needed"):
+        turns_before(Desk("before", "B", variant), "book")
 
 
 def test_without_a_hint_only_the_distractor_is_renamed(shown: list[Demonstration]) -> None:

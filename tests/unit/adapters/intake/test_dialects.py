@@ -1,13 +1,14 @@
 """Streams of every dialect become what the plain call gives; tokens come from where the engine gives them."""
 
 import json
+import struct
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.messages import Exchange, Hints, floats_array, ids_array
+from actors.messages import Exchange, Hints, VersionSpan, floats_array, ids_array
 from actors.messages.dialects import ENDINGS
 from actors.messages.spool import RawExchange
 from adapters.intake.dialects import DIALECTS, dialect_of
@@ -122,6 +123,40 @@ def test_a_messages_stream_is_the_plain_message() -> None:
     assert (streamed.complete, streamed.error, streamed.response_id) == (True, "", "msg_1")
 
 
+TOKENS = {
+    "prompt_token_ids": [1, 2], "token_ids": [3, 4], "logprobs": [-0.5, -1.0],
+    "weight_versions": [{"version": "7", "start": 0, "end": 2}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "stream"])
+def test_a_message_has_the_tokens_that_the_plug_in_tells_and_is_kept_without_them(streamed: bool) -> None:
+    told = [*BLOCKS[:-1], {"type": "evolved_tokens", **TOKENS}, BLOCKS[-1]]
+    answer = told if streamed else {**MESSAGE, "evolved_tokens": TOKENS}
+    exchange = seen("/v1/messages", answer, tokens_requested=True)
+    assert ids_array(exchange.prompt_ids).tolist() == [1, 2]
+    assert ids_array(exchange.response_ids).tolist() == [3, 4]
+    assert floats_array(exchange.logprobs).tolist() == [-0.5, -1.0]
+    assert [(span.version, span.start, span.end) for span in exchange.versions] == [(7, 0, 2)]
+    assert (exchange.why_no_tokens, exchange.complete) == ("", True)
+    assert json.loads(exchange.response) == MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("tokens", "why"),
+    [
+        (None, "no token ids from /v1/messages"),
+        ({**TOKENS, "logprobs": [-0.5]}, "token ids and log-probs differ in number"),
+        ({"token_ids": [1]}, "token fields of an unknown form"),
+        ("x", "token fields of an unknown form"),
+    ],
+    ids=str,
+)
+def test_a_message_without_readable_tokens_says_why(tokens: object, why: str) -> None:
+    exchange = seen("/v1/messages", {**MESSAGE, "evolved_tokens": tokens})
+    assert (exchange.response_ids, exchange.why_no_tokens) == (b"", why)
+
+
 @pytest.mark.parametrize("length", range(1, len(BLOCKS)))
 def test_a_messages_stream_that_was_cut_keeps_what_had_come(length: int) -> None:
     exchange = seen("/v1/messages", BLOCKS[:length])
@@ -189,20 +224,26 @@ def test_tokens_of_a_streamed_text_completion_are_those_of_the_plain_one() -> No
 
 
 def test_tokens_of_the_responses_api_are_taken_only_with_a_log_prob_for_each() -> None:
-    """vLLM names ids under `enable_response_messages`, and log-probs of text alone."""
-    part = {"type": "output_text", "text": "hm", "logprobs": [{"logprob": -0.5}, {"logprob": -1.0}]}
-    body = {
-        **WHOLE, "output": [{"type": "message", "role": "assistant", "content": [part]}],
-        "input_messages": [{"type": "raw_message_tokens", "message": "x", "tokens": [1, 2, 3]}],
-        "output_messages": [{"type": "raw_message_tokens", "message": "hm", "tokens": [4, 5]}],
+    """vLLM names ids under `enable_response_messages`; its plug-in lays log-probs and versions beside them."""
+    said = {
+        "type": "raw_message_tokens", "message": "hm", "tokens": [4, 5], "logprobs": [-0.5, -1.0],
+        "weight_versions": [{"version": "7", "start": 0, "end": 2}],
     }  # fmt: skip
+    asked = {"type": "raw_message_tokens", "message": "x", "tokens": [1, 2, 3]}
+    body = {**WHOLE, "input_messages": [asked], "output_messages": [said]}
     exchange = seen("/v1/responses", body)
     assert (ids_array(exchange.prompt_ids).tolist(), ids_array(exchange.response_ids).tolist()) == ([1, 2, 3], [4, 5])
-    with_call = {**body, "output_messages": [{"message": "hm<call>", "tokens": [4, 5, 6]}]}
-    exchange = seen("/v1/responses", with_call)
-    assert (exchange.response_ids, exchange.why_no_tokens) == (b"", "token ids and log-probs differ in number")
-    part["logprobs"] = []
-    assert seen("/v1/responses", body).why_no_tokens == "no log-probs from /v1/responses"
+    assert (exchange.logprobs, exchange.versions) == (struct.pack("<2f", -0.5, -1.0), (VersionSpan(7, 0, 2),))
+
+    def why(*pieces: dict[str, object]) -> str:
+        exchange = seen("/v1/responses", {**body, "output_messages": pieces})
+        assert exchange.response_ids == b""
+        return exchange.why_no_tokens
+
+    assert why(said | {"tokens": [4, 5, 6]}) == "token ids and log-probs differ in number"
+    assert why(said | {"logprobs": None}) == "no log-probs from /v1/responses"
+    assert why(said, said) == "several rounds in one call of /v1/responses"
+    assert why({"role": "assistant", "content": "of harmony"}) == "no token ids from /v1/responses"
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,6 @@ def test_a_line_is_taken_for_what_it_has_in_it() -> None:
         "trajectories", "trajectories", "exchanges", "feedback",
     ]  # fmt: skip
     assert kind_of(b'{"messages": []}') == "chat"
-    for none in (b"{}", b'{"type": "x"}', b'{"type": {}}'):
+    for none in (b"{}", b'{"type": "x"}', b'{"type": {}}', b'{"type": "\xff"}'):
         with pytest.raises(InvalidLine):
             kind_of(none)

@@ -3,12 +3,13 @@
 import gzip
 import json
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.messages import Hints, Sampling, VersionSpan, floats_array, ids_array
+from actors.messages import Hints, Sampling, VersionSpan, decode, encode, floats_array, ids_array
 from actors.messages.spool import RawExchange
 from adapters.intake.tap import exchange_from_raw
 from tests.support.engine import completion, stream_pieces
@@ -16,6 +17,7 @@ from tests.support.engine import completion, stream_pieces
 SSE = "text/event-stream; charset=utf-8"
 FORCED = Sampling(forced=True, bent_by="forced tool choice")
 SHAPED = Sampling(forced=True, bent_by="structured output")
+STRICT = Sampling(forced=True, bent_by="strict tools")
 
 
 def raw(request: object = None, response: object = None, **fields: object) -> RawExchange:
@@ -234,13 +236,36 @@ def test_hints_come_from_headers_and_bodies() -> None:
         ({"text": {"format": {"type": "text"}}}, Sampling()),
         ({"response_format": {"type": "text"}}, Sampling()),
         ({"guided_regex": "a+"}, SHAPED),
-        ({"top_k": 20}, Sampling(forced=True, bent_by="top_k")),
-        ({"repetition_penalty": 1.1}, Sampling(forced=True, bent_by="repetition_penalty")),
+        ({"top_k": 20, "min_p": 0.1}, Sampling(top_k=20, min_p=0.1)),
+        ({"repetition_penalty": 1.1, "top_p": True}, Sampling(repetition_penalty=1.1)),
+        ({"presence_penalty": 0.5, "frequency_penalty": 0.2}, Sampling(presence_penalty=0.5, frequency_penalty=0.2)),
+        ({"temperature": "0.7", "top_k": "20", "top_p": "all"}, Sampling(temperature=0.7, top_k=20)),
         ({"logit_bias": {}}, Sampling()),
+        ({"logit_bias": {"5": 3}, "tool_choice": "required"}, Sampling(forced=True, bent_by="logit_bias")),
+        ({"watermarking": True}, Sampling(forced=True, bent_by="watermarking")),
+        ({"tools": [{"type": "function", "function": {"name": "f", "strict": True}}]}, STRICT),
+        ({"tools": [{"type": "function", "name": "f", "strict": True}], "tool_choice": "auto"}, STRICT),
+        (
+            {"tools": [{"type": "function", "function": {"name": "f", "strict": True}}], "tool_choice": "none"},
+            Sampling(),
+        ),
+        ({"tools": [{"type": "function", "function": {"name": "f", "strict": False}}, 3]}, Sampling()),
     ],
 )
 def test_how_it_was_sampled(asked: dict, sampling: Sampling) -> None:
-    assert exchange_from_raw(raw(asked)).sampling == sampling
+    found = exchange_from_raw(raw(asked)).sampling
+    assert msgspec.structs.replace(found, unsaid=()) == sampling
+
+
+def test_numbers_that_no_engine_takes_lose_no_record() -> None:
+    for asked in ({"top_k": 10**300}, {"top_k": 1e300, "temperature": -1e308}, {"min_p": -(10**400)}):
+        found = exchange_from_raw(raw(asked, status=400))
+        assert decode(encode(found)) == found
+
+
+def test_what_the_request_leaves_to_the_engine_is_named() -> None:
+    found = exchange_from_raw(raw({"temperature": 0.7, "top_p": None, "min_p": 0, "presence_penalty": 0.0})).sampling
+    assert found.unsaid == ("top_p", "top_k", "repetition_penalty", "frequency_penalty")
 
 
 def test_a_compressed_response_is_read() -> None:

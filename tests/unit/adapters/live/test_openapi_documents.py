@@ -11,6 +11,7 @@ import pytest
 from actors.ports.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused
 from adapters.live import Operation
 from adapters.live.openapi import OpenApiApi, OpenApiSettings
+from adapters.live.openapi.document import parse
 
 pytestmark = pytest.mark.anyio
 SERVER = "http://127.0.0.1:1"
@@ -272,3 +273,9 @@ async def test_a_name_that_no_operation_has_is_refused(tmp_path: Path) -> None:
     api, _ = await opened(tmp_path, document({}))
     with pytest.raises(LiveApiRefused, match="no operation 'nothing'"):
         await api.call("nothing", {})
+
+
+@pytest.mark.parametrize("opening", [b"[", b"a: [", b"{a: ", b"- "])
+def test_nesting_without_an_end_is_refused_and_ends_no_process(opening: bytes) -> None:
+    with pytest.raises(LiveApiMalformed):
+        parse(b"a: \n " + opening * 100_000)

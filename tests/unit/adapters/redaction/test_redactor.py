@@ -375,3 +375,33 @@ def test_ids_in_the_raw_messages_of_the_responses_api_go_too(redactor: Redactor,
     assert in_response.redacted == ("response",)
     assert b"[1,2,3]" in in_response.response.replace(b" ", b"")
     assert b"[4,5]" not in in_response.response.replace(b" ", b"")
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("nenosiri langu ni Tundra_3494sia", "Tundra_3494sia"),
+        ("ο κωδικός πρόσβασης είναι Quince#2863rcl", "Quince#2863rcl"),
+        ("la meva contrasenya és Basalt-11kk", "Basalt-11kk"),
+        ("CREATE USER app IDENTIFIED BY 'Mangrove_5744vbc';", "Mangrove_5744vbc"),
+        ("setenv('DEPLOY_TOKEN', 'Kestrel_9603');", "Kestrel_9603"),
+        ("WIFI:T:WPA;S:Guest;P:Quince_2349vfn;;", "Quince_2349vfn"),
+        ("robot session_id=Lwi4yt2o3UxZygJbfscd8uLR", "Lwi4yt2o3UxZygJbfscd8uLR"),
+        ("RUT del cliente: 20.300.987-9", "20.300.987-9"),
+        ("TC kimlik no 85439031610", "85439031610"),
+        ("my SA ID number is 5702128967086", "5702128967086"),
+    ],
+)
+def test_secrets_are_found_by_what_stands_around_them(redactor: Redactor, text: str, secret: str) -> None:
+    assert secret not in redactor.text(text)[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "identified by 'nobody'", "f('token', 'string')", "WIFI:T:nopass;S:Guest;;", "session=short",
+        "an id number of 12", "RUT del cliente", "pass the salt e pepper 12",
+    ],
+)  # fmt: skip
+def test_words_alone_are_no_secret(redactor: Redactor, text: str) -> None:
+    assert redactor.text(text) == (text, {})

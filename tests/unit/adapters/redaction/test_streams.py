@@ -109,7 +109,9 @@ def test_two_choices_and_two_tool_calls_are_not_mixed(redactor: Redactor) -> Non
     assert arguments == ['{"a": "[REDACTED:email]', '{"b": "x', '"}', '@"}']
 
 
-def test_a_redacted_stream_has_no_ids_and_keeps_the_bytes_of_events_that_had_none(redactor: Redactor) -> None:
+def test_a_redacted_stream_has_no_ids_of_the_find_and_keeps_the_bytes_of_events_that_had_none(
+    redactor: Redactor,
+) -> None:
     def tokens(piece: str) -> dict[str, Any]:
         entry = {"token": piece, "logprob": -1.0, "bytes": list(piece.encode()), "top_logprobs": []}
         return {"token_ids": [len(piece)], "logprobs": {"content": [entry]}}
@@ -119,7 +121,7 @@ def test_a_redacted_stream_has_no_ids_and_keeps_the_bytes_of_events_that_had_non
         [found[0] | {"prompt_token_ids": [1, 2, 3]}, *found[1:], chunk({}, finish_reason="stop")]
     )
     after = redactor.exchange(raw(body))
-    assert b"token_ids" not in after.response.replace(b"prompt_token_ids", b"")
+    assert after.response.count(b'"token_ids":[-1]') == 3
     assert b'"bytes"' not in after.response
     assert b"prompt_token_ids" in after.response
     assert b"smith" not in after.response
@@ -129,7 +131,8 @@ def test_a_redacted_stream_has_no_ids_and_keeps_the_bytes_of_events_that_had_non
 
 
 def test_a_redacted_prompt_takes_its_ids_out_of_the_stream_and_leaves_those_of_the_answer(redactor: Redactor) -> None:
-    body = sse([chunk({"content": "hi"}, token_ids=[7]) | {"prompt_token_ids": [1, 2]}])
+    logprobs = {"content": [{"token": "hi", "logprob": -1.0}]}
+    body = sse([chunk({"content": "hi"}, token_ids=[7], logprobs=logprobs) | {"prompt_token_ids": [1, 2]}])
     after = redactor.exchange(raw(body, prompt=MAIL))
     assert after.redacted == ("prompt",)
     assert b"prompt_token_ids" not in after.response

@@ -9,7 +9,6 @@ from actors.messages import Task, ToolCall
 from actors.ports.environments import Cloneable, Observation, Stateful
 from actors.ports.errors import EnvironmentFailed
 from actors.rollout.episode_runner import play
-from adapters.embedders.hashing import HashingEmbedder
 from adapters.environments.travel import TravelDesk
 from adapters.environments.travel.oracle import good_actions
 from adapters.toolsearch import ToolIndex
@@ -71,7 +70,7 @@ TASK = Task(id="t", goal="print the letter", environment="office")
 
 
 def searching(environment, k: int = 1, always=()) -> SearchingEnvironment:
-    return SearchingEnvironment(environment, lambda: ToolIndex(HashingEmbedder()), k, always)
+    return SearchingEnvironment(environment, lambda: ToolIndex(), k, always)
 
 
 def shown(episode) -> list[str]:
@@ -169,7 +168,7 @@ async def test_attempts_share_their_index() -> None:
     made: list[ToolIndex] = []
 
     def make() -> ToolIndex:
-        made.append(ToolIndex(HashingEmbedder()))
+        made.append(ToolIndex())
         return made[-1]
 
     environment = SearchingEnvironment(Office(TOOLS), make, 2)

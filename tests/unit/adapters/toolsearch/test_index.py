@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.ports.errors import EmbedderUnavailable, TextRefused
-from adapters.embedders.hashing import HashingEmbedder
+from actors.ports.search.words import words
 from adapters.live import MAX_NAME, Operation
 from adapters.toolsearch import SearchSettings, ToolIndex, function_tool, operation_of
-from adapters.toolsearch.words import words
 
 pytestmark = pytest.mark.anyio
 
@@ -98,18 +97,18 @@ async def test_the_same_name_in_two_apis_is_two_operations_with_names_that_diffe
 
 @pytest.mark.parametrize("query", ["", "   ", "?!", "\n\t", "__"])
 async def test_a_query_without_words_finds_nothing(query: str) -> None:
-    index = await filled(HashingEmbedder())
+    index = await filled()
     assert await index.search(query) == []
     assert await index.search(query, query) == []
     assert names(await index.search(query, "next song", k=1)) == ["music.next_song"]
 
 
 async def test_an_index_without_operations_finds_nothing() -> None:
-    assert await ToolIndex(HashingEmbedder()).search("anything") == []
+    assert await ToolIndex().search("anything") == []
 
 
 async def test_a_description_of_any_length_is_cut_and_drowns_nobody() -> None:
-    index = await filled(HashingEmbedder())
+    index = await filled()
     await index.add([Operation(name="noise", description="song cart order " * 7000)], "loud")
     assert names(await index.search("next song", k=1)) == ["music.next_song"]
     (noise,) = await index.search("noise", k=1)
@@ -134,7 +133,7 @@ async def test_what_is_no_tool_is_counted_and_the_rest_goes_in() -> None:
 
 
 async def test_what_goes_is_not_found_and_what_comes_again_replaces() -> None:
-    index = await filled(HashingEmbedder())
+    index = await filled()
     assert index.remove(["play_song", "never_there"], "music") == 1
     assert "music.play_song" not in names(await index.search("play a song"))
     await index.add([Operation(name="next_song", description="Weather of tomorrow.")], "music")
@@ -149,14 +148,14 @@ async def test_what_goes_is_not_found_and_what_comes_again_replaces() -> None:
 @given(st.permutations(range(6)), st.lists(st.integers(0, 5), max_size=6))
 async def test_the_order_of_coming_and_going_changes_nothing(sequence: list[int], gone: list[int]) -> None:
     every = [*(("shop", one) for one in SHOP), *(("music", one) for one in MUSIC)]
-    index = ToolIndex(HashingEmbedder())
+    index = ToolIndex()
     for number in sequence:
         await index.add([every[number][1]], every[number][0])
     for number in gone:
         index.remove([every[number][1].name], every[number][0])
     for number in sorted(gone):
         await index.add([every[number][1]], every[number][0])
-    usual = await filled(HashingEmbedder())
+    usual = await filled()
     for query in ("clear", "song", "cart order", "something else"):
         assert names(await index.search(query)) == names(await usual.search(query))
 
@@ -248,3 +247,23 @@ async def test_a_word_that_was_asked_once_teaches_nothing() -> None:
     index = await filled()
     index.learn("the basket", ["clear_cart"], "shop")
     assert await index.search("basket") == []
+
+
+async def test_a_typing_error_and_a_compound_still_find_the_tool() -> None:
+    index = await filled()
+    assert names(await index.search("show my ordrs", k=1)) == ["shop.show_orders"]
+    assert names(await index.search("a songqueue to be emptied", k=1)) == ["music.clear_queue"]
+
+
+async def test_vectors_that_see_no_more_than_words_are_not_asked_for() -> None:
+    class Watched(Moody):
+        id, asked = "hashing-like", 0
+
+        async def embed(self, texts):  # type: ignore[no-untyped-def]
+            self.asked += 1
+            return await super().embed(texts)
+
+    embedder = Watched()
+    index = await filled(embedder)
+    assert names(await index.search("play a song", k=1)) == ["music.play_song"]
+    assert embedder.asked == 0

@@ -13,8 +13,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from daemon.api.admin import AdminOnly, RefusalCollector, admin_keys, key_headers
+from daemon.api.admin import AdminOnly, RefusalCollector, admin_keys
 from daemon.api.auth_throttle import AuthThrottle
+from daemon.cli.control_client import key_headers
 from daemon.errors import ConfigError
 from daemon.tap.keys import KeyRing, Scope, add_key, revoke_key
 

@@ -8,7 +8,6 @@ import httpx
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry, Counter
-from rich.console import Console
 
 from actors.deployment.fleet import EngineView, Fleet
 from actors.messages import (
@@ -28,6 +27,7 @@ from actors.store import Store
 from daemon.api.control import Control
 from daemon.api.killswitch import KillSwitch
 from daemon.api.orders import Orders
+from daemon.cli.output import screen
 from daemon.cli.status import show
 from tests.support.fakes import candidate
 from tests.support.keys import key_pair
@@ -117,7 +117,7 @@ async def test_status_says_how_many_parties_have_evidence_and_whether_the_rule_b
         desk.now += 60.0
         status = (await desk.http.get("/api/status")).json()
         out = StringIO()
-        show(status, Console(file=out, width=200))
+        show(status, screen(out))
         assert status["parties"]["sentence"] in out.getvalue()
         return tuple(status["parties"].values())
 
@@ -130,7 +130,7 @@ async def test_status_says_how_many_parties_have_evidence_and_whether_the_rule_b
 async def test_status_says_how_much_of_the_training_is_replay_and_what_is_missing(desk: Desk) -> None:
     desk.curator = {"drawn": 40, "drawn_elsewhere": 4, "replay_missing": 6}
     out = StringIO()
-    show((await desk.http.get("/api/status")).json(), Console(file=out, width=200))
+    show((await desk.http.get("/api/status")).json(), screen(out))
     assert "10 % from other kinds of task than the leading; 6 trajectories short" in out.getvalue()
 
 
@@ -142,7 +142,7 @@ async def test_status_says_what_the_sentinel_did(desk: Desk) -> None:
     status = (await desk.http.get("/api/status")).json()
     assert status["sentinel"]["monitors"]["outcomes"] == {"previous_p": 0.2}
     out = StringIO()
-    show(status, Console(file=out, width=200))
+    show(status, screen(out))
     assert "freeze: length x2" in out.getvalue()
 
 
@@ -177,6 +177,13 @@ async def test_freeze_and_thaw_send_a_directive_with_its_reason(desk: Desk) -> N
 async def test_a_form_of_another_page_cannot_freeze(desk: Desk, body: bytes, kind: str) -> None:
     answer = await desk.http.post("/api/freeze", content=body, headers={"content-type": kind})
     assert answer.status_code == 415
+    assert desk.sent == []
+
+
+@pytest.mark.parametrize("body", [b'{"x":' + b"[" * 100_000, b'{"reason": "\xff"}'])
+async def test_a_body_that_is_nested_without_an_end_or_no_text_is_refused(desk: Desk, body: bytes) -> None:
+    answer = await desk.http.post("/api/freeze", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422
     assert desk.sent == []
 
 
@@ -322,7 +329,7 @@ async def test_status_shows_each_engine(desk: Desk) -> None:
     away = EngineView(version=None, since=0.0, reachable=False, paused=False, canary_share=0.0, note="away")
     desk.fleet = Fleet(stable=5, canary=6, canary_engine="a", good=(3, 5), waiting=7, engines={"a": view, "b": away})
     out = StringIO()
-    show((await desk.http.get("/api/status")).json(), Console(file=out, width=200))
+    show((await desk.http.get("/api/status")).json(), screen(out))
     text = out.getvalue()
     assert all(part in text for part in ("v6", "10 % (canary)", "paused", "1970-01-01 00:00:09Z", "away"))
     assert "should serve: v5; v6 is on trial; v7 waits for its trial; one can go back to: v5, v3" in text
@@ -336,7 +343,7 @@ async def test_status_says_what_share_a_trial_has_and_until_when(desk: Desk) -> 
         canary_grows=54_000.0, canary_grows_to=1 / 3, engines={"a": view, "b": other},
     )  # fmt: skip
     out = StringIO()
-    show((await desk.http.get("/api/status")).json(), Console(file=out, width=200))
+    show((await desk.http.get("/api/status")).json(), screen(out))
     assert "20 % (canary)" in out.getvalue()
     assert "on trial: 40 runs, 3 with an outcome; compared with 31, next at 4; 33.3 % from 15:00Z on" in out.getvalue()
 
@@ -347,7 +354,7 @@ async def test_a_trial_at_the_only_engine_has_all_there_is_and_no_share(desk: De
         stable=5, canary=6, canary_engine="a", canary_runs=4, canary_judged=1, good=(3, 5), engines={"a": view}
     )
     out = StringIO()
-    show((await desk.http.get("/api/status")).json(), Console(file=out, width=200))
+    show((await desk.http.get("/api/status")).json(), screen(out))
     text = out.getvalue()
     assert all(part in text for part in ("v6", "all", "on trial: 4 runs, 1 with an outcome", "should serve: v5; v6 is"))
     assert "canary" not in text
@@ -359,5 +366,5 @@ async def test_an_engine_that_nothing_was_loaded_into_serves_what_it_was_started
     view = EngineView(version=-1, since=9.0, reachable=True, paused=False, canary_share=0.0, note="")
     desk.fleet = Fleet(stable=0, good=(0,), engines={"a": view})
     out = StringIO()
-    show((await desk.http.get("/api/status")).json(), Console(file=out, width=200))
+    show((await desk.http.get("/api/status")).json(), screen(out))
     assert ("as it started" in out.getvalue(), "v-1" in out.getvalue()) == (True, False)

@@ -7,7 +7,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from actors.system.lifecycle import ActorState, Status
-from daemon.api.health import Health
+from daemon.api.health import STUCK_SECONDS, Health
 
 pytestmark = pytest.mark.anyio
 
@@ -17,8 +17,11 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def client(status: Status) -> httpx.AsyncClient:
-    state = ActorState(name="curator", status=status, restarts=0, last_error="", beat_age=0.0, note="", critical=True)
+def client(status: Status, unready: float = 0.0, *, critical: bool = True) -> httpx.AsyncClient:
+    state = ActorState(
+        name="curator", status=status, restarts=0, last_error="", beat_age=0.0, note="", critical=critical,
+        unready_seconds=unready,
+    )  # fmt: skip
     app = Starlette(
         middleware=[
             Middleware(Health, actors=lambda: [state]),
@@ -34,6 +37,16 @@ async def test_it_is_ready_once_its_actors_have_started() -> None:
         answer = await one.get("/readyz")
         assert (answer.status_code, answer.json()["waits_for"]) == (503, ["curator"])
     async with client("waiting") as one:
+        assert (await one.get("/readyz")).status_code == 200
+
+
+@pytest.mark.parametrize("status", ["waiting", "backoff", "starting", "stalled"])
+async def test_what_is_needed_and_does_not_get_on_is_not_ready(status: Status) -> None:
+    async with client(status, STUCK_SECONDS + 1) as one:
+        answer = await one.get("/readyz")
+        assert (answer.status_code, answer.json()) == (503, {"status": "stuck", "waits_for": ["curator"]})
+        assert (await one.get("/healthz")).status_code == 200
+    async with client("waiting", STUCK_SECONDS + 1, critical=False) as one:
         assert (await one.get("/readyz")).status_code == 200
 
 

@@ -17,13 +17,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from daemon.api.control import ControlSettings
 from daemon.api.headers import SecurityHeaders
 from daemon.api.tls import ServerTls, server_tls
 from daemon.cli.control_client import address, control_client
 from daemon.cli.status import fetch
 from daemon.errors import ConfigError, ControlUnreachable
 from daemon.processes.asgi import serve
+from daemon.settings.control import ControlSettings
 from tests.support.authority import Authority
 from tests.support.certificates import Certificate
 from tests.support.ports import free_port

@@ -13,12 +13,12 @@ import pytest
 from starlette.applications import Starlette
 
 from actors.system.lifecycle import Lifecycle, Restart, Unit
-from daemon.api.control import ControlSettings
 from daemon.api.live import LiveRoutes
 from daemon.cli.main import main
 from daemon.live.registry import Live
 from daemon.live.settings import LiveSettings
 from daemon.processes.asgi import serve
+from daemon.settings.control import ControlSettings
 from tests.benchmarks.report import await_port
 from tests.support.ports import free_port
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from daemon.cli.examples import subcommands
-from daemon.cli.main import parser
+from daemon.cli.main import GROUPS, main, parser
 
 PRINTS_NO_TABLE = {
     ("tap",), ("run",), ("broker",), ("engine",), ("learner",), ("warmstart",), ("completion",), ("keys", "add"),
@@ -29,6 +29,31 @@ def test_every_subcommand_has_help_and_a_description_and_the_first_words_have_ex
         command.format_help()  # a % that is none would raise here
         if len(path) == 1:
             assert "examples:" in (command.description or "") + (command.epilog or ""), path
+
+
+def test_help_shows_every_subcommand_once_below_the_heading_of_its_group(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    blocks = [block.splitlines() for block in capsys.readouterr().out.split("\n\n")]
+    told = {block[0]: [line.split()[0] for line in block[1:]] for block in blocks}
+    for heading, names in GROUPS.items():
+        assert tuple(told[f"{heading}:"]) == names
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(path[0] for path, _, _ in subcommands(parser()) if len(path) == 1)
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+def test_help_keeps_to_the_width_that_there_is(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    commands = capsys.readouterr().out.partition("\nexamples:")[0].partition("options:")[2]
+    assert max(map(len, commands.splitlines())) <= columns
 
 
 def test_everything_that_prints_a_table_prints_json_too() -> None:

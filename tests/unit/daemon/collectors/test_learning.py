@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
-from rich.console import Console
 
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
@@ -15,6 +14,7 @@ from actors.deployment.fleet import EngineView, Fleet
 from actors.messages import Attributed, BatchOrder, Candidate, Message, Step
 from actors.store import Store
 from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
+from daemon.cli.output import screen
 from daemon.cli.status import show
 from daemon.collectors.figures import Figures
 from daemon.collectors.learning import LearningView, learning_figures
@@ -71,7 +71,7 @@ class Desk:
             "success": {"rate": None, "low": 0.0, "high": 1.0, "n": 0}, "shares": {"production": 1.0, "sandbox": 0.0},
             **fields,
         }  # fmt: skip
-        show(status, Console(file=out, width=400, force_terminal=False))
+        show(status, screen(out))
         return out.getvalue()
 
 
@@ -202,7 +202,7 @@ async def test_status_prints_sentence_remedy_effect_and_agents(desk: Desk) -> No
     await desk.train(order, 1, no_gradient={"a": "zero_advantage"})
     await desk.credit(run("t", "[red]tickets[/red]", trainable=False, why_not="[bold]odd[/bold]"))
     text = desk.shown()
-    assert "moving  v1 was trained at" in text
+    assert "moving: v1 was trained at" in text
     assert "1 of 3 runs of production (33 %) changed the weights" in text
     assert "1 runs ordered: 1 went as was expected of them" in text
     assert "Learning: 1 of 2 runs ordered changed the weights" in text
@@ -223,3 +223,11 @@ async def test_status_prints_the_busiest_agents_and_counts_the_rest(desk: Desk) 
     text = desk.shown()
     assert ("agent-7" in text, "agent-8" in text) == (True, False)
     assert "2 more agents, less busy; there is learning from 0 of them (--json)" in text
+
+
+async def test_a_candidate_that_is_held_is_one_of_the_holds_that_prometheus_sees(desk: Desk) -> None:
+    assert desk.metric("evolved_gatekeeper_records_total", what="hold") == 0
+    desk.gate.trial.says = "hold"
+    await desk.gate.train(1, 0)
+    assert desk.metric("evolved_gatekeeper_records_total", what="hold") == 1
+    assert desk.metric("evolved_gatekeeper_records_total", what="promote") == 0

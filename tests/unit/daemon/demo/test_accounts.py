@@ -47,6 +47,7 @@ async def test_all_is_well_when_every_response_has_its_row(tmp_path: Path) -> No
 async def test_a_response_without_a_row_is_lost(tmp_path: Path) -> None:
     got = await books(tmp_path, ["r1", "r2"], [exchange(1)], [])
     assert got.lost == 1
+    assert len(got.missing) == 1
 
 
 async def test_a_response_in_two_trajectories_is_doubled(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from actors.messages import ToolCall
 from adapters.environments.service_desk import ServiceDesk
 from adapters.environments.service_desk.desk import Desk
 from adapters.environments.service_desk.environment import step
-from adapters.environments.service_desk.oracle import good_turns
+from adapters.environments.service_desk.follow_ups import PHRASES
+from adapters.environments.service_desk.oracle import Turn, good_turns
 from adapters.redaction import Redactor
 from daemon.cli.main import parser
 from daemon.demo.agents import Agent, AgentJournal, AgentSettings
@@ -53,8 +54,9 @@ def test_a_drift_renames_tools_that_the_world_has(name: str, tmp_path: Path) -> 
     assert all(f" to {new}" in said for new in after - before)
 
 
-def test_the_service_desk_drifts_to_names_of_its_seed(tmp_path: Path) -> None:
-    said = {WORLDS["service"].drift(tmp_path / "desk.json", seed) for seed in (0, 1, 1, 2)}
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_world_drifts_to_names_of_its_seed(name: str, tmp_path: Path) -> None:
+    said = {WORLDS[name].drift(tmp_path / "desk.json", seed) for seed in (0, 1, 1, 2)}
     assert len(said) == 3
 
 
@@ -92,12 +94,13 @@ class Knowing:
     def answer(self, request: httpx.Request) -> httpx.Response:
         messages = json.loads(request.content)["messages"]
         self.requests.append(messages)
-        turn = good_turns(self._desk)[-1]
+        turn = Turn((), "You are welcome.") if self._desk.done else good_turns(self._desk)[-1]
         calls = [
             ToolCall(name, json.dumps(arguments), f"call-{len(self.requests)}-{at}")
             for at, (name, arguments) in enumerate(turn.calls)
         ]
-        step(self._desk, calls, turn.text)
+        if not self._desk.done:
+            step(self._desk, calls, turn.text)
         made = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in calls
@@ -115,7 +118,8 @@ class Plain(random.Random):
         return 0.5
 
 
-async def test_an_agent_answers_every_call_and_lets_customers_come_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("follow_ups", [False, True])
+async def test_an_agent_answers_every_call_and_lets_customers_come_back(tmp_path: Path, follow_ups: bool) -> None:
     """Whatever the customer wants: two things at once, something left out, another wish afterwards."""
     environment = ServiceDesk()
     seen_roles: set[str] = set()
@@ -124,7 +128,9 @@ async def test_an_agent_answers_every_call_and_lets_customers_come_back(tmp_path
         task = environment.sample(seed, "train", "ROA")
         engine = Knowing(Desk(task.spec["seed"], task.spec["family"], "train"))
         with (tmp_path / f"{seed}.jsonl").open("w+", encoding="utf-8") as out:
-            settings = AgentSettings(tap="http://tap", journal="", world="service", think=0.0, feedback_delay=0.0)
+            settings = AgentSettings(
+                tap="http://tap", journal="", world="service", think=0.0, feedback_delay=0.0, follow_ups=follow_ups
+            )
             async with (
                 openai.AsyncOpenAI(
                     base_url="http://tap/v1", api_key="unused",
@@ -146,14 +152,28 @@ async def test_an_agent_answers_every_call_and_lets_customers_come_back(tmp_path
         told = [message["tool_call_id"] for message in last if message["role"] == "tool"]
         assert told == asked
         assert last[0]["role"] == "system"
+        assert (last[-1]["content"] in PHRASES["thanks"]["train"]) == follow_ups
         seen_roles |= {message["role"] for message in last[3:]}
         several += any(len(message.get("tool_calls") or ()) > 1 for message in last)
     assert seen_roles == {"assistant", "tool", "user"}
     assert several
 
 
+def test_customers_of_the_travel_desk_never_come_back() -> None:
+    arguments = parser().parse_args(["demo", "--follow-ups"])
+    with pytest.raises(ConfigError, match="--world service"):
+        arguments.run(arguments)
+
+
 @pytest.mark.parametrize("words", [["--out", "there", "--world", "service"], ["--measure", "there"]])
 def test_several_candidates_are_trained_for_the_travel_desk_only(words: list[str]) -> None:
     arguments = parser().parse_args(["warmstart", *words, "--best-of", "0", "1"])
     with pytest.raises(ConfigError, match="--best-of"):
+        arguments.run(arguments)
+
+
+@pytest.mark.parametrize("words", [["--out", "there", "--best-of", "0"], ["--measure", "there"]])
+def test_a_checkpoint_to_go_on_from_is_one_trainings(words: list[str]) -> None:
+    arguments = parser().parse_args(["warmstart", *words, "--start", "here"])
+    with pytest.raises(ConfigError, match="--start"):
         arguments.run(arguments)

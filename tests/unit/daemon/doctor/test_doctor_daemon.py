@@ -1,7 +1,9 @@
 """The doctor knows our own daemon by its answer, also where it is shown no key."""
 
+import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -11,14 +13,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from actors.experience.retrieval.settings import NavigatorSettings
+from adapters.redaction import RedactionSettings
 from daemon.api.admin import AdminOnly
-from daemon.api.control import ControlSettings
 from daemon.doctor.base import NotLooked, Scene
 from daemon.doctor.learning import LEARNING
-from daemon.doctor.network import ForeignServer, daemon_answers, listens
+from daemon.doctor.network import NETWORK, ForeignServer, NoAnswer, daemon_answers, listens, tap_answers
 from daemon.processes.asgi import serve
-from daemon.settings.config import Config
+from daemon.settings.config import AdapterSettings, Config
+from daemon.settings.control import ControlSettings
 from daemon.tap.keys import KeyRing, add_key
+from daemon.tap.settings import TapSettings
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.anyio
@@ -49,11 +54,36 @@ async def test_a_daemon_that_wants_a_key_is_ours_and_another_server_is_not(tmp_p
         stop.set()
 
 
+async def test_who_is_slow_is_not_taken_for_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that takes connections and says nothing: ours under load, as far as anybody can tell."""
+    monkeypatch.setattr("daemon.doctor.base.CALL_SECONDS", 0.3)
+    monkeypatch.setattr("daemon.doctor.network.CALL_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as other:
+        port, another = silent.getsockname()[1], other.getsockname()[1]
+        config = Config(
+            state_dir=str(tmp_path), control=ControlSettings(port=port), tap=TapSettings(port=another, admin_port=port)
+        )
+        scene = Scene(config)
+        for look in (daemon_answers, tap_answers):
+            with pytest.raises(NoAnswer):
+                await look(scene)
+        (check,) = [one for one in NETWORK if one.name == "ports"]
+        found = await check.look(scene)
+        assert {one.severity for one in found} == {"warning"}
+        assert all("did not answer" in one.what and "Do not end it" in one.remedy for one in found)
+
+
 @pytest.mark.parametrize("state", ["stuck", "waiting", ""])
 async def test_learning_that_is_stuck_is_a_fault_with_what_it_waits_for_and_what_to_change(
     tmp_path: Path, state: str
 ) -> None:
-    learning = {"state": state, "sentence": "No outcome was ever reported.", "remedy": "report how runs went"}
+    learning = {
+        "state": state, "sentence": "No outcome was ever reported.", "remedy": "report how runs went",
+        "agents": [
+            {"label": "t, desk", "calls_sentence": "all 9", "calls_remedy": ""},
+            {"label": "t, bot", "calls_sentence": "35 % of 40; 26 are of runs that ...", "calls_remedy": "change it"},
+        ],
+    }  # fmt: skip
 
     async def status(request: Request) -> JSONResponse:
         return JSONResponse({"actors": [], "learning": learning if state else {}})
@@ -61,6 +91,7 @@ async def test_learning_that_is_stuck_is_a_fault_with_what_it_waits_for_and_what
     settings, stop = ControlSettings(port=free_port()), anyio.Event()
     scene = Scene(Config(state_dir=str(tmp_path), control=settings))
     (check,) = [one for one in LEARNING if one.name == "progress"]
+    (agents,) = [one for one in LEARNING if one.name == "agents"]
     with pytest.raises(NotLooked, match="does not answer"):
         await check.look(scene)
     async with anyio.create_task_group() as group:
@@ -76,4 +107,38 @@ async def test_learning_that_is_stuck_is_a_fault_with_what_it_waits_for_and_what
             told = [(one.severity, one.what, one.remedy) for one in await check.look(scene)]
             stuck = ("fault", "learning is stuck: No outcome was ever reported.", "report how runs went")
             assert told == ([stuck] if state == "stuck" else [])
+            (unfit,) = await agents.look(scene)
+            assert (unfit.severity, unfit.what, unfit.remedy) == (
+                "warning",
+                "t, bot: calls that train: 35 % of 40; 26 are of runs that ...",
+                "change it",
+            )
         stop.set()
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ({}, True),
+        ({"embedder": AdapterSettings(name="")}, True),
+        (
+            {"embedder": AdapterSettings(name="openai", options={"model": "m", "base_url": "http://127.0.0.1:9/v1"})},
+            False,
+        ),
+        ({"navigator": NavigatorSettings(enabled=False)}, False),
+    ],
+    ids=["as it comes", "no embedder", "a server", "no lessons"],
+)
+async def test_that_lessons_are_found_by_words_alone_is_a_warning_with_what_to_set(settings: Any, warned: bool) -> None:
+    (check,) = [check for check in LEARNING if check.name == "lessons"]
+    found = await check.look(Scene(Config(**settings)))
+    assert [one.severity for one in found] == ["warning"] * warned
+    assert all("by their words alone" in one.what and "[embedder]" in one.remedy for one in found)
+
+
+async def test_that_strict_mode_ends_learning_is_a_warning() -> None:
+    (check,) = [check for check in LEARNING if check.name == "strict mode"]
+    assert await check.look(Scene(Config())) == []
+    (found,) = await check.look(Scene(Config(redaction=RedactionSettings(strict=True, key_file="key"))))
+    assert "no run of production is trained on" in found.what
+    assert "redaction.strict = false" in found.remedy

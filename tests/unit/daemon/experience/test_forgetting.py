@@ -31,7 +31,9 @@ class Place:
     def __init__(self, path: Path, url: str) -> None:
         self.path, self.url, self.now, self.renewed, self.broken = path, url, 100.0, 0, False
         self.store = Store(url, clock=lambda: self.now)
-        self.forgetter = Forgetter(store=self.store, lessons=self._lessons, renew=self._renew, clock=lambda: self.now)
+        self.forgetter = Forgetter(
+            store=self.store, lessons=self._lessons, memory=path / "learner", renew=self._renew, clock=lambda: self.now
+        )
         settings = CuratorSettings(groups_per_batch=1, group_size=4)
         curator = Curator(settings, store=self.store, batches=path / "batches", clock=lambda: self.now)
         self.curator, self.driver = curator, Driver(curator, self.store)
@@ -150,7 +152,9 @@ async def test_a_daemon_that_died_on_the_way_finishes_when_it_is_back(place: Pla
     assert await place.store.trajectory("t") is None
     assert (await lessons_of(place.store))["l"].state == "active"
     place.broken = False
-    back = Forgetter(store=place.store, lessons=plain_forget, renew=place._renew, clock=lambda: 200.0)
+    back = Forgetter(
+        store=place.store, lessons=plain_forget, memory=place.path / "learner", renew=place._renew, clock=lambda: 200.0
+    )
     assert await back.resume()
     assert (await lessons_of(place.store))["l"].state == "retired"
     assert not await back.resume()

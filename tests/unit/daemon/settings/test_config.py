@@ -150,3 +150,9 @@ def test_without_a_sandbox_no_group_is_waited_for() -> None:
     assert curator_settings(Config()).groups_per_batch == 0
     with_one = load(None, ['sandbox.environment="travel"'])
     assert curator_settings(with_one) == with_one.curator
+
+
+@pytest.mark.parametrize("key", ["engines.serving.url", "engines.shadow.url"])
+def test_an_engines_url_with_v1_is_refused_with_what_to_write(key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{key} = .*: write 'http://10.0.0.1:8000', without"):
+        load(None, [f'{key}="http://10.0.0.1:8000/v1/"'])

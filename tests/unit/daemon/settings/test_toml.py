@@ -48,6 +48,15 @@ def test_a_file_that_is_no_toml_says_where(tmp_path: Path) -> None:
         toml.read(path)
 
 
+@pytest.mark.parametrize("value", ["[" * 5000, "9" * 5000])
+def test_a_value_beyond_what_a_parser_bears_is_no_toml(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(f"a = {value}")
+    with pytest.raises(ConfigError, match="no TOML"):
+        toml.read(path)
+    assert toml.assignment(f"a={value}") == {"a": value}
+
+
 def test_merge_lays_table_over_table() -> None:
     base = {"a": 1, "t": {"x": 1, "y": 2}}
     assert toml.merge(base, {"t": {"y": 3}, "b": 4}) == {"a": 1, "b": 4, "t": {"x": 1, "y": 3}}

@@ -146,24 +146,24 @@ def test_an_agents_key_opens_no_admin_page_and_an_admins_no_agents_port(keys: Pa
     agent, admin = key(keys), key(keys, scope="admin")
     at = door(keys_file=str(keys))
     assert refusal(at, request({"x-evolved-key": admin}))[:2] == (403, "wrong_scope")
-    at.admit_admin(request({"x-evolved-key": admin}))
-    at.admit_admin(request({"Authorization": f"Bearer {admin}"}))
+    at.admit_admin(request({"x-evolved-key": admin}).head)
+    at.admit_admin(request({"Authorization": f"Bearer {admin}"}).head)
     for shown in ({"x-evolved-key": agent}, {"Authorization": f"Bearer {agent}"}, {}):
         with pytest.raises(Refused) as error:
-            at.admit_admin(request(shown))
+            at.admit_admin(request(shown).head)
         assert (error.value.status, error.value.code) == (401, "invalid_key")
 
 
 def test_admin_pages_are_open_while_there_is_no_admin_key_and_stay_shut_after_the_last(keys: Path) -> None:
-    door().admit_admin(request())
+    door().admit_admin(request().head)
     key(keys)
-    door(keys_file=str(keys)).admit_admin(request())
+    door(keys_file=str(keys)).admit_admin(request().head)
     admin = key(keys, scope="admin")
     at = door(keys_file=str(keys))
     revoke_key(keys, admin[4:16], now=1.0)
     at.reload()
     with pytest.raises(Refused):
-        at.admit_admin(request({"x-evolved-key": admin}))
+        at.admit_admin(request({"x-evolved-key": admin}).head)
 
 
 def test_an_admin_page_for_others_needs_an_admin_key(keys: Path) -> None:
@@ -344,3 +344,22 @@ def test_feedback_is_neither_sampled_nor_counted() -> None:
 def test_settings_that_cannot_work_are_named_with_the_remedy(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidTapSettings, match=says):
         door(**settings)
+
+
+def test_an_upload_in_chunks_is_spent_as_it_comes() -> None:
+    at = door(bytes_per_hour=1000)
+    upload = Upload(None)
+    assert at.admit(request(upload=upload)).keep
+    upload.size = 800
+    assert at.admit(request(body=b"x" * 100)).keep
+    upload.size, upload.done = 1200, True
+    assert at.admit(request(body=b"x" * 10)).why_not == "quota"
+
+
+def test_what_a_web_page_sends_is_not_kept_unless_it_has_a_key(keys: Path) -> None:
+    page = {"Origin": "https://shop.example"}
+    assert door().admit(request(page)).why_not == "other_site"
+    assert door().admit(request({"Sec-Fetch-Site": "same-site"})).why_not == "other_site"
+    assert door().admit(request({"Sec-Fetch-Site": "none"})).keep
+    shown = key(keys)
+    assert door(keys_file=str(keys)).admit(request({"x-evolved-key": shown, **page})).keep

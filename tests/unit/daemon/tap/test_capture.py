@@ -85,6 +85,11 @@ def test_an_empty_object_gets_no_stray_comma() -> None:
     assert json.loads(with_tokens(b"{ }")[0]) == dict.fromkeys(TOKEN_FIELDS, True)
 
 
+def test_an_object_of_nothing_but_blanks_gets_no_stray_comma() -> None:
+    body, added = with_tokens(b"{" + b"\t" * 200 + b"}")
+    assert set(json.loads(body)) == set(added)
+
+
 def test_what_the_client_said_stands() -> None:
     body, added = with_tokens(b'{"logprobs": false, "return_token_ids": null}')
     assert added == ("return_weight_versions",)
@@ -124,8 +129,29 @@ def test_only_completions_are_asked_for_tokens() -> None:
     assert json.loads(plan(path=b"/v1/completions").body)["logprobs"] == 0
     assert not plan(path=b"/v1/completions", body=b'{"echo": true}').added, "ids would change what it answers"
     assert not plan(path=b"/v1/embeddings").added
-    assert not plan(path=b"/v1/responses").added
+    assert not plan(path=b"/v1/messages/count_tokens").added
     assert not plan(content_encoding="gzip").added
+
+
+def test_the_responses_api_is_asked_for_its_messages() -> None:
+    asked = ("enable_response_messages",)
+    found = plan(path=b"/v1/responses", body=b'{"input": "hi", "logprobs": 1}')
+    assert (found.added, found.body) == (asked, b'{"input": "hi", "logprobs": 1,"enable_response_messages":true}')
+    assert not plan(path=b"/v1/responses", body=b'{"enable_response_messages": false}').added
+    assert not plan(path=b"/v1/responses", body=b'{"background": true}').added, "vLLM tells no messages of those"
+    for body in (b'{"background": false}', b'{"tools": [{"parameters": {"background": {}}}]}'):
+        assert plan(path=b"/v1/responses", body=body).added == asked
+
+
+def test_messages_are_asked_for_their_tokens_unless_the_agent_says_otherwise() -> None:
+    found = plan(path=b"/v1/messages?beta=true", body=b'{"max_tokens": 9}')
+    assert (found.added, found.body) == (("evolved_tokens",), b'{"max_tokens": 9,"evolved_tokens":true}')
+    assert not plan(path=b"/v1/messages", body=b'{"evolved_tokens": false}').added
+
+
+def test_a_stored_response_is_shown_without_what_the_tap_had_asked_for_and_leaves_no_trace() -> None:
+    stored = plan(path=b"/v1/responses/resp_1", method=b"GET", body=b"")
+    assert (stored.added, stored.keep, stored.rewritable) == (("enable_response_messages",), False, True)
 
 
 def test_an_answer_that_is_to_be_rewritten_must_not_come_compressed() -> None:

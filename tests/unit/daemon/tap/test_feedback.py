@@ -168,7 +168,10 @@ def post(spool: Spool, body: object, visitor: Visitor | None = None) -> tuple[di
     desk = FeedbackDesk(spool, counts, max_bytes=10_000, clock=lambda: 5.0)
     sent = json.dumps(body).encode()
     request = Request(Head(b"POST", b"/v1/feedback", b"/v1/feedback", []), sent, 1.0)
-    return json.loads(desk.answer(request, visitor or Visitor("acme")).partition(b"\r\n\r\n")[2]), counts
+    data, told = desk.answer(request, visitor or Visitor("acme"))
+    if visitor is None or visitor.keep:
+        counts.feedback["told"] += told
+    return json.loads(data.partition(b"\r\n\r\n")[2]), counts
 
 
 def test_the_answer_names_the_record() -> None:
@@ -177,14 +180,14 @@ def test_the_answer_names_the_record() -> None:
     (record,) = spool.records
     assert isinstance(record, Feedback)
     assert (answer, record.tenant) == ({"id": record.id, "object": "evolved.feedback"}, "acme")
-    assert counts.feedback == {"accepted": 1}
+    assert counts.feedback == {"told": 1}
 
 
 def test_a_list_is_answered_with_a_list() -> None:
     spool = Spool()
     answer, counts = post(spool, [{"response_id": "a", "outcome": 1}, {"response_id": "b", "outcome": 0}])
     assert [one["id"] for one in answer["data"]] == [record.id for record in spool.records]
-    assert counts.feedback == {"accepted": 2}
+    assert counts.feedback == {"told": 2}
 
 
 def test_who_opts_out_is_answered_and_not_kept() -> None:

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.tap.errors import Refused, UpstreamBroke
+from daemon.tap.held import Held
 from daemon.tap.http import RequestParser, refusal_bytes
 from daemon.tap.reply import ReplyParser
-from daemon.tap.request import request_bytes
+from daemon.tap.request import Head, request_bytes
 
 POST = b"POST /v1/x?q=1 HTTP/1.1\r\nHost: tap\r\nAuthorization: Bearer k\r\nContent-Length: 4\r\n\r\nbody"
 
@@ -271,3 +272,55 @@ def test_one_parser_reads_the_answers_of_a_connection_one_after_the_other() -> N
 
 def test_after_the_answer_to_head_a_connection_is_not_used_again() -> None:
     assert not reply(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", head_only=True).keep_alive
+
+
+# -- what is held, and for whom --
+
+
+def head(size: int, name: bytes = b"Content-Length: %d") -> bytes:
+    return b"POST /v1/x HTTP/1.1\r\n" + name % size + b"\r\n\r\n"
+
+
+def test_a_body_is_not_taken_in_for_whom_the_head_does_not_let_in() -> None:
+    def refuse(head: Head) -> None:
+        raise Refused(401, "missing_key", head.path.decode())
+
+    for sent in (head(20_000), b"POST /v1/x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5000\r\n" + b"x" * 20_000):
+        held = Held()
+        reading = RequestParser(
+            max_header_bytes=1000,
+            max_body_bytes=1 << 20,
+            hold=lambda _: 1 << 20,
+            clock=lambda: 5.0,
+            admit=refuse,
+            held=held,
+        )
+        with pytest.raises(Refused, match="/v1/x"):
+            reading.feed(sent)
+        assert (held.taken, list(reading.requests)) == (0, [])
+
+
+def test_all_connections_share_what_may_be_held_and_the_rest_passes_as_it_comes() -> None:
+    held = Held(1000)
+
+    def reading() -> RequestParser:
+        return RequestParser(
+            max_header_bytes=1000, max_body_bytes=9000, hold=lambda _: 9000, clock=lambda: 5.0, held=held
+        )
+
+    first, second = reading(), reading()
+    first.feed(head(900) + b"x" * 900)
+    assert (held.taken, first.requests[0].held) == (900, 900)
+    second.feed(head(300) + b"y" * 200)
+    assert (held.taken, held.refused) == (900, 1)
+    upload = second.requests[0].upload
+    assert upload is not None
+    assert (upload.length, upload.take()) == (300, b"y" * 200)
+    second.feed(b"z" * 100)
+    assert (upload.take(), upload.done, upload.size) == (b"z" * 100, True, 300)
+    first.done_with(first.requests.popleft())
+    assert held.taken == 0
+    first.feed(head(900) + b"x" * 500)
+    assert held.taken == 500
+    first.release()
+    assert held.taken == 0

@@ -175,3 +175,89 @@ def whole(mint: ToolCallIds, body: bytes) -> bytes:
     response_filter = ResponseFilter(Hidden(()), mint=mint.rewrite)
     response_filter.hold(body)
     return response_filter.whole()
+
+
+RESPONSES = Hidden(("enable_response_messages",))
+TOLD = [{"message": 'hm "input_messages":[1]}', "tokens": [1, 2], "logprobs": [-0.5, -1.0]}]
+
+
+def response(*, shown: bool) -> bytes:
+    """A response of vLLM; its tools speak of fields with the names that are hidden."""
+    whole = {
+        "id": "resp_1", "tools": [{"parameters": {"properties": {"input_messages": {"type": "array"}}}}],
+        "output": [{"content": [{"text": 'é \\ "output_messages":[3]', "logprobs": None}]}], "metrics": 1.0,
+        "input_messages": TOLD if shown else None, "output_messages": TOLD if shown else None,
+    }  # fmt: skip
+    return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def responses_stream(*, shown: bool) -> bytes:
+    delta = 'event: response.output_text.delta\ndata: {"delta":"\\"output_messages\\":[",'
+    return (
+        b'event: response.created\ndata: {"response":' + response(shown=False) + b',"type":"response.created"}\n\n'
+        + delta.encode() + b'"logprobs":[],"type":"response.output_text.delta"}\n\n'
+        + b'event: response.completed\ndata: {"response":' + response(shown=shown)
+        + b',"sequence_number":8,"type":"response.completed"}\n\n'
+    )  # fmt: skip
+
+
+def test_a_plain_response_is_what_the_engine_sends_when_nobody_asks_for_its_messages() -> None:
+    response_filter = ResponseFilter(RESPONSES)
+    response_filter.hold(response(shown=True))
+    assert response_filter.whole() == response(shown=False)
+
+
+@given(st.lists(st.integers(min_value=1, max_value=len(responses_stream(shown=True)) - 1), max_size=8))
+def test_a_stream_of_the_responses_api_is_too_however_it_is_cut(cuts: list[int]) -> None:
+    whole = responses_stream(shown=True)
+    edges = [0, *sorted(set(cuts)), len(whole)]
+    pieces = [whole[start:end] for start, end in pairwise(edges)]
+    assert through(ResponseFilter(RESPONSES), pieces) == responses_stream(shown=False)
+
+
+MESSAGES = Hidden(("evolved_tokens",))
+TOKENS = {"prompt_token_ids": [1, 2], "token_ids": [3], "logprobs": [-0.5], "weight_versions": [{"version": "7"}]}
+
+
+def message(*, shown: bool, blanks: bool = False) -> bytes:
+    """An answer of vLLM with the plug-in; its text and its tool call speak of the field that is hidden."""
+    whole: dict[str, object] = {
+        "id": "msg_1", "content": [
+            {"type": "text", "text": 'é \\ ,"evolved_tokens":{"token_ids":[3]}'},
+            {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1, "evolved_tokens": TOKENS}},
+        ],
+    }  # fmt: skip
+    separators = None if blanks else (",", ":")
+    return json.dumps(
+        whole | ({"evolved_tokens": TOKENS} if shown else {}), ensure_ascii=False, separators=separators
+    ).encode()
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["with the plug-in", "without it"])
+def test_a_plain_message_is_what_the_engine_sends_when_nobody_asks_for_tokens(shown: bool) -> None:
+    response_filter = ResponseFilter(MESSAGES)
+    response_filter.hold(message(shown=shown))
+    assert response_filter.whole() == message(shown=False)
+
+
+def test_a_plain_message_that_is_written_otherwise_says_the_same() -> None:
+    response_filter = ResponseFilter(MESSAGES)
+    response_filter.hold(message(shown=True, blanks=True))
+    assert json.loads(response_filter.whole()) == json.loads(message(shown=False))
+
+
+def messages_stream(*, shown: bool) -> bytes:
+    told = b'event: evolved_tokens\ndata: {"type":"evolved_tokens","token_ids":[3],"logprobs":[-0.5]}\n\n'
+    delta = b'event: content_block_delta\ndata: {"delta":{"text":"\\"evolved_tokens\\":["},"index":0}\n\n'
+    return (
+        b'event: message_start\ndata: {"message":{"id":"msg_1"}}\n\n' + delta + (told if shown else b"")
+        + b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+    )  # fmt: skip
+
+
+@given(st.lists(st.integers(min_value=1, max_value=len(messages_stream(shown=True)) - 1), max_size=8))
+def test_a_stream_of_messages_is_too_however_it_is_cut(cuts: list[int]) -> None:
+    whole = messages_stream(shown=True)
+    edges = [0, *sorted(set(cuts)), len(whole)]
+    pieces = [whole[start:end] for start, end in pairwise(edges)]
+    assert through(ResponseFilter(MESSAGES), pieces) == messages_stream(shown=False)

@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from daemon.tap.segments import Cursor, frame, read_cursor, segment_numbers, segment_path
+from daemon.tap import spool_reader
+from daemon.tap.segments import FRAME_BYTES, HEAD_BYTES, Cursor, frame, read_cursor, segment_numbers, segment_path
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.full_disk import full_disk
@@ -113,6 +114,7 @@ def test_an_unreadable_cursor_means_reading_from_the_beginning(tmp_path: Path) -
     cut=st.integers(min_value=0, max_value=200),
     junk=st.one_of(st.just(b""), st.just(b"\0" * 64), st.binary(max_size=64)),
 )
+@example(records=[b"EVSPOOL2"], cut=0, junk=b"")
 def test_a_torn_tail_costs_only_the_records_in_it(
     tmp_path_factory, records: list[bytes], cut: int, junk: bytes
 ) -> None:
@@ -132,6 +134,24 @@ def test_a_torn_tail_costs_only_the_records_in_it(
     assert payloads(reader)[-1:] == [b"after the crash"]
 
 
+def test_a_record_that_is_written_to_its_end_while_it_is_read_is_not_torn(tmp_path: Path, monkeypatch) -> None:
+    write(tmp_path, b"one", b"two" * 1000, b"three")
+    path = segment_path(tmp_path, 0)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.index(b"two") + 30])
+    look = spool_reader._record
+
+    def before_the_rest_came(*where: object) -> object:
+        found = look(*where)
+        path.write_bytes(whole)
+        return found
+
+    reader = SpoolReader(tmp_path)
+    assert payloads(reader, limit=1) == [b"one"]
+    monkeypatch.setattr(spool_reader, "_record", before_the_rest_came)
+    assert (payloads(reader), reader.torn) == ([b"two" * 1000, b"three"], 0)
+
+
 def test_a_flipped_bit_costs_one_record(tmp_path: Path) -> None:
     write(tmp_path, b"one", b"two", b"three")
     path = segment_path(tmp_path, 0)
@@ -141,6 +161,46 @@ def test_a_flipped_bit_costs_one_record(tmp_path: Path) -> None:
     reader = SpoolReader(tmp_path)
     assert payloads(reader) == [b"one", b"three"]
     assert reader.torn == 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    records=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=6),
+    where=st.floats(min_value=0, max_value=1, exclude_max=True),
+    bit=st.integers(min_value=0, max_value=7),
+    live=st.booleans(),
+)
+def test_a_flipped_bit_anywhere_costs_one_record_at_most_and_no_wait(
+    tmp_path_factory, records: list[bytes], where: float, bit: int, live: bool
+) -> None:
+    directory = tmp_path_factory.mktemp("spool")
+    write(directory, *records)
+    path = segment_path(directory, 0)
+    data = bytearray(path.read_bytes())
+    data[int(where * len(data))] ^= 1 << bit
+    path.write_bytes(data)
+    if not live:
+        write(directory, b"after")
+    found = payloads(SpoolReader(directory))
+    last = [] if live else [b"after"]
+    wholes = [[*records, *last]] + [[*records[:at], *records[at + 1 :], *last] for at in range(len(records))]
+    assert found in wholes
+
+
+def test_nobody_writes_records_into_a_payload(tmp_path: Path) -> None:
+    forged = frame(key(9), b"forged") * 3
+    write(tmp_path, b"one", forged, b"two")
+    path = segment_path(tmp_path, 0)
+    data = bytearray(path.read_bytes())
+    at = data.index(forged)
+    data[at - 24 + 2] ^= 1  # of its length
+    path.write_bytes(data)
+    assert payloads(SpoolReader(tmp_path)) == [b"one", b"two"]
+
+
+def test_a_segment_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    segment_path(tmp_path, 0).write_bytes(frame(key(0), b"one") + frame(key(1), b"two"))
+    assert payloads(SpoolReader(tmp_path)) == [b"one", b"two"]
 
 
 def test_a_torn_tail_does_not_keep_the_reader_busy(tmp_path: Path) -> None:
@@ -287,9 +347,9 @@ def test_the_spool_is_for_its_owner_alone(tmp_path: Path) -> None:
 def test_lag_counts_what_is_not_read(tmp_path: Path) -> None:
     write(tmp_path, b"one", b"two")
     reader = SpoolReader(tmp_path)
-    assert reader.lag_bytes() == 2 * 27
+    assert reader.lag_bytes() == HEAD_BYTES + 2 * (FRAME_BYTES + 3)
     reader.read(limit=1)
-    assert reader.lag_bytes() == 27
+    assert reader.lag_bytes() == FRAME_BYTES + 3
 
 
 def test_a_segment_is_kept_from_its_publication_on_not_from_its_writing(tmp_path: Path) -> None:
@@ -304,7 +364,7 @@ def test_a_segment_is_kept_from_its_publication_on_not_from_its_writing(tmp_path
 def test_above_its_limit_the_oldest_published_segment_goes(tmp_path: Path) -> None:
     for text in (b"one", b"two", b"three", b"four"):
         write(tmp_path, text)
-    reader = SpoolReader(tmp_path, keep_bytes=60)
+    reader = SpoolReader(tmp_path, keep_bytes=3 * (HEAD_BYTES + FRAME_BYTES) - 1)
     reader.commit(reader.read()[-1].after)
     assert reader.sweep(aged=False) == 1
     assert segment_numbers(tmp_path) == [1, 2, 3]

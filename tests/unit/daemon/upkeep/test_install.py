@@ -28,7 +28,8 @@ def test_units_settings_and_a_list_are_written_and_all_of_it_is_taken_away(tmp_p
         "etc/systemd/system/evolved.target", "etc/systemd/system/evolved.slice",
         "etc/systemd/system/evolved-tap.socket", "etc/systemd/system/evolved-tap.service",
         "etc/systemd/system/evolved-broker.service", "etc/systemd/system/evolved-daemon.service",
-        "etc/sysusers.d/evolved.conf", "etc/evolved/config.toml", "etc/evolved/installed.json",
+        "etc/sysusers.d/evolved.conf", "etc/tmpfiles.d/evolved.conf", "etc/evolved/config.toml",
+        "etc/evolved/installed.json",
     }  # fmt: skip
     assert (tmp_path / install.CREDENTIALS).stat().st_mode & 0o777 == 0o700
     assert install.uninstall(tmp_path) == []

@@ -213,3 +213,25 @@ def test_a_setting_that_would_let_records_come_back_is_refused_with_the_remedy()
         RetentionSettings(versions_kept=1)
     with pytest.raises(ValueError, match=r"state_bytes = 5: .* 0 is no limit"):
         QuotaSettings(state_bytes=5)
+
+
+async def test_a_clock_that_jumps_ahead_deletes_nothing_until_it_has_stood_for_a_day(kept) -> None:
+    await kept.run("young", days=1)
+    clock, up = [NOW], [1000.0]
+    retention = Retention(
+        RetentionSettings(trajectories_days=60, exchanges_days=60), QuotaSettings(),
+        store=kept.store, state=kept.state, database=None,
+        clock=lambda: clock[0], uptime=lambda: up[0], pause=0.0,
+    )  # fmt: skip
+    clock[0] += 365 * DAY
+    up[0] += 600
+    await retention.round()
+    assert await kept.there("young") == ["young"]
+    clock[0] -= 365 * DAY  # set right again
+    await retention.round()
+    clock[0] += 365 * DAY
+    for _ in range(3):
+        clock[0] += DAY / 2
+        up[0] += DAY / 2
+        await retention.round()
+    assert await kept.there("young") == [], "it was meant"

@@ -210,9 +210,9 @@ def test_what_has_no_credit_is_left_out_of_everything(bad, reason):
 
 def test_what_was_to_be_expected_of_a_run_is_subtracted_from_its_outcome():
     items = [item(1.0, cluster="a"), item(0.0, cluster="b"), item(1.0, cluster="c")]
-    credits = assign(expecting(items, {"a": 0.9, "b": 0.2}), OUTCOME_ONLY)
+    credits = assign(expecting(items, {"a": 0.8, "b": 0.2}), OUTCOME_ONLY)
     # Of the third nothing is known: the others' mean is a half.
-    assert first(credits) == pytest.approx([0.25, -0.5, 1.25])
+    assert first(credits) == pytest.approx([0.5, -0.5, 1.25])
 
 
 def test_a_group_is_compared_with_its_mean_whatever_was_expected():
@@ -382,8 +382,11 @@ def test_shift_and_scale_of_outcomes_change_nothing_in_groups(rows, shift, scale
 
 @given(rows=trajectories, settings=choices, data=st.data())
 def test_a_step_that_nobody_judged_has_no_influence_on_the_others(rows, settings, data):
-    # At alpha 1 a label may cancel an outcome to the last bit, and a step that does not would then make the difference.
-    plain = msgspec.structs.replace(settings, alpha=0.3, fusion="last_step", length_weight="none", anchor_weight=0.0)
+    # A label may cancel an outcome to the last bit, at alpha 1 or at the bound that comes with `skip`: then a step that
+    # does not would make the difference.
+    plain = msgspec.structs.replace(
+        settings, alpha=0.3, fusion="last_step", length_weight="none", anchor_weight=0.0, skip="none"
+    )
     places = [data.draw(st.integers(0, len(labels))) for _, labels, _ in rows]
     longer = [labels[:p] + "?" + labels[p:] for (_, labels, _), p in zip(rows, places, strict=True)]
     before = assign([item(o, labels, group=g.strip()) for o, labels, g in rows], plain)
@@ -413,3 +416,133 @@ def test_a_scale_that_leaves_nothing_leaves_no_gradient(scale: float):
 def test_a_scale_above_one_is_one():
     made = assign([at(item(1.0, group="g"), scale=7.0), item(0.0, group="g")], OUTCOME_ONLY)
     assert first(made) == pytest.approx([1.0, -1.0])
+
+
+def of(made, agent, neighbourhood="n"):
+    """`made` as a run of that kind."""
+    return msgspec.structs.replace(made, kind=(agent, neighbourhood))
+
+
+def test_no_label_trains_the_successes_of_a_kind_that_succeeds():
+    runs = [item(1.0, labels, id=str(n)) for n, labels in enumerate(("+-", "--", "-+", "++", "+", "-", "+-+", "-+-"))]
+    credits = assign(expecting(runs, {"c": 0.95}), CreditSettings())
+    for own in credits.advantages:
+        assert own == pytest.approx(np.full(len(own), 0.125)), "the outcome's advantage at every step"
+    assert assign(expecting(runs, {"c": 1.0}), CreditSettings()).skipped == {"zero_advantage": 8}
+
+
+def test_labels_alone_train_where_nothing_is_to_be_skipped():
+    runs = expecting([item(1.0, "+-"), item(1.0, "-+")], {"c": 1.0})
+    credits = assign(runs, CreditSettings(skip="none"))
+    assert [own.tolist() for own in credits.advantages] == [[1.0, -1.0], [-1.0, 1.0]]
+
+
+def test_a_failure_among_them_makes_their_labels_count_again_as_far_as_their_outcomes_do():
+    runs = expecting([item(1.0, "++"), item(1.0, "+-"), item(0.0, "+-")], {"c": 0.95})
+    credits = assign(runs, CreditSettings())
+    assert credits.skipped == {}
+    good, mixed, bad = (own.tolist() for own in credits.advantages)
+    assert good == pytest.approx([0.25, 0.25])
+    assert mixed == pytest.approx([0.25, 0.0])
+    # (0 - 0.95) / 0.4, and labels of mean 1/3: (1 - 1/3) / sigma, (-1 - 1/3) / sigma
+    sigma = (8 / 9) ** 0.5
+    assert bad == pytest.approx([-2.375 + 2 / 3 / sigma, -2.375 - 4 / 3 / sigma])
+
+
+def test_an_outcome_that_is_usual_in_one_kind_is_news_in_another():
+    runs = [item(1.0, "+-", cluster="easy"), item(1.0, "+-", cluster="hard")]
+    easy, hard = assign(expecting(runs, {"easy": 0.95, "hard": 0.3}), CreditSettings()).advantages
+    assert easy[0] == easy[1]
+    assert hard[0] > hard[1]
+
+
+singles = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 1.0]), st.text("+-?", min_size=1, max_size=4), st.sampled_from("ab"),
+        st.sampled_from("xy"), st.floats(0.0, 1.0),
+    ),
+    min_size=1, max_size=8,
+)  # fmt: skip
+
+
+def expected_runs(rows):
+    made = [
+        of(item(o, labels, id=str(i), cluster=str(i)), agent, near)
+        for i, (o, labels, agent, near, _) in enumerate(rows)
+    ]
+    return expecting(made, {str(i): row[-1] for i, row in enumerate(rows)})
+
+
+@given(rows=singles, discount=st.sampled_from([0.0, 1.0]), alpha=st.sampled_from([0.1, 1.0, 5.0]))
+def test_labels_turn_no_step_of_a_single_run_against_its_outcome(rows, discount, alpha):
+    credits = assign(expected_runs(rows), CreditSettings(alpha=alpha, discount=discount))
+    for (outcome, *_, mean), own in zip(rows, credits.advantages, strict=True):
+        if own is not None:
+            assert (own * np.sign(outcome - mean) >= 0).all()
+
+
+@given(rows=singles)
+def test_what_another_agent_did_changes_no_single_run(rows):
+    items = expected_runs(rows)
+    mine = [one for one in items if one.kind[0] == "a"]
+    alone = assign(mine, CreditSettings())
+    among = assign(items, CreditSettings())
+    for own, reason, one in zip(alone.advantages, alone.left, mine, strict=True):
+        there = items.index(one)
+        assert among.left[there] == reason
+        assert own is None or own == pytest.approx(among.advantages[there])
+
+
+def test_labels_are_compared_within_a_neighbourhood_and_pulled_towards_the_agents():
+    # Neighbourhood x has means 1, 1 and y has -1: the agent's is 1/3. Pulled by 4 runs x has (2 + 4/3) / 6 = 5/9 and
+    # y has (-1 + 4/3) / 5 = 1/15; squares are 1.
+    rows = [(1.0, "+", "a", "x", 0.5), (1.0, "+", "a", "x", 0.5), (1.0, "-", "a", "y", 0.5)]
+    credits = assign(expected_runs(rows), CreditSettings(alpha=0.1))
+    x, y = (1 - 5 / 9) / (1 - 25 / 81) ** 0.5, (-1 - 1 / 15) / (1 - 1 / 225) ** 0.5
+    assert first(credits) == pytest.approx([1.25 + 0.1 * x, 1.25 + 0.1 * x, 1.25 + 0.1 * y])
+
+
+def test_without_a_kind_the_runs_own_agent_and_cluster_stand_in():
+    runs = [item(1.0, "+", id="a", cluster="x"), item(1.0, "-", id="b", cluster="y")]
+    named = [of(runs[0], "t/", "x"), of(runs[1], "t/", "y")]
+    settings = CreditSettings(alpha=0.1)
+    found, wanted = (first(assign(expecting(each, {"x": 0.5, "y": 0.5}), settings)) for each in (runs, named))
+    assert found == pytest.approx(wanted)
+
+
+def ended(made, cut, **fields):
+    """`made`, its last answer cut off."""
+    run = made.attributed.trajectory
+    return at(made, steps=(*run.steps[:-1], msgspec.structs.replace(run.steps[-1], cut=cut)), **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "cut", "left"),
+    [
+        ({"source": "production"}, "length", ""),  # reported
+        ({"source": "production", "graded": True}, "length", "cut_off"),
+        ({"source": "production", "graded": True}, "", ""),
+        ({"source": "sandbox", "closed_by": "finish"}, "length", ""),  # verified
+        ({"source": "sandbox", "closed_by": "finish", "graded": True}, "length", "cut_off"),
+        ({"source": "sandbox", "closed_by": "limit"}, "context", "cut_off"),
+        ({"source": "sandbox", "closed_by": "limit"}, "length", "cut_off"),
+        ({"source": "sandbox", "closed_by": "limit"}, "", ""),  # too many steps
+    ],
+)  # fmt: skip
+def test_a_run_whose_answer_was_cut_off_fails_only_if_somebody_reported_or_verified_it(fields, cut, left):
+    group = [item(1.0, "+", id="won", group="g"), item(0.0, "-", id="lost", group="g")]
+    cut_off = ended(item(0.0, "+-", id="cut", group="g"), cut, **fields)
+    credits = assign([*group, cut_off], OUTCOME_ONLY)
+    assert credits.left[2] == left
+    if left:
+        # It counts in no mean either: the others are as without it.
+        assert first(credits)[:2] == first(assign(group, OUTCOME_ONLY))
+    else:
+        assert credits.advantages[2][0] < 0
+
+
+def test_an_answer_that_was_cut_off_on_the_way_does_not_make_the_run_one():
+    run = item(0.0, "+-", id="went on", group="g")
+    steps = run.attributed.trajectory.steps
+    went_on = at(run, steps=(msgspec.structs.replace(steps[0], cut="length"), steps[1]), graded=True)
+    assert assign([item(1.0, group="g"), went_on], OUTCOME_ONLY).left == ("", "")

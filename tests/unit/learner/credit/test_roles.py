@@ -87,6 +87,8 @@ def test_with_one_role_a_trajectory_everything_is_exactly_as_without(estimator, 
         for n in range(24)
     ]  # fmt: skip
     named = {"none": lambda n: "", "one": lambda n: "desk#1", "one each": lambda n: f"desk#{n}"}[naming]
+    # One agent by name: else those without a group would be of as many agents as there are roles.
+    batch = [msgspec.structs.replace(each, kind=("desk", each.attributed.cluster)) for each in batch]
     roles = [acted(each, *[named(n)] * len(each.attributed.trajectory.steps)) for n, each in enumerate(batch)]
     settings = CreditSettings(alpha=0.7, discount=1.0, estimator=estimator, single=single)
     before, after = (assign(expecting(each, {"c": 0.4}), settings) for each in (batch, roles))

@@ -7,6 +7,7 @@ import httpx
 import openai
 import pytest
 
+from actors.messages import Processing
 from actors.ports.errors import EngineRejected
 from actors.rollout.context import ContextTemplate
 from actors.rollout.episode_runner import play
@@ -88,6 +89,16 @@ async def test_a_loop_is_recorded_token_exactly_however_it_asks(loop, lessons):
     assert all((lessons in request["messages"][0]["content"]) for request in engine.requests)
 
 
+async def test_a_turn_with_strict_tools_says_that_a_grammar_shaped_it():
+    async def loop(session):
+        strict = [{**tool, "function": {**tool["function"], "strict": True}} for tool in session.tools]
+        await session.chat(session.messages)
+        await session.chat(session.messages, tools=strict)
+
+    _, _, played = await run(loop)
+    assert [row.processing for row in played.rows] == [Processing(), Processing(grammar=True)]
+
+
 async def test_sampling_is_the_rollouts_and_not_the_loops():
     async def loop(session):
         await session.chat(session.messages, temperature=0.1, top_p=0.5, seed=7, max_tokens=9, stop=["x"])
@@ -96,6 +107,7 @@ async def test_sampling_is_the_rollouts_and_not_the_loops():
     engine, _, _ = await run(loop, max_tokens=100)
     first, second = engine.requests
     assert (first["temperature"], first["top_p"], first["max_tokens"], first["stop"]) == (1.0, 1.0, 9, ["x"])
+    assert (first["top_k"], first["repetition_penalty"]) == (0, 1.0), "an engine's own defaults stay out of it"
     assert (second["max_tokens"], second["tool_choice"], "user" in second) == (100, "none", False)
 
 

@@ -52,6 +52,38 @@ def test_a_refusal_is_what_the_model_said() -> None:
     assert read("/v1/responses", {}, {"output": output}).answers[0].text == "I must not."
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "whole", "ending", "cut"),
+    [
+        ("/v1/chat/completions", {"choices": [{"message": {"role": "assistant", "content": "a"}}]}, "choice", "length"),
+        ("/v1/completions", {"choices": [{"text": "a"}]}, "choice", "length"),
+        ("/v1/messages", {"content": [{"type": "text", "text": "a"}]}, "stop_reason", "max_tokens"),
+        ("/v1/messages", {"content": [{"type": "text", "text": "a"}]}, "stop_reason", "model_context_window_exceeded"),
+        (
+            "/v1/responses",
+            {"output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}]},
+            "incomplete_details", {"reason": "max_output_tokens"},
+        ),
+    ],
+)  # fmt: skip
+def test_an_answer_that_ended_at_a_limit_of_tokens_says_so(
+    endpoint: str, whole: dict[str, object], ending: str, cut: object
+) -> None:
+    def answered(why: object) -> dict[str, object]:
+        choices = [{**choice, "finish_reason": why} for choice in whole.get("choices", [])]
+        return {**whole, "choices": choices} if ending == "choice" else {**whole, ending: why}
+
+    for why, wanted in ((cut, True), ("stop", False), (None, False), ({}, False)):
+        (said,) = read(endpoint, {}, answered(why)).answers
+        assert (said.text, said.cut) == ("a", wanted)
+
+
+@pytest.mark.parametrize("output", [[], [{"type": "reasoning", "id": "rs_1", "summary": []}]], ids=["empty", "thought"])
+def test_a_response_without_a_word_is_an_answer(output: list[dict[str, object]]) -> None:
+    assert read("/v1/responses", {"input": "hi"}, {"output": output}).answers == [Item("assistant")]
+    assert not read("/v1/responses", {"input": "hi"}, {"error": "no"}).answers
+
+
 def test_the_old_function_call_is_a_tool_call() -> None:
     message = {"role": "assistant", "content": None, "function_call": {"name": "add", "arguments": "{}"}}
     said = read("/v1/chat/completions", {"messages": [message, {"role": "function", "name": "add", "content": "4"}]})

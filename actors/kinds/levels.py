@@ -1,0 +1,166 @@
+"""Which kind a goal counts as: one rule for whoever plans, caps, compares or counts by kinds of goal.
+
+    goal  ->  masked goal  ->  its neighbourhood  ->  its agent  ->  the rest       the first of which enough is known
+
+Enough is `ENOUGH` requests of its own, and all attempts at one task of the sandbox are one request. Where a handful of
+templates makes all the traffic each is a kind; where no sentence comes twice its neighbourhood is; and what is like
+nothing else, a stranger's random words, is one kind with all else of that sort, however many strings he invents.
+
+Tasks of the sandbox have no agent before they are played, and one policy plays for all tenants. So goals of all of them
+are in one place here, as digests of words, other than in `Kinds`, whose estimates no two tenants share. No outcome is
+kept, so there is none that a party could bend; who floods it pushes out his own (`actors.kinds.remembered`).
+"""
+
+from zlib import crc32
+
+import msgspec
+import structlog
+
+from actors.kinds.clusters import cluster_of
+from actors.kinds.meanings import Meanings
+from actors.kinds.neighbourhoods import Leader, Neighbourhoods
+from actors.kinds.remembered import Remembered
+from actors.messages import Trajectory, agent_of
+from actors.statistics.parties import party_of
+
+_log = structlog.get_logger(__name__)
+ENOUGH = 8
+"""Requests by which a level is known. Two thirds of an estimate are its own then, at the strength that levels start
+with (`actors.kinds.estimates`), and none of its rates has a standard error above 0.18."""
+REST = "rest"
+"""The kind of what is like nothing that is known."""
+GOALS, PLACES, AGENTS = 1024, 256, 512
+"""Masked goals, neighbourhoods and agents that are remembered; the one longest without a request goes first."""
+_NEAR, _AGENT = "~", "agent "
+"""What the names of neighbourhoods and agents begin with: a neighbourhood is named after its first goal's cluster."""
+_LONGEST = 2000
+"""Characters of a goal that say what kind it is, as in `clusters`."""
+_LATELY = 4096
+"""Goals of which it is remembered what they are near to, until the next one is learned."""
+_SANDBOX = "sandbox"
+"""Whose the sandbox's goals are."""
+
+
+def mixed(kind: str) -> bool:
+    """Whether `kind` is all that is left of an agent, or of everything: what it asks for changes from day to day."""
+    return kind == REST or kind.startswith(_AGENT)
+
+
+class _State(msgspec.Struct, frozen=True):
+    places: list[tuple[str, Leader]]
+    known: list[list[tuple[str, str, list[int]]]]
+    """By level: name, party, digests of its newest requests."""
+
+
+class Levels:
+    """What is known of goals, neighbourhoods and agents. Bounded; deterministic in what it was told."""
+
+    def __init__(self) -> None:
+        self.meanings = Meanings()
+        """Of goals; the curator gives it those of its kinds."""
+        self._clear()
+
+    def _clear(self) -> None:
+        self._places = Neighbourhoods(PLACES)
+        self._goals: Remembered[list[int]] = Remembered(GOALS)
+        self._neighbourhoods: Remembered[list[int]] = Remembered(PLACES)
+        self._agents: Remembered[list[int]] = Remembered(AGENTS)
+        self._lately: dict[str, tuple[str, str]] = {}
+        self._changed = False
+
+    def __len__(self) -> int:
+        """Kinds that are known, the rest not counted."""
+        return sum(len(requests) >= ENOUGH for level in self._levels for _, _, requests in level)
+
+    @property
+    def forgotten(self) -> int:
+        """What made room for other goals, neighbourhoods and agents."""
+        return self._places.forgotten + sum(level.forgotten for level in self._levels)
+
+    @property
+    def _levels(self) -> tuple[Remembered[list[int]], ...]:
+        return self._goals, self._neighbourhoods, self._agents
+
+    def tell(self, run: Trajectory) -> None:
+        """Learn from a run that had an outcome; the same request again teaches nothing."""
+        played = run.source == "sandbox"
+        # A digest: 32 bits tell eight requests apart, and name nobody.
+        request = crc32(((played and run.group) or run.id).encode("utf-8", "replace"))
+        party = _SANDBOX if played else party_of(run.tenant, run.caller)
+        goal = cluster_of(run.goal)
+        if request in (self._goals.look(goal) or ()):
+            return
+        _note(self._goals, goal, party, request)
+        near = self._places.place(run.goal[:_LONGEST], party, self.meanings.of(run.goal))
+        _note(self._neighbourhoods, near, party, request)
+        if not played:
+            _note(self._agents, agent_of(run), party, request)
+        self._lately.clear()
+        self._changed = True
+
+    def of(self, run: Trajectory) -> str:
+        """The kind of `run`."""
+        return self.kind(run.goal, "" if run.source == "sandbox" else agent_of(run))
+
+    def kind(self, goal: str, agent: str = "") -> str:
+        """The kind of `goal`, at the level where enough is known; nothing is learned by asking.
+
+        Args:
+            agent: its name (`agent_of`); none has a task of the sandbox.
+        """
+        own, near = self._found(goal)
+        if _enough(self._goals, own):
+            return own
+        if _enough(self._neighbourhoods, near):
+            return _NEAR + near
+        return _AGENT + agent if agent and _enough(self._agents, agent) else REST
+
+    def alike(self, goal: str) -> str:
+        """The neighbourhood of `goal`, however little is known of it: its own where nothing is near."""
+        return _NEAR + self._found(goal)[1]
+
+    def _found(self, goal: str) -> tuple[str, str]:
+        """Its cluster and its neighbourhood."""
+        goal = goal[:_LONGEST]
+        found = self._lately.get(goal)
+        if found is None:
+            if len(self._lately) >= _LATELY:
+                self._lately.clear()
+            own = cluster_of(goal)
+            found = self._lately[goal] = own, self._places.near(goal, self.meanings.of(goal)) or own
+        return found
+
+    def to_save(self) -> bytes | None:
+        """What `load` takes, None if nothing has changed since it was last asked for."""
+        if not self._changed:
+            return None
+        self._changed = False
+        return msgspec.msgpack.encode(_State(self._places.state(), [list(level) for level in self._levels]))
+
+    def load(self, data: bytes | None) -> None:
+        """Take up what `to_save` gave, instead of what is known; what cannot be read is as if nothing had been kept."""
+        self._clear()
+        if data is None:
+            return
+        try:
+            state = msgspec.msgpack.decode(data, type=_State)
+        except msgspec.DecodeError as error:
+            _log.warning("kinds_unreadable", error=str(error), bytes=len(data))
+            return
+        self._places.load(state.places)
+        for level, known in zip(self._levels, state.known, strict=False):
+            for name, party, requests in known:
+                level.put(name, party, requests)
+
+
+def _note(level: Remembered[list[int]], name: str, party: str, request: int) -> None:
+    known = level.get(name)
+    if known is None:
+        level.put(name, party, [request])
+    elif request not in known:
+        known.append(request)
+        del known[:-ENOUGH]
+
+
+def _enough(level: Remembered[list[int]], name: str) -> bool:
+    return len(level.look(name) or ()) >= ENOUGH

@@ -1,0 +1,117 @@
+"""The version that serves against the first that ever served here: is learning worth having?
+
+Version by version a fall may be too small to be found, and the oldest version that `History` keeps moves on with the
+swaps. So the outcomes of the first version are kept for good: the newest `sample` of them, frozen once `History` lets
+go of that version. They stand in this monitor's own state, not among the versions that others compare with.
+
+What is compared, and how, is what `Outcomes` does: reported outcomes of production alone, like with like by agent,
+tools, lateness and kind of goal, the exact test at a share of the error rate, and not on one party's word. There is no
+least fall, because nothing is done about it: going back by one version would not undo it. It is a reading, which an
+alert asks for (`EvolvedBelowFirst`).
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from actors.monitoring.history import History
+from actors.monitoring.monitor import Finding, Quiet
+from actors.monitoring.settings import VersionSettings
+from actors.monitoring.versions import SERIES, fall, success, thinned_runs, weighed
+from actors.statistics.change_tests import Looks, planned_looks
+from actors.statistics.parties import binds
+from actors.tool_results.runs import RunSummary
+
+Place = Literal["serving", "previous", "first"]
+
+
+class VersionSuccess(msgspec.Struct, frozen=True):
+    """How a version fared, by the outcomes that are kept of it."""
+
+    version: int
+    solved: int
+    outcomes: int
+    """The newest so many reported ones, at most `sample`."""
+
+
+class _State(msgspec.Struct):
+    first: int = -1
+    """The first version that served here; -1: not known yet."""
+    runs: list[RunSummary] = []
+    """Its newest runs with an outcome, oldest first."""
+    serving: int = -1
+    """The version that the looks are of."""
+    looks: Looks = msgspec.field(default_factory=Looks)
+    below: bool = False
+    """The last look found it below the first."""
+    readings: dict[str, float] = {}
+
+
+class FirstVersion(Quiet):
+    """Success is below that of the first version."""
+
+    name = "first-version"
+
+    def __init__(self, settings: VersionSettings) -> None:
+        self._settings = settings
+        self._planned = planned_looks(settings.first_look, settings.growth, settings.sample)
+        self._state = _State()
+
+    def begin(self, version: int) -> None:
+        """`version` served here first, as the store has it; nothing changes if that is what is known."""
+        if version != self._state.first:
+            self._state = _State(first=version)
+
+    def look(self, history: History, now: float) -> list[Finding]:
+        settings, state, swap = self._settings, self._state, history.swap
+        if swap is None:
+            return []
+        if state.first < 0:
+            state.first = swap.version if swap.previous < 0 else swap.previous
+        kept = history.outcomes_of(state.first)
+        if len(kept) >= len(state.runs):
+            state.runs = kept
+        if swap.version != state.serving:
+            state.serving, state.looks, state.below, state.readings = swap.version, Looks(), False, {}
+        after, before = history.outcomes_of(swap.version), state.runs
+        enough = swap.version != state.first and len(before) >= settings.min_runs
+        if not enough or not state.looks.due(len(after), settings.first_look):
+            return []
+        runs = len(thinned_runs(after, bound=binds(run.party for run in (*after, *before))))
+        if not state.looks.due(runs, settings.first_look):
+            return []
+        state.looks.take(runs, settings.growth)
+        level = settings.error_rate / SERIES
+        found = weighed(
+            after, before, lambda total: state.looks.spend(total, self._planned),
+            lambda now, was, spend: fall(now, was, spend(level), 0.0), success, reported=True,
+        )  # fmt: skip
+        state.readings = dict(found.comparison.values)
+        state.below = found.comparison.found and not found.parties
+        return []
+
+    def readings(self) -> Mapping[str, float]:
+        return {"below": float(self._state.below), **self._state.readings}
+
+    def versions(self, history: History) -> dict[Place, VersionSuccess]:
+        """What serves, what served before it, and the first, as far as outcomes of each are kept."""
+        swap, state = history.swap, self._state
+        if swap is None:
+            return {}
+        listed: dict[Place, tuple[int, list[RunSummary]]] = {
+            "serving": (swap.version, history.outcomes_of(swap.version)),
+            "previous": (swap.previous, history.outcomes_of(swap.previous)),
+            "first": (state.first, state.runs),
+        }
+        return {
+            place: VersionSuccess(version, sum(bool(run.succeeded) for run in runs), len(runs))
+            for place, (version, runs) in listed.items()
+            if runs
+        }
+
+    def save(self) -> bytes:
+        return msgspec.msgpack.encode(self._state)
+
+    def restore(self, data: bytes) -> None:
+        self._state = msgspec.msgpack.decode(data, type=_State)

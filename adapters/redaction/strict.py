@@ -1,0 +1,248 @@
+"""Strict mode: no free text is kept, only the structure of the traffic.
+
+    RawExchange / Exchange / Feedback -> Strict -> fields of the protocol, numbers, names, digests
+
+A list of what may stay, not of what must go: a field that nobody here knows is dropped. Texts become placeholders with
+a keyed digest, so that the calls of a run are still told by their equal beginnings and a repeated tool call is seen to
+be one. Arguments lose their keys too: a model invents some, and a map has customers' data for keys. Schemas,
+descriptions and arguments keep a digest, so that a changed one is seen to have changed. Ids within bodies become
+digests; ids of the caller's that are formed like ids stay, as feedback and operators name runs by them.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from actors.messages import Exchange, Feedback
+from actors.messages.dialects import dialect_at
+from actors.messages.spool import RawExchange
+from actors.messages.traffic import Hints
+from adapters.redaction.placeholders import Placeholders
+
+_COUNTS = frozenset(
+    {
+        "prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens", "cached_tokens",
+        "reasoning_tokens", "audio_tokens", "text_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
+        "max_tokens", "max_completion_tokens", "max_output_tokens", "budget_tokens", "index", "output_index",
+        "content_index", "summary_index", "sequence_number", "created", "created_at", "n", "seed", "temperature",
+        "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "stream",
+        "parallel_tool_calls", "is_error", "weight_version", "version", "start", "end", "code",
+    }
+)  # fmt: skip
+"""Fields whose numbers stay."""
+_WORDED = frozenset({"role", "type", "object", "finish_reason", "stop_reason", "status", "tool_choice"})
+"""Fields whose values are the protocol's words."""
+_IDS = frozenset({"id", "tool_call_id", "tool_use_id", "call_id", "item_id", "previous_response_id"})
+_NAMES = frozenset({"name", "model"})
+_TEXTS = frozenset(
+    {
+        "content", "text", "input", "prompt", "system", "instructions", "thinking", "reasoning", "reasoning_content",
+        "refusal", "summary", "delta", "output", "message", "error", "description",
+    }
+)  # fmt: skip
+_ARGUMENTS = frozenset({"arguments", "partial_json"})
+_SCHEMAS = frozenset({"parameters", "input_schema"})
+_HOLDERS = frozenset(
+    {
+        "messages", "tool_calls", "function", "tools", "choices", "usage", "prompt_tokens_details",
+        "completion_tokens_details", "input_tokens_details", "output_tokens_details", "response", "item", "part",
+        "content_block", "weight_versions",
+    }
+)  # fmt: skip
+_KNOWN = _COUNTS | _WORDED | _IDS | _NAMES | _TEXTS | _ARGUMENTS | _SCHEMAS | _HOLDERS
+_WORDS = frozenset(
+    {
+        "added", "any", "api", "arguments", "assistant", "authentication", "auto", "bad", "block", "call", "calls",
+        "cancelled", "chat", "chunk", "completed", "completion", "content", "created", "custom", "default", "delta",
+        "developer", "done", "end", "ephemeral", "error", "exceeded", "failed", "file", "filter", "found", "function",
+        "image", "in", "incomplete", "input", "internal", "invalid", "item", "json", "length", "limit", "list", "max",
+        "message", "model", "none", "not", "object", "output", "overloaded", "part", "pause", "permission", "ping",
+        "progress", "queued", "rate", "reasoning", "refusal", "request", "required", "response", "result", "schema",
+        "search", "sequence", "server", "signature", "start", "stop", "string", "summary", "system", "text",
+        "thinking", "tokens", "tool", "turn", "url", "use", "user", "web",
+    }
+)  # fmt: skip
+"""Of which the protocols' own values are made (`response.output_text.delta`, `tool_use`)."""
+_WORD = re.compile(r"[a-z]+(?:[._-][a-z]+){0,7}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,63}")
+_OUTER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
+_RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{12,}|\d{9,}|[A-Za-z]{33,}")
+"""A part of a name that is none: a key, a number of somebody's."""
+_LARGEST = 10**11
+"""Above any time and count: a number as long as this may be an account's or a card's."""
+_DEEPEST = 24
+_TYPES = ("application/json", "text/event-stream")
+
+
+class Strict:
+    """Strips records. As `Redactor`, it holds no state between them."""
+
+    def __init__(self, placeholders: Placeholders, clean: Callable[[str], bool]) -> None:
+        """
+        Args:
+            placeholders: with a key; without one a digest would give short texts away.
+            clean: whether nothing is found in a name.
+        """
+        self._placeholders, self._clean = placeholders, clean
+
+    def text(self, text: str) -> str:
+        """The placeholder for `text`; an empty one stays."""
+        return self._placeholders.of("text", text) if text else text
+
+    def name(self, name: str) -> str:
+        """A name of a tool or a model, if it is formed like one."""
+        if not name:
+            return name
+        parts = re.split(r"[^A-Za-z0-9]+", name)
+        fits = _NAME.fullmatch(name) and not any(_RANDOM.search(part) for part in parts) and self._clean(name)
+        return name if fits else self._placeholders.of("name", name)
+
+    def inner_id(self, value: str) -> str:
+        """The digest of an id that stands in a body: equal ones stay equal."""
+        return f"id-{self._placeholders.digest('id', value, 24)}" if value else value
+
+    def outer_id(self, value: str) -> str:
+        """An id of the caller's, if it is formed like one."""
+        if not value or (_OUTER_ID.fullmatch(value) and self._clean(value)):
+            return value
+        return self.inner_id(value)
+
+    def arguments(self, value: Any) -> Any:
+        """Arguments of a call, in the form they came: an object without its keys, or its text; what is no object stays
+        none, so that a malformed call is seen to be one."""
+        if isinstance(value, str):
+            if not value:
+                return value
+            try:
+                inner = json.loads(value)
+            except (ValueError, RecursionError):
+                return self._placeholders.of("malformed", value)
+            if not isinstance(inner, dict):
+                return self._placeholders.of("malformed", value)
+            return json.dumps(self.arguments(inner))
+        return {"redacted": self._placeholders.of("arguments", _canonical(value))} if value else {}
+
+    def body(self, value: Any, done: Mapping[tuple[int, str], str] | None = None) -> Any:
+        """A request, a response or an event of a stream, as structure.
+
+        Args:
+            done: by holder and key, pieces of a stream's text that are stripped already.
+        """
+        return self._kept(value, "", done or {}, 0)
+
+    def piece(self, text: str, key: str, kind: str) -> str:
+        """The whole text of a stream's pieces, which are the field `key` of events of the type `kind`."""
+        if key == "name":
+            return self.name(text)
+        if key in _ARGUMENTS or (key == "delta" and "arguments" in kind):
+            return str(self.arguments(text))
+        return self.text(text)
+
+    def raw(self, record: RawExchange) -> RawExchange:
+        """`record` with nothing of a stranger's but its bodies, which are not looked at."""
+        known = next((one for one in _TYPES if record.content_type.lower().startswith(one)), "")
+        return msgspec.structs.replace(
+            record, headers={}, path=_path(record.path), content_type=known, hints=self._hints(record.hints)
+        )
+
+    def exchange(self, record: Exchange) -> Exchange:
+        """As `raw`; ids of tokens and log-probs go, and what was wrong is told without its words."""
+        return msgspec.structs.replace(
+            record,
+            endpoint=_path(record.endpoint),
+            model=self.name(record.model) if record.status < 400 else self.text(record.model),
+            response_id=self.inner_id(record.response_id),
+            hints=self._hints(record.hints),
+            error=self.text(record.error),
+            prompt_ids=b"",
+            response_ids=b"",
+            logprobs=b"",
+            versions=(),
+            masked=(),
+        )
+
+    def feedback(self, feedback: Feedback) -> Feedback:
+        """`feedback` without its words; its ids as the calls' are."""
+        return msgspec.structs.replace(
+            feedback,
+            text=self.text(feedback.text),
+            trajectory_id=self.outer_id(feedback.trajectory_id),
+            custom_id=self.outer_id(feedback.custom_id),
+            exchange_id=self.outer_id(feedback.exchange_id),
+            response_id=self.inner_id(feedback.response_id),
+        )
+
+    def _hints(self, hints: Hints) -> Hints:
+        return msgspec.structs.replace(
+            hints,
+            trajectory_id=self.outer_id(hints.trajectory_id),
+            custom_id=self.outer_id(hints.custom_id),
+            conversation=self.outer_id(hints.conversation),
+            previous_response_id=self.inner_id(hints.previous_response_id),
+            tool_call_ids=tuple(self.inner_id(one) for one in hints.tool_call_ids),
+        )
+
+    def _kept(self, value: Any, key: str, done: Mapping[tuple[int, str], str], depth: int) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int | float):
+            return value if key in _COUNTS and abs(value) < _LARGEST else None
+        if isinstance(value, str):
+            return self._string(value, key)
+        if depth > _DEEPEST:
+            return None
+        if isinstance(value, list):
+            # Numbers in a list are ids of tokens, or vectors: both decode to text.
+            return [self._kept(one, key, done, depth + 1) for one in value if isinstance(one, dict | list | str)]
+        if key == "metadata":
+            return {name: self.outer_id(value[name]) for name in _HINTS if isinstance(value.get(name), str)}
+        if key == "conversation":
+            return {"id": self.outer_id(value["id"])} if isinstance(value.get("id"), str) else {}
+        if key in _ARGUMENTS:
+            return self.arguments(value)
+        if key in _SCHEMAS:
+            told = self._placeholders.of("schema", _canonical(value))
+            return {"type": "object", "properties": {}, "description": told}
+        kept: dict[str, Any] = {}
+        for name, part in value.items():
+            if (id(value), name) in done:
+                kept[name] = done[id(value), name]
+            elif name == "input" and isinstance(part, dict):
+                kept[name] = self.arguments(part)  # of a tool_use; a conversation is a list
+            elif name in _KNOWN or (depth == 0 and name in ("metadata", "conversation")):
+                kept[name] = self._kept(part, name, done, depth + 1)
+        return kept
+
+    def _string(self, value: str, key: str) -> str:
+        if key in _WORDED:
+            words = _WORD.fullmatch(value) and _WORDS.issuperset(re.split(r"[._-]", value))
+            return value if words else self._placeholders.of("word", value) if value else value
+        if key in _IDS:
+            return self.inner_id(value)
+        if key in _NAMES:
+            return self.name(value)
+        if key == "conversation":
+            return self.outer_id(value)
+        return str(self.arguments(value)) if key in _ARGUMENTS else self.text(value)
+
+
+_HINTS = ("trajectory_id", "evolved_id")
+
+
+def _path(path: str) -> str:
+    """A path that is known, or none of it: before `/v1` a stranger may write what they like."""
+    if dialect_at(path) is None:
+        return "/other"
+    tail = path.rsplit("/", 2)[-2:]
+    return "/v1/chat/completions" if tail == ["chat", "completions"] else f"/v1/{tail[-1]}"
+
+
+def _canonical(value: Any) -> str:
+    """The same for the same JSON, however it is spaced and ordered."""
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    except RecursionError:
+        return repr(type(value))

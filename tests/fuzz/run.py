@@ -1,0 +1,129 @@
+"""Coverage-guided fuzzing of what reads bytes from outside, by atheris (libFuzzer), in an environment of its own.
+
+    .venv-fuzz/bin/python -m tests.fuzz.run --seconds 110
+    .venv-fuzz/bin/python -m tests.fuzz.run --runs 400 --seed 1
+    .venv-fuzz/bin/python -m tests.fuzz.run --seconds 36000 --only redaction --keep
+
+Each target has an equal part of the time, in a process of its own, `--lanes` at a time; it begins with the seeds and
+with what is kept in tests/fuzz/corpus. An input that crashes, takes more than `TIMEOUT` seconds or more than
+`MEMORY_MB` fails the run, and stands under build/fuzz. `--keep` puts what reached new code, minimised, into the corpus.
+With `--runs` and a seed the inputs are the same each time: a check must not come out otherwise tomorrow.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CORPUS, BUILD = HERE / "corpus", Path("build/fuzz")
+LONGEST = 4096
+"""Bytes of an input."""
+TIMEOUT = 5
+"""Seconds for an input of at most `LONGEST` bytes, on a machine that is busy with other things."""
+MEMORY_MB = 1024
+"""Of a target's process, with all that it imports."""
+START_SECONDS = 8.0
+"""That a target's process takes until it fuzzes, imports instrumented."""
+END = 300.0
+"""Seconds beyond its time in which a target's process has to end: on a starved machine imports take minutes."""
+KEPT = 40
+"""Files of one target that are kept at most, the smallest: the corpus stays under a megabyte."""
+
+
+def one(target: str, arguments: list[str]) -> None:
+    """The child: fuzz `target`; libFuzzer ends the process."""
+    import atheris
+
+    with atheris.instrument_imports(include=["actors", "adapters", "daemon"]):
+        from tests.fuzz.targets import TARGETS
+    atheris.Setup([sys.argv[0], *arguments], TARGETS[target])
+    atheris.Fuzz()
+
+
+def _command(target: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "tests.fuzz.run", "--one", target, *arguments]
+
+
+def fuzz(target: str, seconds: int, seed: int, runs: int) -> str:
+    """Fuzz one target for so long, or so many inputs; what was found, empty if nothing was."""
+    fresh = BUILD / target
+    fresh.mkdir(parents=True, exist_ok=True)
+    for data in _seeds(target):
+        (fresh / sha256(data).hexdigest()[:16]).write_bytes(data)
+    kept = CORPUS / target
+    bound = f"-runs={runs}" if runs else f"-max_total_time={seconds}"
+    command = _command(
+        target, bound, f"-seed={seed}", f"-max_len={LONGEST}", f"-timeout={TIMEOUT}",
+        f"-rss_limit_mb={MEMORY_MB}", f"-artifact_prefix={BUILD}/{target}-", str(fresh),
+        *([str(kept)] if kept.is_dir() else []),
+    )  # fmt: skip
+    log = BUILD / f"{target}.log"
+    with log.open("wb") as out:
+        try:
+            environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
+            code = subprocess.run(
+                command, stdout=out, stderr=out, check=False, timeout=seconds + END, env=environment
+            ).returncode
+        except subprocess.TimeoutExpired:
+            code = "none, it did not end"
+    text = log.read_text(errors="replace")
+    runs = [line for line in text.splitlines() if "DONE" in line or "cov:" in line][-1:]
+    print(f"{target:14} {'ok' if not code else 'FAILED'}  {runs[0].strip() if runs else ''}", flush=True)
+    return "" if not code else f"{target}: exit {code}, see {log}\n{text[-3000:]}"
+
+
+def _seeds(target: str) -> list[bytes]:
+    from tests.fuzz.targets import seeds
+
+    return seeds(target)
+
+
+def keep(target: str) -> None:
+    """Put the smallest inputs that together reach what was reached into the corpus."""
+    merged, kept = BUILD / f"{target}-merged", CORPUS / target
+    merged.mkdir(parents=True, exist_ok=True)
+    kept.mkdir(parents=True, exist_ok=True)
+    command = _command(target, "-merge=1", str(merged), str(kept), str(BUILD / target))
+    subprocess.run(command, check=False, capture_output=True, timeout=300)
+    for path in sorted(merged.iterdir(), key=lambda one: one.stat().st_size)[:KEPT]:
+        data = path.read_bytes()
+        (kept / sha256(data).hexdigest()[:16]).write_bytes(data)
+
+
+def main() -> int:
+    """Fuzz all targets; 1 if something was found."""
+    if sys.argv[1:2] == ["--one"]:
+        one(sys.argv[2], sys.argv[3:])
+        return 0
+    from tests.fuzz.targets import TARGETS
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=110.0, help="for all targets together")
+    parser.add_argument("--seed", type=int, default=0, help="0: another each time")
+    parser.add_argument("--runs", type=int, default=0, help="inputs of each target, instead of --seconds")
+    parser.add_argument("--lanes", type=int, default=min(os.cpu_count() or 1, 2), help="processes at once")
+    parser.add_argument("--only", choices=TARGETS, action="append")
+    parser.add_argument("--keep", action="store_true")
+    told = parser.parse_args()
+    names = told.only or list(TARGETS)
+    lanes = told.lanes
+    each = max(1, int(told.seconds * lanes / len(names) - START_SECONDS))
+    began = time.monotonic()
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(lanes) as pool:
+        found = [one for one in pool.map(lambda name: fuzz(name, each, told.seed, told.runs), names) if one]
+        if told.keep:
+            list(pool.map(keep, names))
+    print("\n".join(found))
+    share = f"{told.runs} inputs" if told.runs else f"{each} s"
+    print(f"{len(names)} targets, {share} each, {time.monotonic() - began:.0f} s in all; {len(found)} failed")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

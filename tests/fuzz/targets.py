@@ -1,0 +1,316 @@
+"""What reads bytes from outside, each as one function of bytes: it returns, or raises what its own errors.py declares.
+
+A target raises `AssertionError` where a promise is broken: a round trip, or that the pieces in which bytes come make no
+difference. What else comes out of one is a crash. `run` looks for them, `test_corpus` keeps what was found away.
+"""
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from actors.messages import Exchange, Step, ToolCall, Trajectory, decode, encode
+from actors.messages.codec import decode_batch
+from actors.messages.errors import MessageError
+from actors.messages.manifest import Manifest, bad_file
+from actors.messages.spool import RawExchange, decode_spooled
+from actors.ports.answers import listed_tools
+from actors.ports.errors import AdapterError, CheckpointRefused, LiveApiMalformed
+from actors.tool_results.tool_calls import calls_of
+from actors.tool_results.validity import invalid, offered
+from actors.trajectories.parsed_exchange import read_turn
+from adapters.engines.checkpoint import open_checkpoint
+from adapters.intake.jsonl import from_chat, from_line, kind_of, to_line
+from adapters.intake.otlp import wire
+from adapters.intake.otlp.errors import OtlpError
+from adapters.intake.tap import exchange_from_raw
+from adapters.live.openapi import document
+from adapters.redaction import RedactionSettings, Redactor
+from adapters.redaction.streams import Stream
+from daemon.errors import ConfigError
+from daemon.settings import config, toml
+from daemon.tap.capture import with_tokens
+from daemon.tap.errors import Refused, UpstreamBroke
+from daemon.tap.feedback import read_feedback
+from daemon.tap.http import RequestParser
+from daemon.tap.reply import ReplyParser
+from daemon.tap.response_filter import Hidden, ResponseFilter
+from daemon.tap.segments import frame, segment_head, segment_path
+from daemon.tap.spool_reader import SpoolReader
+
+PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
+_MARK = b"12345678"
+_ASKED = ("logprobs", "return_token_ids", "return_weight_versions")
+_SPLIT = b"\x00\xff\x00"
+"""Between the two bodies of one input."""
+
+
+def http_request(data: bytes) -> None:
+    """Requests of an agent, in one piece and byte by byte: the same ones, and both are refused or neither is.
+
+    The reason may differ: of two faults the parser tells the one that it comes to first.
+    """
+    whole, torn = _requests([data]), _requests([data[i : i + 1] for i in range(len(data))])
+    assert whole == torn, f"{whole} in one piece, {torn} byte by byte"
+
+
+def _requests(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes, bytes]], bool]:
+    parser = RequestParser(max_header_bytes=4096, max_body_bytes=65536, hold=lambda path: 65536, clock=lambda: 0.0)
+    refused = False
+    try:
+        for piece in pieces:
+            parser.feed(piece)
+    except Refused:
+        refused = True
+    return [(one.method, one.path, one.body) for one in parser.requests], refused
+
+
+def http_response(data: bytes) -> None:
+    """What an engine sends."""
+    reply = ReplyParser()
+    reply.begin(head_only=False, max_capture_bytes=65536)
+    with contextlib.suppress(UpstreamBroke):
+        reply.feed(data)
+        if reply.done:
+            reply.begin(head_only=False, max_capture_bytes=65536)
+            reply.feed(data)
+        reply.eof()
+
+
+def hidden(data: bytes) -> None:
+    """An engine's answer without what the tap asked for, as a stream and as a whole."""
+    one = ResponseFilter(_hidden())
+    for start in range(0, len(data), 7):
+        one.stream(data[start : start + 7])
+    one.rest()
+    other = ResponseFilter(_hidden())
+    other.hold(data)
+    other.whole()
+
+
+@cache
+def _hidden() -> Hidden:
+    return Hidden(_ASKED)
+
+
+def asked(data: bytes) -> None:
+    """Fields that the tap adds to a request: a JSON object stays one, with all that it had."""
+    try:
+        before = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        before = None
+    for path in PATHS:
+        body, added = with_tokens(data, path.encode())
+        assert added or body == data
+        if isinstance(before, dict) and added:
+            after = msgspec.json.decode(body)
+            # Of a name that stands twice the last one counts, for engines as for this decoder.
+            assert {name: value for name, value in after.items() if name not in added} == before, added
+
+
+def feedback(data: bytes) -> None:
+    """A post to /v1/feedback."""
+    with contextlib.suppress(Refused):
+        for one in read_feedback(data, "t", 0.0)[0]:
+            assert decode(encode(one)) == one
+
+
+def conversation(data: bytes) -> None:
+    """A call in each dialect, plain and streamed: from the spool to the turn that the assembler sees."""
+    request, _, response = data.partition(_SPLIT)
+    for path in PATHS:
+        for kind in ("application/json", "text/event-stream"):
+            raw = RawExchange(
+                id="x", path=path, request=request, response=response, status=200, content_type=kind, received=1.0,
+                finished=2.0, tokens_requested=True,
+            )  # fmt: skip
+            assert decode_spooled(encode(raw)) == raw
+            exchange = exchange_from_raw(raw)
+            assert decode(encode(exchange)) == exchange
+            read_turn(exchange)
+
+
+def redaction(data: bytes) -> None:
+    """A call without its secrets, and once more: what was taken out leaves nothing to find."""
+    request, _, response = data.partition(_SPLIT)
+    for kind in ("application/json", "text/event-stream"):
+        raw = RawExchange(
+            id="x", path=PATHS[0], request=request, response=response, status=200, content_type=kind, received=1.0,
+            finished=2.0, content_encoding="gzip" if response[:2] == b"\x1f\x8b" else "",
+        )  # fmt: skip
+        clean = _redactor().exchange(raw)
+        encode(clean)
+        _redactor().exchange(clean)
+    _redactor().text(data.decode("utf-8", "replace"))
+
+
+@cache
+def _redactor() -> Redactor:
+    return Redactor(RedactionSettings())
+
+
+def sse(data: bytes) -> None:
+    """A stream that is read and written again untouched is what it was."""
+    assert Stream(data).encode() == data
+
+
+def otlp(data: bytes) -> None:
+    """An export of traces or of logs, in both encodings, bare and compressed."""
+    with contextlib.suppress(OtlpError):
+        wire.inflated(data, "gzip", 1 << 20)
+    for signal in ("traces", "logs"):
+        for encoding in ("json", "protobuf"):
+            with contextlib.suppress(OtlpError):
+                wire.decode(signal, encoding, data)
+
+
+def jsonl(data: bytes) -> None:
+    """A line of a file that is imported: what is split at line feeds has none."""
+    data = data.replace(b"\n", b" ")
+    with contextlib.suppress(AdapterError):
+        if kind_of(data) == "chat":
+            for record in from_chat(data, tenant="t", now=0.0):
+                encode(record)
+        else:
+            record = from_line(data)
+            assert encode(from_line(to_line(record))) == encode(record)
+
+
+def spool(data: bytes) -> None:
+    """A segment: two whole records around anything at all are both found, in order."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        directory = Path(name)
+        first, last = frame(b"a" * 16, b"one", _MARK), frame(b"b" * 16, b"two", _MARK)
+        segment_path(directory, 0).write_bytes(segment_head(_MARK) + first + data + last)
+        segment_path(directory, 1).write_bytes(data)
+        reader, found = SpoolReader(directory), list[bytes]()
+        while records := reader.read():
+            found += [one.payload for one in records]
+        assert found[0] == b"one"
+        if _MARK not in data:
+            assert b"two" in found
+    with contextlib.suppress(MessageError):
+        record = decode_spooled(data)
+        assert decode_spooled(encode(record)) == record
+
+
+def message(data: bytes) -> None:
+    """A payload from NATS, and a batch file."""
+    with contextlib.suppress(MessageError):
+        found = decode(data)
+        assert encode(decode(encode(found))) == encode(found)
+    with contextlib.suppress(MessageError):
+        decode_batch(data)
+
+
+def manifest(data: bytes) -> None:
+    """What a version's directory says of itself."""
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        bad_file(msgspec.json.decode(data, type=Manifest))
+
+
+def safetensors(data: bytes) -> None:
+    """A file of weights."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        (Path(name) / "model.safetensors").write_bytes(data)
+        with contextlib.suppress(CheckpointRefused):
+            found = open_checkpoint(Path(name))
+            for tensor in found.tensors:
+                found.array(tensor).sum()
+
+
+def settings(data: bytes) -> None:
+    """config.toml, and `--set`."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        path = Path(name) / "config.toml"
+        path.write_bytes(data)
+        with contextlib.suppress(ConfigError):
+            config.load(path)
+    with contextlib.suppress(ConfigError):
+        toml.convert(toml.assignment(data.decode("utf-8", "replace")), config.Config, "--set")
+
+
+def tool_results(data: bytes) -> None:
+    """What tools answered, what they were asked, and which of them there were."""
+    one, _, other = data.partition(_SPLIT)
+    text, more = one.decode("utf-8", "replace"), other.decode("utf-8", "replace")
+    step = Step(
+        exchange_id="e", response_id="r", tool_calls=(ToolCall("f", text, "c"), ToolCall("g", more, "d")),
+        observation=text, text=more,
+    )  # fmt: skip
+    run = Trajectory(id="t", goal=more, source="production", started=0.0, ended=1.0, steps=(step, step), tools=one)
+    calls_of(run)
+    listed_tools(one)
+    invalid(step, offered(one))
+
+
+def openapi(data: bytes) -> None:
+    """A live API's document, JSON or YAML."""
+    with contextlib.suppress(LiveApiMalformed):
+        document.parse(data)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    one.__name__: one
+    for one in (
+        http_request, http_response, hidden, asked, feedback, conversation, redaction, sse, otlp, jsonl, spool, message,
+        manifest, safetensors, settings, tool_results, openapi,
+    )
+}  # fmt: skip
+
+_CHAT = {"model": "m", "messages": [{"role": "user", "content": "mail a@example.org, password=hunter22hunter"}]}
+_CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 12}'}}
+_ANSWER = {
+    "id": "r",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "x", "tool_calls": [_CALL]}}],
+}
+_EVENT = {"id": "r", "choices": [{"index": 0, "delta": {"content": "x"}, "token_ids": [1], "logprobs": None}]}
+_STREAM = b"data: " + json.dumps(_EVENT).encode() + b"\n\ndata: [DONE]\n\n"
+_RESPONSES = {"id": "r", "status": "completed", "output": [{"type": "message", "content": [{"text": "x"}]}]}
+
+
+def seeds(target: str) -> list[bytes]:
+    """What a mutation begins with: one well-formed input or two of each format."""
+    chat, answer = json.dumps(_CHAT).encode(), json.dumps(_ANSWER).encode()
+    raw = RawExchange(id="x", path=PATHS[0], request=chat, response=answer, status=200, received=1.0, finished=2.0)
+    exchange = Exchange(id="x", started=1.0, duration=1.0, status=200, endpoint="chat", request=chat, response=answer)
+    told = json.dumps({"messages": [*_CHAT["messages"], {"role": "assistant", "content": "x"}]}).encode()
+    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    span = {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": "chat", "attributes": []}
+    calls = [chat + _SPLIT + answer, chat + _SPLIT + _STREAM, chat + _SPLIT + json.dumps(_RESPONSES).encode()]
+    found: dict[str, list[bytes]] = {
+        "http_request": [
+            b"POST /v1/feedback HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}",
+            b"POST /v1/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+            b"GET / HTTP/1.1\r\n\r\n",
+        ],
+        "http_response": [
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        ],
+        "hidden": [answer, _STREAM],
+        "asked": [chat, b'{"logprobs":null, "evolved_tokens":{}}'],
+        "feedback": [b'{"response_id":"r","outcome":1}', b'[{"custom_id":"c","step":0,"kind":"comment","text":"no"}]'],
+        "conversation": calls,
+        "redaction": calls,
+        "sse": [_STREAM, b"event: a\r\ndata:{}\r\n\r\n: ping\n\n"],
+        "otlp": [
+            json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode(),
+            b"\n\x04\x12\x02\n\x00",
+        ],
+        "jsonl": [told, json.dumps({**json.loads(told), "outcome": 1}).encode(), to_line(exchange)],
+        "spool": [frame(b"c" * 16, encode(raw), _MARK), encode(raw)],
+        "message": [encode(exchange)],
+        "manifest": [
+            b'{"version":1,"parent":0,"files":[{"name":"a","size":1,"sha256":""}],"tensors":{"w":["F32",[1]]}}'
+        ],
+        "safetensors": [len(header).to_bytes(8, "little") + header + b"\x00\x00\x80?"],
+        "settings": [b'state_dir = "x"\n[tap]\nport = 1\n[engines.serving]\nurl = "http://a"\n', b"learner.lr=1e-5"],
+        "openapi": [b"openapi: 3.1.0\npaths:\n  /a: {get: {operationId: a}}\n", b'{"openapi": "3.0.0", "paths": {}}'],
+        "tool_results": [b'[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]', b'{"a":1}'],
+    }
+    return found[target]

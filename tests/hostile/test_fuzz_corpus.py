@@ -1,0 +1,28 @@
+"""What fuzzing found or reached, read again by what it was made for (`tests.fuzz`), without a fuzzer."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.targets import TARGETS, seeds
+
+CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
+SECONDS = 5.0
+"""For one input of 4 KiB at most, on a busy machine."""
+
+
+def inputs(target: str) -> list[bytes]:
+    return [*seeds(target), *(path.read_bytes() for path in sorted((CORPUS / target).glob("*")))]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_was_found_is_read_or_refused(target: str) -> None:
+    for data in inputs(target):
+        began = time.monotonic()
+        TARGETS[target](data)
+        assert time.monotonic() - began < SECONDS, data[:200]
+
+
+def test_the_corpus_stays_small() -> None:
+    assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < 1 << 20

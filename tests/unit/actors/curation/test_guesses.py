@@ -1,0 +1,90 @@
+"""Runs with a provisional outcome in the pool: after the reported ones, never the gate's, never without an estimate."""
+
+import pytest
+
+from actors.curation.pool import CuratorSettings, Guess, TrainingPool
+from actors.kinds.kinds import Kinds
+from actors.messages import Attributed, Step
+from tests.support.credited import attributed
+
+
+def pool(*, exam: bool = False, reported: int = 40, batch: int = 4) -> TrainingPool:
+    kinds = Kinds()
+    for number in range(reported):
+        kinds.tell(attributed(f"past{number}", outcome=float(number % 2), caller=f"k{number % 5}").trajectory)
+    rules = CuratorSettings(groups_per_batch=0, production_per_batch=batch, max_staleness=4, provisional=True)
+    return TrainingPool(rules, kinds=kinds, exam=lambda key: exam)
+
+
+def waits(into: TrainingPool, key: str, **fields: object) -> Attributed:
+    item = attributed(key, outcome=None, **fields)
+    into.add(item, 1.0)
+    return item
+
+
+def test_they_take_what_room_reported_runs_leave() -> None:
+    one = pool()
+    for key in "abcd":
+        assert one.guess(Guess(waits(one, key), 0.9, 1.0))
+    one.add(attributed("told", outcome=1.0), 1.0)
+    selected = one.select(2.0)
+    assert selected is not None
+    kinds = [item.attributed.trajectory.provisional for item in selected.items]
+    assert kinds == [False, True, True, True]
+    assert one.counts["guessed"] == 3
+    assert (one.guesses, len(one.unreported)) == (1, 1), "the fourth waits on, for a report or a batch"
+
+
+@pytest.mark.parametrize(("chance", "weight"), [(0.9, 1.0), (0.9, 0.25), (0.1, 0.5), (0.5, 1.0)])
+def test_the_outcome_is_what_was_expected_moved_by_weight_towards_the_chance(chance: float, weight: float) -> None:
+    one = pool(batch=1)
+    one.guess(Guess(waits(one, "a"), chance, weight))
+    selected = one.select(2.0)
+    assert selected is not None
+    (item,) = selected.items
+    run, estimate = item.attributed.trajectory, item.estimate
+    assert estimate is not None
+    assert run.outcome is not None
+    assert run.outcome - estimate.mean == pytest.approx(weight * (chance - estimate.mean))
+
+
+def test_without_an_estimate_there_is_none() -> None:
+    one = pool(reported=0, batch=1)
+    one.guess(Guess(waits(one, "a"), 0.9, 1.0))
+    assert one.select(2.0) is None
+
+
+def test_a_report_takes_its_place() -> None:
+    one = pool(batch=1)
+    item = waits(one, "a")
+    one.guess(Guess(item, 0.9, 1.0))
+    one.add(attributed("a", outcome=0.0), 2.0)
+    selected = one.select(3.0)
+    assert selected is not None
+    assert [(i.attributed.trajectory.outcome, i.attributed.trajectory.provisional) for i in selected.items] == [
+        (0.0, False)
+    ]
+    assert not one.guess(Guess(item, 0.9, 1.0)), "it does not wait any more"
+
+
+def test_the_gates_runs_and_untrainable_ones_are_never_guessed() -> None:
+    one = pool(exam=True)
+    assert not one.guess(Guess(waits(one, "a"), 0.9, 1.0))
+    other = pool()
+    assert not other.guess(Guess(waits(other, "b", trainable=False, why_not="greedy"), 0.9, 1.0))
+
+
+def test_what_makes_room_waits_on_unreported() -> None:
+    one = pool(batch=4)
+    one.reconfigure(CuratorSettings(groups_per_batch=0, production_per_batch=4, pool_production=2))
+    for key in "abc":
+        one.guess(Guess(waits(one, key), 0.9, 1.0))
+    assert (one.guesses, one.counts["guess_made_room"], len(one.unreported)) == (2, 1, 3)
+    one.drop_guesses()
+    assert (one.guesses, len(one.unreported)) == (0, 3)
+
+
+def test_a_cut_off_answer_with_a_provisional_outcome_is_not_trained_on() -> None:
+    steps = (Step(exchange_id="x", cut="length"),)
+    assert attributed("a", steps=steps).trajectory.cut_off == ""
+    assert attributed("a", steps=steps, provisional=True).trajectory.cut_off == "length"

@@ -1,0 +1,133 @@
+"""The kind of a goal, at the level where enough is known."""
+
+import random
+import time
+
+import pytest
+
+from actors.kinds.clusters import cluster_of
+from actors.kinds.levels import AGENTS, ENOUGH, GOALS, PLACES, REST, Levels
+from actors.messages import Step, Trajectory
+from tests.simulation.words import bfcl
+
+ASKED = (
+    "Please refund the invoice that I paid twice",
+    "the customer wants a refund of an invoice, it was paid two times",
+    "Could you refund this invoice? We paid it twice last week",
+    "an invoice was paid twice, refund it",
+    "refund for a double paid invoice please",
+    "I paid an invoice twice and need the refund",
+    "how do I get a refund of the invoice that we paid two times",
+    "my invoice was paid twice: refund!",
+)
+
+
+def run(
+    number: int, goal: str, *, source: str = "production", group: str = "", caller: str = "", role: str = "clerk#1"
+):
+    return Trajectory(
+        id=f"{caller}{number}", source=source, tenant="t", caller=caller, goal=goal, group=group, outcome=1.0,
+        steps=(Step(exchange_id="x", role=role),), started=0.0, ended=1.0,
+    )  # fmt: skip
+
+
+def told(*runs: Trajectory) -> Levels:
+    levels = Levels()
+    for one in runs:
+        levels.tell(one)
+    return levels
+
+
+def test_a_goal_that_comes_again_with_other_names_is_a_kind_by_itself() -> None:
+    goals = [f"find a flight from Oslo to:X{n}" for n in range(ENOUGH)]
+    others = [f"find a cheap hotel near the flight from Oslo to:X{n}" for n in range(ENOUGH)]
+    levels = told(
+        *(run(n, goal) for n, goal in enumerate(goals)), *(run(99 + n, goal) for n, goal in enumerate(others))
+    )
+    assert levels.kind("find a flight from Rome to:Y") == cluster_of(goals[0])
+    assert levels.kind("find a cheap hotel near the flight from Rome to:Y") == cluster_of(others[0])
+
+
+def test_what_never_comes_twice_is_of_the_kind_of_what_means_the_same() -> None:
+    levels = told(*(run(n, goal) for n, goal in enumerate(ASKED)))
+    assert len({levels.kind(goal) for goal in ASKED}) == 1
+    assert levels.kind("we have paid this invoice twice, a refund please") == levels.kind(ASKED[0])
+    assert levels.kind("reset my password") != levels.kind(ASKED[0])
+
+
+def test_before_enough_is_known_all_is_the_rest_and_a_little_more_makes_a_kind() -> None:
+    levels = told(*(run(n, goal) for n, goal in enumerate(ASKED[:-1])))
+    assert {levels.kind(goal) for goal in ASKED} == {REST}
+    assert len({levels.alike(goal) for goal in ASKED}) == 1, "they are known to mean the same"
+    levels.tell(run(99, ASKED[-1]))
+    assert levels.kind(ASKED[0]) != REST
+
+
+def test_attempts_at_one_task_and_a_corrected_outcome_are_one_request() -> None:
+    played = [run(n, "stack the red block", source="sandbox", group="g1") for n in range(64)]
+    assert told(*played).kind("stack the red block") == REST
+    again = [run(1, "stack the red block") for _ in range(64)]
+    assert told(*again).kind("stack the red block") == REST
+
+
+def test_strings_that_nobody_else_sends_are_one_kind_however_many_they_are() -> None:
+    rng = random.Random(1)
+    odd = ["".join(rng.choices("bcdfghklmnprstvwz", k=9)) for _ in range(3000)]
+    honest = [run(n, goal) for n, goal in enumerate(ASKED)]
+    levels = told(*(run(n, goal, caller="stranger", role="odd#1") for n, goal in enumerate(odd)), *honest)
+    assert {levels.kind(goal) for goal in odd} == {REST}
+    assert {levels.kind(goal, "t/odd#1") for goal in odd} == {"agent t/odd#1"}, "who is known is known at least"
+    assert levels.kind(ASKED[0]) not in (REST, *map(levels.kind, odd))
+
+
+def test_a_flood_of_one_party_pushes_out_no_kind_of_others() -> None:
+    levels = told(*(run(n, goal, caller="quiet") for n, goal in enumerate(ASKED)))
+    kind = levels.kind(ASKED[0])
+    for number in range(5 * GOALS):
+        levels.tell(
+            run(
+                number,
+                f"{number:x}zq {number * 7919:x}wv".translate(str.maketrans("0123456789", "ghijklmnop")),
+                caller="loud",
+                role=f"odd#{number}",
+            )
+        )
+    assert levels.kind(ASKED[0]) == kind != REST
+    assert len(levels.to_save()) < 500 * (GOALS + AGENTS) + 1000 * PLACES
+    assert levels.forgotten > 0
+
+
+@pytest.mark.parametrize("goal", ["", "   ", "?" * 9, "\ud800", "x " * 1_000_000, "0" * 1_000_000, "取消我的订单"])
+def test_any_goal_has_a_kind_and_takes_no_time(goal: str) -> None:
+    levels = told(*(run(n, goal) for n in range(ENOUGH - 1)))
+    begun = time.perf_counter()
+    levels.tell(run(99, goal))
+    assert levels.kind(goal) == cluster_of(goal)
+    assert time.perf_counter() - begun < 0.5
+
+
+def test_asking_learns_nothing_and_a_restart_keeps_everything() -> None:
+    rng = random.Random(2)
+    goals = [rng.choice(bfcl()) for _ in range(600)]
+    asked, silent = Levels(), Levels()
+    for number, goal in enumerate(goals):
+        for other in goals[: number % 7]:
+            asked.kind(other)
+        asked.tell(run(number, goal))
+        silent.tell(run(number, goal))
+    again = Levels()
+    again.load(silent.to_save())
+    assert silent.to_save() is None, "nothing new"
+    for levels in (asked, again):
+        assert [levels.kind(goal) for goal in bfcl()] == [silent.kind(goal) for goal in bfcl()]
+        assert len(levels) == len(silent) > 5
+    again.tell(run(9999, goals[0]))
+    silent.tell(run(9999, goals[0]))
+    assert again.to_save() == silent.to_save()
+
+
+@pytest.mark.parametrize("data", [None, b"", b"{}", b"\x93\x01"])
+def test_a_state_that_cannot_be_read_is_none(data: bytes | None) -> None:
+    levels = told(*(run(n, goal) for n, goal in enumerate(ASKED)))
+    levels.load(data)
+    assert (len(levels), levels.kind(ASKED[0])) == (0, REST)

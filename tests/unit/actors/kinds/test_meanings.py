@@ -1,0 +1,246 @@
+"""Kinds where an embedding server is named: by vectors, and by words whenever it is not there."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import msgspec
+import numpy as np
+import pytest
+
+from actors.experience.retrieval.embedding import Embeddings
+from actors.experience.retrieval.pool import Space
+from actors.kinds import meanings as module
+from actors.kinds.kinds import Kinds
+from actors.kinds.levels import Levels
+from actors.kinds.meanings import Meaning, Meanings
+from actors.kinds.neighbourhoods import FEW, Leader, Neighbourhoods
+from actors.messages import Step, Trajectory
+from actors.ports.errors import EmbedderUnavailable
+from actors.store import Store
+from adapters.embedders.openai import OpenAIEmbedder
+from tests.support.embedding_server import EmbeddingServer, listed
+
+pytestmark = pytest.mark.anyio
+TOPICS = FEW + 4
+SIZE = 64
+
+
+def vector(topic: int, seed: int, size: int = SIZE) -> np.ndarray:
+    """Near the others of its topic; topics have nothing in common."""
+    noise = np.random.default_rng(seed).normal(size=size) * 0.03
+    noise[topic % size] += 1.0
+    return (noise / np.linalg.norm(noise)).astype(np.float32)
+
+
+def goal(topic: int, number: int) -> str:
+    """No two share a word."""
+    rng = random.Random(f"{topic}-{number}")
+    return " ".join("".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=9)) for _ in range(4))
+
+
+def run(topic: int, number: int, outcome: float | None = None) -> Trajectory:
+    return Trajectory(
+        id=f"{topic}-{number}", tenant="t", caller="c", goal=goal(topic, number), outcome=outcome,
+        steps=(Step(exchange_id="x", role="clerk#1"),), started=0.0, ended=1.0,
+    )  # fmt: skip
+
+
+def taught(space: str = "m/64") -> Neighbourhoods:
+    places = Neighbourhoods()
+    for topic in range(TOPICS):
+        places.place(goal(topic, 0), "p", Meaning(space, vector(topic, topic)))
+    return places
+
+
+def test_what_means_the_same_in_other_words_is_one_neighbourhood() -> None:
+    places = taught()
+    assert places.near(goal(3, 1)) is None, "by words"
+    assert places.near(goal(3, 1), Meaning("m/64", vector(3, 99))) == places.near(goal(3, 0))
+
+
+def test_what_is_like_nothing_known_founds_its_own() -> None:
+    places = taught()
+    odd = Meaning("m/64", vector(TOPICS + 1, 99))
+    assert places.near(goal(99, 1), odd) is None
+    places.place(goal(99, 1), "p", odd)
+    assert len(places) == TOPICS + 1
+
+
+def test_a_model_to_which_all_is_alike_joins_nothing() -> None:
+    places = Neighbourhoods()
+    same = np.ones(SIZE, dtype=np.float32) / 8.0
+    for topic in range(TOPICS):
+        places.place(goal(topic, 0), "p", Meaning("m/64", same))
+    assert len(places) == TOPICS
+
+
+def test_vectors_of_another_model_are_not_compared() -> None:
+    places = taught()
+    assert places.near(goal(3, 1), Meaning("other/64", vector(3, 99))) is None
+    assert places.near(goal(3, 1), Meaning("m/32", vector(3, 99, 32))) is None
+    assert places.place(goal(3, 0), "p", Meaning("m/32", vector(3, 99, 32))) == places.near(goal(3, 0))
+
+
+def test_what_followed_by_meaning_is_found_without_a_server_and_after_a_restart() -> None:
+    places = taught()
+    name = places.place(goal(3, 1), "p", Meaning("m/64", vector(3, 99)))
+    assert places.near(goal(3, 1)) == name
+    again = Neighbourhoods()
+    again.load(msgspec.msgpack.decode(msgspec.msgpack.encode(places.state()), type=list[tuple[str, Leader]]))
+    assert again.near(goal(3, 1)) == name
+    assert again.near(goal(3, 2), Meaning("m/64", vector(3, 98))) == name
+
+
+def test_a_state_of_before_vectors_is_read() -> None:
+    old = msgspec.msgpack.encode([("p", {"name": "g1", "goals": 2.0, "words": {1: 1.0}})])
+    again = Neighbourhoods()
+    again.load(msgspec.msgpack.decode(old, type=list[tuple[str, Leader]]))
+    assert len(again) == 1
+
+
+def test_a_neighbourhood_that_made_room_takes_what_followed_it_along() -> None:
+    places = taught()
+    places.place(goal(3, 1), "p", Meaning("m/64", vector(3, 99)))
+    for number in range(200):
+        places.place(goal(100 + number, 0), "p")
+    assert places.near(goal(3, 1)) is None
+    assert len(places) == 64
+    for number in range(500):
+        places.place(goal(3, number), "p", Meaning("m/64", vector(3, number)))
+    assert all(len(leader.alike) <= 64 for _, leader in places.state())
+
+
+class Server:
+    """Goals' topics as vectors over real HTTP; may be told to fail."""
+
+    def __init__(self) -> None:
+        self.size, self.status, self.bad = SIZE, 200, ""
+        self.known = {goal(topic, number): (topic, number) for topic in range(TOPICS) for number in range(8)}
+
+    def __call__(self, body: dict[str, object]) -> tuple[int, bytes]:
+        texts = body["input"]
+        assert isinstance(texts, list)
+        if self.status != 200:
+            return self.status, b"{}"
+        if self.bad and self.bad in texts:
+            return 400, b"{}"
+        places = [self.known.get(text, (TOPICS + 9, 0)) for text in texts]
+        return listed([vector(topic, 10 * topic + number, self.size).tolist() for topic, number in places])
+
+
+class Ticks:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def made(server: EmbeddingServer, ticks: Ticks, path: Path) -> Meanings:
+    store = Store(f"sqlite:///{path}/s.db", clock=lambda: 0.0)
+    await store.open()
+    embedder = OpenAIEmbedder("m", base_url=server.url, retries=0)
+    return Meanings(Embeddings(embedder, store, batch=8, timeout=2.0, question_timeout=1.0), ticks=ticks)
+
+
+async def test_kinds_and_levels_go_by_the_server_and_by_words_while_it_is_away_or_another(tmp_path: Path) -> None:
+    script, ticks = Server(), Ticks()
+    with EmbeddingServer(script) as server:
+        kinds, levels = Kinds(await made(server, ticks, tmp_path)), Levels()
+        levels.meanings = kinds.meanings
+        await kinds.meanings.look([goal(topic, number) for topic in range(TOPICS) for number in (0, 1)])
+        for topic in range(TOPICS):
+            kinds.tell(run(topic, 0, 1.0))
+            levels.tell(run(topic, 0, 1.0))
+        assert kinds.kind(run(3, 1)) == kinds.kind(run(3, 0))
+        assert levels.alike(goal(3, 1)) == levels.alike(goal(3, 0))
+        assert kinds.figures["kinds_vectors_embedded"] == 2 * TOPICS
+        script.status = 503
+        await kinds.meanings.look([goal(3, 2)])
+        asked = len(server.asked)
+        await kinds.meanings.look([goal(3, 2)])
+        assert len(server.asked) == asked, "who failed is left alone for a while"
+        assert kinds.kind(run(3, 2)) != kinds.kind(run(3, 0))
+        assert kinds.meanings.counts["unavailable"] == 2
+        script.status, ticks.now = 200, 31.0
+        await kinds.meanings.look([goal(3, 2)])
+        assert kinds.kind(run(3, 2)) == kinds.kind(run(3, 0))
+        script.size, ticks.now = 32, 40.0
+        await kinds.meanings.look([goal(3, 3)])
+        ticks.now = 80.0
+        await kinds.meanings.look([goal(3, 3)])
+        assert kinds.meanings.counts["changed"] == 1
+        assert kinds.meanings.of(goal(3, 0)) is None, "made by the model of before"
+        found = kinds.meanings.of(goal(3, 3))
+        assert found is not None
+        assert found.vector.shape == (32,)
+
+
+async def test_one_bad_goal_costs_only_itself(tmp_path: Path) -> None:
+    script = Server()
+    script.bad = goal(2, 0)
+    with EmbeddingServer(script) as server:
+        meanings = await made(server, Ticks(), tmp_path)
+        await meanings.look([goal(topic, 0) for topic in range(TOPICS)])
+    assert meanings.counts == {"embedded": TOPICS - 1, "refused": 1}
+    assert meanings.of(goal(2, 0)) is None
+    assert meanings.of(goal(3, 0)) is not None
+
+
+class Slow:
+    """Never answers."""
+
+    space = None
+
+    async def probe(self) -> bool:
+        await anyio.sleep_forever()
+        raise EmbedderUnavailable("unreachable")
+
+    async def question(self, texts: Sequence[str]) -> tuple[module.Space, np.ndarray]:
+        raise AssertionError(texts)
+
+
+async def test_a_server_that_never_answers_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    meanings = Meanings(Slow(), ticks=Ticks())
+    with anyio.fail_after(2.0):
+        await meanings.look(["one", "two", "one", ""])
+    assert meanings.counts == {"unavailable": 2}
+
+
+class Sluggish:
+    """Answers each question after two seconds."""
+
+    def __init__(self, ticks: Ticks) -> None:
+        self.space, self.asked, self._ticks = Space("slow", SIZE), 0, ticks
+
+    async def probe(self) -> bool:
+        return False
+
+    async def question(self, texts: Sequence[str]) -> tuple[Space, np.ndarray]:
+        self.asked += 1
+        self._ticks.now += 2.0
+        return self.space, np.stack([vector(0, number) for number in range(len(texts))])
+
+
+async def test_a_slow_server_costs_seconds_of_each_half_minute_and_no_more() -> None:
+    ticks = Ticks()
+    slow = Sluggish(ticks)
+    meanings = Meanings(slow, ticks=ticks)
+    for number in range(10):
+        await meanings.look([f"goal {number}"])
+    assert (slow.asked, dict(meanings.counts)) == (3, {"embedded": 3, "unavailable": 7})
+    ticks.now += 30.0
+    await meanings.look(["goal 9"])
+    assert meanings.of("goal 9") is not None
+
+
+async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(module, "_BYTES", 3000)
+    with EmbeddingServer(Server()) as server:
+        meanings = await made(server, Ticks(), tmp_path)
+        for topic in range(TOPICS):
+            await meanings.look([goal(topic, 0)])
+    assert meanings.of(goal(0, 0)) is None
+    assert meanings.of(goal(TOPICS - 1, 0)) is not None

@@ -1,0 +1,337 @@
+"""The same recorded inputs with provisional outcomes and without: batches differ, and nothing that judges does."""
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from actors.curation.curator import Curator
+from actors.curation.pool import CuratorSettings
+from actors.gate.evidence import reported_runs
+from actors.kinds.holdout import held_out
+from actors.messages import (
+    Attributed,
+    BatchItem,
+    BatchOrder,
+    Candidate,
+    Directive,
+    Feedback,
+    Message,
+    Serving,
+    Step,
+    decode_batch,
+)
+from actors.monitoring.sentinel import Sentinel, SentinelSettings
+from actors.provisional.waiting import RIPE
+from actors.store import Guessed, Joined, Store
+from actors.store.run_story import RunStory, run_story
+from actors.system.actor import Received
+from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
+from daemon.api.run_story import lines
+from daemon.cli.status import outcome_model, outcome_shares
+from daemon.collectors.figures import Figures
+from daemon.collectors.outcomes import provisional_figures
+from tests.support.credited import attributed
+from tests.support.driving import Driver
+from tests.support.fakes import FakeEngine
+
+pytestmark = pytest.mark.anyio
+RUNS = 160
+"""Of which a fourth is the gate's, and of the others most are reported first, so that the model can learn."""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+class World:
+    """A curator on a store of its own, fed with recorded runs and reports."""
+
+    def __init__(self, store: Store, path: Path, *, provisional: bool) -> None:
+        self.store, self.now, self.orders = store, 100.0, list[BatchOrder]()
+        rules = CuratorSettings(
+            groups_per_batch=0, production_per_batch=4, max_staleness=1000, order_seconds=1e9, provisional=provisional
+        )
+        self.curator = Curator(rules, store=store, batches=path, clock=lambda: self.now)
+        self.driver = Driver(self.curator, store)
+        self.sentinel = Sentinel(
+            SentinelSettings(), store=store, engines={"serving": FakeEngine("serving")}, clock=lambda: self.now
+        )
+        self.verdicts: list[Directive] = []
+
+    async def closes(self, *items: Attributed) -> None:
+        await self.store.save([item.trajectory for item in items])
+        await self.store.save(items)
+        await self.watched(*(item.trajectory for item in items), *items)
+        self._take(await self.driver.feed(TRAJECTORY_ATTRIBUTED, *items))
+
+    async def watched(self, *messages: Message) -> None:
+        """The sentinel hears it."""
+        result = await self.sentinel.handle([Received(f"{one.id}-{type(one)}", "any", one) for one in messages])
+        self.verdicts += [record for record in result.records if isinstance(record, Directive)]
+
+    async def says(self, key: str, outcome: float) -> None:
+        said = Feedback(
+            id=f"f-{key}-{outcome}", tenant="default", received=self.now, kind="outcome", outcome=outcome,
+            trajectory_id=key,
+        )  # fmt: skip
+        await self.store.save([said, Joined(id=said.id, trajectory_id=key, outcome=outcome)])
+        await self.watched(said)
+
+    async def hears(self) -> None:
+        self.now += 11.0
+        self._take(await self.driver.tick())
+
+    async def learns(self) -> None:
+        """The learner answers what is out, until nothing more is ordered."""
+        answered = 0
+        while answered < len(self.orders):
+            order = self.orders[answered]
+            answered += 1
+            self.now += 1.0
+            made = Candidate(
+                id=f"c{answered}-{self.now}", version=0, parent=0, path="", files=(), manifest="",
+                batch_ids=(order.id,), created=self.now,
+            )  # fmt: skip
+            self._take(await self.driver.feed(POLICY_CANDIDATE, made))
+
+    def _take(self, out: list[Any]) -> None:
+        self.orders += [message for message in out if isinstance(message, BatchOrder)]
+
+    @property
+    def items(self) -> list[BatchItem]:
+        return [item for order in self.orders for item in decode_batch(Path(order.path).read_bytes())]
+
+    @property
+    def guessed(self) -> list[BatchItem]:
+        return [item for item in self.items if item.attributed.trajectory.provisional]
+
+    async def story(self, key: str) -> RunStory:
+        found = await self.store.ask(lambda connection: run_story(connection, key))
+        assert isinstance(found, RunStory)
+        return found
+
+
+def recorded(number: int, well: bool, start: float, version: int = 0) -> Attributed:
+    """A run whose user says how it went."""
+    said = "thanks, perfect" if well else "that is wrong, nothing happened"
+    steps = (
+        Step(exchange_id=f"x{number}", text="Done.", observation=said, role="desk#1"),
+        Step(exchange_id=f"y{number}", text="I see.", role="desk#1"),
+    )
+    return attributed(
+        f"run{number}", steps=steps, outcome=None, goal=f"please refund order K{number}", caller=f"key{number % 6}",
+        started=start, ended=start + 1.0, min_version=version,
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def worlds(tmp_path: Path) -> AsyncIterator[list[World]]:
+    made: list[World] = []
+    for name in ("without", "with"):
+        store = Store(f"sqlite:///{tmp_path}/{name}.db", clock=lambda: 100.0)
+        await store.open()
+        made.append(World(store, tmp_path / name, provisional=name == "with"))
+        await made[-1].curator.start()
+    yield made
+    for world in made:
+        await world.store.aclose()
+
+
+async def replay(worlds: list[World], reported: int = 110) -> dict[str, bool]:
+    """Feed both worlds with the same; how each run really went."""
+    rng = random.Random(4)
+    truth = {f"run{number}": rng.random() < 0.6 for number in range(RUNS)}
+    for world in worlds:
+        start = world.now
+        items = [recorded(number, truth[f"run{number}"], start + 5.0 * number) for number in range(RUNS)]
+        for at in range(0, RUNS, 20):
+            await world.closes(*items[at : at + 20])
+        world.now += 5.0 * RUNS
+        world.now += RIPE
+        await world.hears()
+        for number in range(reported):
+            await world.says(f"run{number}", float(truth[f"run{number}"]))
+        for _ in range(12):
+            await world.hears()
+            await world.learns()
+    return truth
+
+
+async def judged(world: World) -> dict[str, Any]:
+    """All that gate, canary and sentinel read of outcomes, what kinds know, and what the model has learned from."""
+    store = world.store
+    exam = await store.exam(reported=True, limit=1000)
+    rows = await store.recent_outcomes(source="production", since=0.0, limit=1000)
+    return {
+        "exam": [(item.id, item.trajectory.outcome, item.trajectory.provisional) for item in exam],
+        "outcomes": {row.id: row.outcome for row in rows},
+        "of the version": {row.id: row.outcome for row in await store.judged_outcomes(0)},
+        "kinds": sorted((piece.id, piece.value) for piece in world.curator.kinds.estimates.pieces()),
+        "model": sorted(world.curator.provisional.model.runs),
+    }
+
+
+async def test_what_judges_is_the_same_with_and_without(worlds: list[World]) -> None:
+    truth = await replay(worlds)
+    without, with_ = worlds
+    assert not without.guessed
+    assert len(with_.guessed) >= 8, "or the test says nothing"
+    assert await judged(with_) == await judged(without)
+    for item in with_.guessed:
+        run = item.attributed.trajectory
+        assert not held_out(run.id)
+        assert item.estimate is not None
+        assert run.outcome is not None
+        assert (run.outcome > item.estimate.mean) == truth[run.id]
+
+
+async def test_gate_and_sentinel_come_to_the_same(worlds: list[World]) -> None:
+    await replay(worlds)
+    for world in worlds:
+        for version in (0, 1):
+            for number in range(5000 + 1000 * version, 5040 + 1000 * version):
+                # Users thank all the same, and what is reported of the new version is that it failed.
+                await world.closes(recorded(number, True, world.now, version=version))
+                world.now += 5.0
+                await world.says(f"run{number}", 1.0 - version)
+            swap = Serving(
+                id="s1", engine="serving", version=1, previous=0, path="", result="swapped", since=world.now
+            )  # fmt: skip
+            await world.watched(swap)
+        for _ in range(3):
+            await world.hears()
+            await world.learns()
+    without, with_ = worlds
+    assert len(with_.guessed) >= 8
+    assert [(one.kind, one.reason) for one in with_.verdicts] == [(one.kind, one.reason) for one in without.verdicts]
+    assert "rollback" in {one.kind for one in with_.verdicts}, "or the test says nothing"
+    evidence = [await reported_runs(world.store, 1000) for world in worlds]
+    assert evidence[0] == evidence[1]
+    assert evidence[0][1] > 20, "without tokens none is scored, but all are found"
+
+
+async def test_what_is_reported_later_corrects_what_was_guessed(worlds: list[World]) -> None:
+    truth = await replay(worlds[1:])
+    world = worlds[1]
+    guess = world.guessed[0].attributed.trajectory
+    story = await world.story(guess.id)
+    assert [(one.revision, one.rank, one.outcome) for one in story.revisions] == [(0, "provisional", guess.outcome)]
+    wrong = float(not truth[guess.id])
+    await world.says(guess.id, wrong)
+    # A correction rides with a batch: four more runs make one.
+    fresh = [number for number in range(1000, 1040) if not held_out(f"run{number}")][:8]
+    for number in fresh:
+        await world.closes(recorded(number, True, world.now))
+        await world.says(f"run{number}", 1.0)
+    for _ in range(4):
+        await world.hears()
+        await world.learns()
+    (again,) = [item for item in world.items if item.corrects is not None]
+    assert again.attributed.id == guess.id
+    assert (again.corrects, again.attributed.trajectory.outcome) == (guess.outcome, wrong)
+    assert not again.attributed.trajectory.provisional
+    story = await world.story(guess.id)
+    assert [(one.revision, one.rank, one.outcome) for one in story.revisions] == [
+        (0, "provisional", guess.outcome), (1, "reported", wrong),
+    ]  # fmt: skip
+    trained = [{one.channel: one.effect for one in revision.effects}.get("training") for revision in story.revisions]
+    assert trained == ["trained", "trained"]
+
+
+async def test_a_report_before_the_order_takes_the_guesss_place(worlds: list[World]) -> None:
+    truth = await replay(worlds[1:], reported=110)
+    world = worlds[1]
+    some = [recorded(number, True, world.now) for number in range(2000, 2010)]
+    await world.closes(*[one for one in some if not held_out(one.id)])
+    world.now += RIPE
+    # An order is out and not answered, so what is guessed now waits in the pool.
+    await world.hears()
+    waiting = [key for key in world.curator.pool._guesses]  # pyright: ignore[reportPrivateUsage]
+    if not waiting:
+        pytest.skip("all were ordered at once")
+    key = waiting[0]
+    await world.says(key, 0.0)
+    await world.hears()
+    await world.learns()
+    mine = [item.attributed.trajectory for item in world.items if item.attributed.id == key]
+    assert [(run.outcome, run.provisional) for run in mine] in ([], [(0.0, False)])
+    assert truth
+
+
+async def test_a_report_that_comes_while_the_batch_is_written_is_the_next_revision(worlds: list[World]) -> None:
+    await replay(worlds[1:])
+    world = worlds[1]
+    store = world.store
+    item = recorded(3000, True, world.now)
+    await store.save([item.trajectory])
+    await store.save([item])
+    await world.says(item.id, 0.0)
+    order = BatchOrder(
+        id="late", path="", sha256="", size=0, trajectories=(item.id,), revisions=(0,), created=world.now
+    )
+    await store.save([Guessed(id=item.id, outcome=0.8), order])
+    story = await world.story(item.id)
+    assert [(one.revision, one.rank, one.outcome) for one in story.revisions] == [
+        (0, "provisional", 0.8), (1, "reported", 0.0),
+    ]  # fmt: skip
+    known = await store.trajectory(item.id)
+    assert isinstance(known, Attributed)
+    assert (known.trajectory.outcome, known.trajectory.outcome_revision) == (0.0, 1)
+
+
+async def test_off_the_model_learns_and_nothing_is_ordered_that_nobody_reported(worlds: list[World]) -> None:
+    await replay(worlds[:1])
+    world = worlds[0]
+    assert world.curator.provisional.model.serving is not None
+    assert world.curator.provisional.model.weight("default/desk#1") > 0.0
+    assert all(item.attributed.trajectory.outcome in (0.0, 1.0) for item in world.items)
+
+
+async def test_a_restart_takes_up_the_model_and_the_runs_that_wait(worlds: list[World]) -> None:
+    await replay(worlds[1:])
+    world = worlds[1]
+    await world.curator._save_kinds()  # pyright: ignore[reportPrivateUsage]
+    before = world.curator.provisional
+    await world.curator.start()
+    after = world.curator.provisional
+    assert after is not before
+    assert after.model.serving == before.model.serving
+    assert set(after.model.runs) == set(before.model.runs)
+    after.ripen(world.now)
+    gone = set(before.runs) - set(after.runs)
+    assert gone == {item.attributed.id for item in world.guessed}, "what waits comes again from the store"
+    await world.says(min(gone), 0.0)
+    await world.hears()
+    await world.hears()
+    assert min(gone) in after.model.runs, "and what was ordered is read again when it is reported"
+
+
+async def test_it_is_shown_everywhere_as_what_it_is(worlds: list[World]) -> None:
+    await replay(worlds[1:])
+    world = worlds[1]
+    guess = world.guessed[0].attributed.trajectory
+    said = "\n".join(lines(await world.story(guess.id)))
+    assert f"outcome    {guess.outcome:g}, provisional" in said
+    assert "nobody had reported it" in said
+    assert "next       " in said
+    assert "gives it a chance of" in said
+    figures = await world.store.outcome_figures()
+    guessed = len({item.attributed.id for item in world.guessed})
+    assert (figures["runs_reported"], figures["provisional"]) == (110, guessed)
+    assert figures["reported"] == 110
+    status = {"counts": {"trajectories_production": RUNS}, "learning": {"outcomes": figures}}
+    assert outcome_shares(status).startswith("69 % of the runs reported, ")
+    told = outcome_model({"on": True, **world.curator.provisional.status()})
+    assert "weight 1.00; trained on" in told
+    registry = CollectorRegistry()
+    registry.register(Figures(provisional_figures, world.curator))
+    assert registry.get_sample_value("evolved_outcome_model_weight", {"agent": "default/desk#1"}) == 1.0
+    labels = {"agent": "default/desk#1", "signal": "thanks"}
+    precision = registry.get_sample_value("evolved_signal_precision", labels)
+    assert precision is not None
+    assert precision > 0.9

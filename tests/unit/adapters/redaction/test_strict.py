@@ -1,0 +1,203 @@
+"""Strict mode: of what a stranger can write nothing is kept, and what joins and counts calls is."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.messages import Exchange, Feedback
+from actors.messages.spool import RawExchange
+from actors.messages.traffic import Hints
+from actors.trajectories.parsed_exchange import read_turn
+from adapters.intake.tap import exchange_from_raw
+from adapters.redaction import InvalidRedaction, RedactionSettings, Redactor
+from tests.support.byte_engine import _DIALECTS as ANSWERS
+from tests.support.byte_engine import PATHS, Case, combinations, request_of, said_to
+
+SECRET = "Pinkelephant 4711"
+ODD = "Pinkelephant_k3y9x8w7v6u5t4"
+"""A name's form, and a key's."""
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Redactor:
+    key = tmp_path / "key"
+    key.write_bytes(b"k" * 32)
+    return Redactor(RedactionSettings(strict=True, key_file=str(key)))
+
+
+def recorded(request: Any, response: bytes = b"", path: str = "/v1/chat/completions", **fields: Any) -> RawExchange:
+    values: dict[str, Any] = {
+        "id": "0" * 32, "path": path,
+        "request": request if isinstance(request, bytes) else json.dumps(request).encode(),
+        "response": response, "status": 200, "content_type": "application/json", "received": 1.0, "finished": 2.0,
+    }  # fmt: skip
+    return RawExchange(**values | fields)
+
+
+def spoken(case: Case) -> RawExchange:
+    """The call of a case, as the tap records it."""
+    events, whole = ANSWERS[case.dialect](case, said_to(case), [1, 2, 3], True)
+    lines = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
+    body = lines if case.stream else json.dumps(whole).encode()
+    kind = "text/event-stream; charset=utf-8" if case.stream else "application/json"
+    return recorded(request_of(case), body, PATHS[case.dialect], content_type=kind)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "stream", "place"), [one for one in combinations() if one[2] not in ("error", "header", "feedback")]
+)
+def test_no_word_of_a_call_is_left_and_its_turns_are(strict: Redactor, dialect: str, stream: bool, place: str) -> None:
+    before = spoken(Case(7, dialect, stream, place, SECRET, SECRET))
+    after = strict.exchange(before)
+    data = msgspec.msgpack.encode(after)
+    for word in (b"Pinkelephant", b"4711", b"You help", b"what now", b"all is well", b"case-", b"token_ids"):
+        assert word not in data, word
+    plain, stripped = read_turn(exchange_from_raw(before)), read_turn(exchange_from_raw(after))
+    assert stripped.depth == plain.depth
+    assert len(stripped.answers) == len(plain.answers)
+    assert [[call.name for call in one.tool_calls] for one in stripped.answers] == [
+        [call.name for call in one.tool_calls] for one in plain.answers
+    ]
+    assert [bool(one.text) for one in stripped.answers] == [bool(one.text) for one in plain.answers]
+    assert exchange_from_raw(after).complete == exchange_from_raw(before).complete
+    assert exchange_from_raw(after).model == exchange_from_raw(before).model == "bytes"
+    assert stripped.why_not.startswith("redacted")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", ["chat", "messages"])
+def test_calls_of_a_run_are_still_told_by_their_beginnings(strict: Redactor, dialect: str, stream: bool) -> None:
+    case = Case(7, dialect, stream, "call", "look", "look")
+    said, first = said_to(case), request_of(case)
+    turn: dict[str, Any] = {"role": "assistant", "content": said.text}
+    events, whole = ANSWERS[dialect](case, said, [1], True)
+    if dialect == "chat":
+        turn = whole["choices"][0]["message"]
+    else:
+        turn["content"] = whole["content"]
+    second = first | {"messages": [*first["messages"], turn, {"role": "user", "content": "go on"}]}
+    one = read_turn(exchange_from_raw(strict.exchange(spoken(case))))
+    two = read_turn(exchange_from_raw(strict.exchange(recorded(second, b"", PATHS[dialect]))))
+    other = first | {"messages": [{"role": "user", "content": "another goal"}, *first["messages"][1:], turn]}
+    three = read_turn(exchange_from_raw(strict.exchange(recorded(other, b"", PATHS[dialect]))))
+    assert events
+    assert two.history == one.answers[0].future != three.history
+
+
+def test_whatever_field_a_stranger_fills_says_nothing_afterwards(strict: Redactor) -> None:
+    request: dict[str, Any] = {
+        "model": ODD,
+        "user": SECRET,
+        "stop": [SECRET],
+        SECRET: 1,
+        "seed": 4111111111111111,
+        "metadata": {SECRET: SECRET, "trajectory_id": "run-7", "evolved_id": f"{SECRET}!"},
+        "response_format": {"type": "json_schema", "json_schema": {"name": SECRET, "schema": {SECRET: {}}}},
+        "tool_choice": {"type": "function", "function": {"name": f"{ODD}"}},
+        "tools": [
+            {"type": "function", "function": {"name": "a" * 65 + ODD, "parameters": {"properties": {SECRET: {}}}}},
+            {"type": SECRET, "function": {"name": "book_train", "description": SECRET}},
+        ],
+        "messages": [
+            {"role": SECRET, "content": [{"type": "image_url", "image_url": {"url": SECRET}}], "name": SECRET},
+            {"role": "assistant", "tool_calls": [{"id": SECRET, "function": {"name": ODD, "arguments": SECRET}}]},
+            {"role": "tool", "tool_call_id": SECRET, "content": [SECRET, {"type": "text", "text": SECRET}]},
+        ],
+        "prompt": [80, 105, 110, 107],
+    }
+    record = recorded(
+        request, json.dumps({"error": {"message": SECRET, "type": SECRET, "code": SECRET}, "id": SECRET}).encode(),
+        f"/{ODD}/v1/chat/completions", headers={"user-agent": SECRET}, content_type=f"application/json; x={SECRET}",
+        hints=Hints(trajectory_id="run-7", custom_id=SECRET, conversation=SECRET, previous_response_id=SECRET),
+    )  # fmt: skip
+    after = strict.exchange(record)
+    seen = msgspec.msgpack.encode(after)
+    for word in (b"Pinkelephant", b"elephant", b"4711", b"4111111111111111", b"k3y9x8", b"[80,105"):
+        assert word not in seen, word
+    body = json.loads(after.request)
+    assert after.path == "/v1/chat/completions"
+    assert after.hints.trajectory_id == "run-7"
+    assert body["metadata"]["trajectory_id"] == "run-7"
+    assert body["tools"][1]["function"]["name"] == "book_train"
+    call, result = body["messages"][1]["tool_calls"][0], body["messages"][2]
+    assert call["id"] == result["tool_call_id"]
+    with pytest.raises(ValueError, match="Expecting"):
+        json.loads(call["function"]["arguments"])  # it was malformed, and is seen to have been
+
+
+def test_a_model_that_the_engine_did_not_know_is_no_name(strict: Redactor) -> None:
+    after = strict.exchange(recorded({"model": "ann-of-hull", "messages": []}, status=404))
+    assert b"ann" not in msgspec.msgpack.encode(after)
+
+
+def test_counts_times_and_names_stay(strict: Redactor) -> None:
+    usage = {"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}
+    message = {"role": "assistant", "content": "yes"}
+    answer = {
+        "id": "chatcmpl-1", "model": "Qwen/Qwen2.5-7B-Instruct", "created": 1789000000, "usage": usage,
+        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}],
+    }  # fmt: skip
+    after = strict.exchange(
+        recorded({"model": "Qwen/Qwen2.5-7B-Instruct", "temperature": 0.7}, json.dumps(answer).encode())
+    )
+    body = json.loads(after.response)
+    assert (body["usage"], body["created"], body["model"]) == (usage, 1789000000, "Qwen/Qwen2.5-7B-Instruct")
+    assert body["choices"][0]["finish_reason"] == "tool_calls"
+    assert json.loads(after.request)["temperature"] == 0.7
+    assert (after.received, after.finished, after.status) == (1.0, 2.0, 200)
+
+
+def test_arguments_keep_whether_they_are_the_same_and_not_their_keys(strict: Redactor) -> None:
+    def told(text: str) -> str:
+        call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": text}}
+        after = strict.exchange(recorded({"messages": [{"role": "assistant", "tool_calls": [call]}]}))
+        return json.loads(after.request)["messages"][0]["tool_calls"][0]["function"]["arguments"]
+
+    assert told('{"a": 1, "ann@hull.com": 2}') == told('{"ann@hull.com":2,"a":1}') != told('{"a": 2}')
+    assert list(json.loads(told('{"a": 1}'))) == ["redacted"]
+    assert told("{}") == "{}"
+
+
+def test_feedback_meets_its_call_without_its_words(strict: Redactor) -> None:
+    call = exchange_from_raw(strict.exchange(recorded({}, b'{"id": "chatcmpl-1", "choices": []}')))
+    told = strict.feedback(
+        Feedback(id="1" * 32, received=1.0, response_id="chatcmpl-1", outcome=0.0, text=SECRET, custom_id=SECRET)
+    )
+    assert told.response_id == call.response_id != ""
+    assert (told.outcome, "Pinkelephant" in str(told)) == (0.0, False)
+
+
+def test_what_comes_in_by_spans_and_files_is_stripped_too(strict: Redactor) -> None:
+    before = Exchange(
+        id="0" * 32, endpoint="/v1/chat/completions", started=1.0, duration=1.0, status=200, model="m", error=SECRET,
+        request=json.dumps({"messages": [{"role": "user", "content": SECRET}]}).encode(), response=SECRET.encode(),
+        prompt_ids=b"1234", response_ids=b"1234", logprobs=b"1234", response_id="chatcmpl-1",
+    )  # fmt: skip
+    after = strict.message(before)
+    assert b"Pinkelephant" not in msgspec.msgpack.encode(after)
+    assert (after.prompt_ids, after.response_ids, after.logprobs) == (b"", b"", b"")
+    assert after.redacted == ("prompt", "response")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"Pinkelephant", b"[1,2]", b'"Pinkelephant"', b"\x1f\x8bPinkelephant", b"[" * 9999]
+)
+def test_what_is_no_object_is_not_kept(strict: Redactor, body: bytes) -> None:
+    for kind in ("application/json", "text/event-stream"):
+        after = strict.exchange(recorded(body, body, content_type=kind))
+        assert b"Pinkelephant" not in msgspec.msgpack.encode(after)
+
+
+def test_what_took_too_long_says_nothing_in_its_ids_either(strict: Redactor) -> None:
+    slow = recorded({}, path=f"/{ODD}/chat/completions", hints=Hints(custom_id=SECRET))
+    assert b"Pinkelephant" not in msgspec.msgpack.encode(strict.left_out(slow))
+
+
+def test_strict_mode_wants_a_key_and_redaction() -> None:
+    with pytest.raises(InvalidRedaction, match=r"key_file.*openssl rand"):
+        Redactor(RedactionSettings(strict=True))
+    with pytest.raises(InvalidRedaction, match="enabled = false"):
+        Redactor(RedactionSettings(strict=True, enabled=False, key_file="key"))

@@ -1,0 +1,263 @@
+"""What commands print: one document of JSON when asked for, and lines that awk can cut where no person looks."""
+
+import ast
+import io
+import json
+import pty
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+
+import daemon.cli.control_client
+from daemon.cli.examples import subcommands
+from daemon.cli.main import main, parser
+from daemon.cli.output import OutputTable, screen
+from daemon.demo.agents import __file__ as demo_file
+from tests.unit.daemon.cli.test_history import state  # noqa: F401 - a store with two versions
+from tests.unit.daemon.cli.test_parser import PRINTS_NO_TABLE
+
+LESSON = {
+    "id": "l1", "tenant": "acme", "kind": "do", "state": "active", "reason": "", "origin": "judge",
+    "when_to_use": "a flight\tis booked  twice", "content": "look first\nthen [book]", "detail": {}, "guided": [4, 3],
+    "unguided": [4, 1],
+}  # fmt: skip
+HEARD = {"lesson": LESSON, "voices": {"useful": 1, "useless": 0}, "score": 0.5}
+RATE = {"value": 0.5, "low": 0.2, "high": 0.8, "n": 4.0}
+API = {
+    "name": "crm", "kind": "openapi", "origin": "control", "mode": "shadow", "tools": 2, "ok": True, "error": "",
+    "last_success": 9.0, "last_failure": None, "where": "https://crm.example/" + "a" * 200,
+}  # fmt: skip
+GONE = {
+    "dry_run": False, "trajectories": 1, "exchanges": 2, "feedback": 0, "lessons": ["l1"], "batches": 1, "folded": True,
+    "versions": [{"version": 3, "trajectories": 1, "engines": ["serving"]}], "unanswered": [],
+}  # fmt: skip
+BUDGET = {
+    "limits": dict.fromkeys(("tokens_per_hour", "tokens_per_day", "money_per_hour", "money_per_day"), 9)
+    | {"when_spent": "abstain"},
+    "spent": dict.fromkeys(("tokens_hour", "tokens_day", "money_hour", "money_day"), 1.0), "used_up": "",
+}  # fmt: skip
+ANSWERS: dict[str, Any] = {
+    "/api/status": {
+        "success": {"rate": 0.5, "n": 4, "low": 0.2, "high": 0.8}, "serving": {"version": 3}, "trained": 4,
+        "frozen": False, "shares": {"production": 1.0, "sandbox": 0.0}, "counts": {"exchanges": 7},
+        "actors": [
+            {"name": "curator", "status": "ready", "restarts": 0, "note": "", "last_error": "no [/such] file" * 30}
+        ],
+    },
+    "/api/curriculum": {
+        "clusters": [
+            {"cluster": "book a flight", "success": 0.5, "gain": 1.0, "demand": 1.0, "playable": True, "fallen": True,
+             "urged": False}
+        ],
+        "counts": {"offered_new": 2},
+    },
+    "/api/tasks": {
+        "tasks": [
+            {"id": "t" * 40, "origin": "production", "goal": "Find a flight " * 12, "state": "active", "tried": 2,
+             "solved": 1, "difficulty": 0.5, "reason": ""}
+        ]
+    },
+    "/api/judge": {
+        "judge": "rules", "rubric": "1", "away": False, "opened": 0, "asked_again_in": 0.0, "budget": BUDGET,
+        "judges": [
+            {"judge": "rules", "rubric": "1", "tenant": "*", "since": 0.0, "judged": 4, "cached": 0, "not_sampled": 0,
+             "abstained": {"budget": 1}, "tokens": 9.0, "money": 0.0, "steps": {"agreement": None},
+             "outcomes": {"agreement": RATE, "precision_good": RATE, "precision_bad": None, "auc": None},
+             "repeatability": None, "weighed": False, "weight": 1.0}
+        ],
+    },
+    "/api/adapters": {
+        "adapters": [API], "installed": [{"name": "travel", "kind": "environment", "at": "adapters"}], "adapter": API,
+        "tools": [{"name": "list_invoices", "claims_read_only": True, "description": "Lists them. " * 40}],
+        "removed": "crm",
+    },
+    "/api/experience/forget": GONE,
+    "/api/experience/import": {
+        "lessons": 2, "added": 1, "quarantined": 0, "known": 1, "forgotten": 0, "dry_run": False
+    },
+    "/api/experience/export": '{"count": 0, "sha256": "x"}\n',
+    "/api/experience": {
+        **LESSON, **HEARD, "added": True, "counted": True, "said": [], "sources": [], "revision": 2, "items": [HEARD],
+        "revisions": [{"revision": 1, "updated": 5.0, "state": "candidate", "reason": "drawn\nfrom t1"}],
+    },
+    "": {"details": {"version": "3", "from": "4", "to": "3"}},
+}  # fmt: skip
+"""By the beginning of a path: what the control API answers, with what makes columns hard to keep apart."""
+
+WORDS: dict[tuple[str, ...], str] = {
+    ("promote",): "3", ("rollback",): "--reason x", ("freeze",): "", ("thaw",): "", ("status",): "",
+    ("history",): "", ("why",): "1", ("audit",): "verify", ("provenance",): "show", ("curriculum",): "--tasks",
+    ("judge",): "report", ("keys", "list"): "", ("config",): "", ("forget",): "--tenant acme --reason x --yes",
+    ("db", "status"): "", ("db", "check"): "", ("db", "migrate"): "", ("db", "vacuum"): "",
+    ("db", "backup"): "{tmp}/made-{number}.tar", ("install",): "--system --dry-run --root {tmp}/root",
+    ("environments", "list"): "", ("adapters", "list"): "", ("adapters", "remove"): "crm", ("adapters", "test"): "crm",
+    ("adapters", "add"): "crm --kind openapi --url https://crm.example",
+    ("tools", "search"): "book --file {tmp}/desk.json",
+    ("experience", "show"): "l1", ("experience", "add"): "--when a --content b",
+    ("experience", "activate"): "l1 --reason x", ("experience", "retire"): "l1 --reason x",
+    ("experience", "release"): "l1 --reason x",
+    ("experience", "feedback"): "l1 --useful", ("experience", "import"): "{tmp}/lessons.jsonl",
+    ("experience", "list"): "", ("experience", "search"): "book",
+}  # fmt: skip
+"""What to write behind a subcommand so that it prints something, with and without --json."""
+SAYS_NOTHING = {
+    ("doctor",): "--only nonsense", ("replay",): "", ("uninstall",): "--root {tmp}/root", ("import",): "{tmp}/missing",
+    ("db", "restore"): "{tmp}/missing", ("eval",): "--env nonsense", ("learner", "inspect"): "{tmp}/missing",
+    ("learner", "resume"): "--check", ("tasks", "generate"): "nonsense --out {tmp}/t.json",
+    ("tasks", "list"): "{tmp}/missing", ("tasks", "show"): "{tmp}/missing", ("environments", "check"): "nonsense",
+    ("experience", "export"): "--out {tmp}/none/x",
+}  # fmt: skip
+"""What makes a subcommand fail, where its result would take another process, or too long."""
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Iterator[None]:
+    """Commands set logs up for a process of their own."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control API answers as in `ANSWERS`."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        found = ANSWERS[next(start for start in ANSWERS if path.startswith(start))]
+        if (path == "/api/experience" and request.method == "GET") or path.endswith("/search"):
+            found = [HEARD]
+        return httpx.Response(200, text=found) if isinstance(found, str) else httpx.Response(200, json=found)
+
+    def client(settings: Any, timeout: float) -> httpx.Client:
+        del settings, timeout
+        return httpx.Client(base_url="http://127.0.0.1", transport=httpx.MockTransport(answer))
+
+    monkeypatch.setattr(daemon.cli.control_client, "control_client", client)
+    monkeypatch.setattr("daemon.cli.status.control_client", client)
+
+
+def leaves() -> list[tuple[str, ...]]:
+    found = list(subcommands(parser()))
+    paths = [path for path, command, _ in found if "--json" in command.format_help()]
+    return [path for path in paths if not any(other[: len(path)] == path != other for other, _, _ in found)]
+
+
+def words(path: tuple[str, ...], given: str, tmp: Path, number: int = 0) -> list[str]:
+    return [*path, *given.format(tmp=tmp, number=number).split()]
+
+
+def use(monkeypatch: pytest.MonkeyPatch, state: Path) -> None:  # noqa: F811
+    """Every command's settings name this state directory."""
+    (state / "config.toml").write_text(f"state_dir = {json.dumps(str(state))}\n")
+    monkeypatch.setenv("EVOLVED_CONFIG", str(state / "config.toml"))
+
+
+def test_every_subcommand_that_prints_a_table_is_tried_here() -> None:
+    assert {*WORDS, *SAYS_NOTHING, ("demo",)} == set(leaves())
+    assert not PRINTS_NO_TABLE & (WORDS.keys() | SAYS_NOTHING.keys())
+
+
+@pytest.mark.usefixtures("answering")
+def test_json_is_one_document_and_a_pipe_gets_plain_lines(
+    state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:  # fmt: skip
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("daemon.upkeep.install.program", lambda: "/opt/evolved/bin/evolved", raising=False)
+    use(monkeypatch, state)
+    (state / "lessons.jsonl").write_text("{}\n")
+    tool = {"type": "function", "function": {"name": "book", "description": "Books a flight. " * 20}}
+    (state / "desk.json").write_text(json.dumps([tool]))
+    assert main(["keys", "add", "--tenant", "acme"]) == 0
+    capsys.readouterr()
+    for path, given in WORDS.items():
+        # 1: `db check` found something, and that is a result.
+        assert main([*words(path, given, state, 1), "--json"]) in (0, 1), (path, capsys.readouterr())
+        json.loads(capsys.readouterr().out)
+        assert main(words(path, given, state, 2)) in (0, 1), path
+        told = capsys.readouterr().out
+        assert told.strip(), path
+        assert not re.search(
+            "[\t\x1b\N{BOX DRAWINGS LIGHT HORIZONTAL}-\N{BOX DRAWINGS HEAVY DOUBLE DASH VERTICAL}…]", told
+        ), path
+
+
+@pytest.mark.usefixtures("answering")
+def test_what_fails_says_so_on_standard_error_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, tmp_path)
+    for path, given in SAYS_NOTHING.items():
+        assert main([*words(path, given, tmp_path), "--json"]) != 0, path
+        told = capsys.readouterr()
+        assert (told.out, bool(told.err)) == ("", True), path
+
+
+def test_tables_and_json_are_made_in_one_place() -> None:
+    rooms = Path(demo_file).parents[1]
+    for file in rooms.rglob("*.py"):
+        name = file.relative_to(rooms).as_posix()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            call = ast.unparse(node)
+            if name not in ("cli/output.py", "demo/view.py"):
+                assert not re.match(r"(rich\.\w+\.)?(Console|Table(\.grid)?)\(", call), name
+                assert not call.startswith("print(json.dumps"), name
+            if call.startswith(("add_argument('--json'", "command.add_argument('--json'", "one.add_argument('--json'")):
+                raise AssertionError(name)
+
+
+def table() -> OutputTable:
+    made = OutputTable("version", "reason", "served", title="what\nbecame")
+    made.add_row("v3", "[red]fell[/red]", "a  b\tc\nd")
+    made.add_row("v12", "", "\N{CJK UNIFIED IDEOGRAPH-4E2D} " + "x" * 200)
+    made.columns[0].justify = "right"
+    return made
+
+
+def test_in_a_pipe_each_row_is_one_line_of_aligned_cells() -> None:
+    out = io.StringIO()
+    screen(out).print(table())
+    assert out.getvalue().splitlines() == [
+        "what; became",
+        "version  reason  served",
+        "     v3  fell    a b c; d",
+        "    v12  -       \N{CJK UNIFIED IDEOGRAPH-4E2D} " + "x" * 200,
+    ]
+
+
+@pytest.mark.parametrize("columns", [40, 90])
+def test_on_a_terminal_a_table_keeps_to_its_width(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = pty.openpty()
+    with open(theirs, "w", encoding="utf-8") as terminal:
+        console = screen(terminal)
+        assert console.width == columns
+        with console.capture() as captured:
+            console.print(table())
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", captured.get()).splitlines()
+    assert "─" in "".join(lines) or "━" in "".join(lines)
+    assert max(map(len, lines)) <= columns
+    open(ours, "rb").close()
+
+
+def test_logs_of_a_command_go_to_standard_error(tmp_path: Path) -> None:
+    import subprocess
+
+    script = (
+        "import sys, daemon.cli.main as m, daemon.settings.config as c, structlog; "
+        "c.load = lambda *_: structlog.get_logger().info('loaded') or c.Config(); "
+        "sys.exit(m.main(['config', '--json']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["seed"] == 0
+    assert "loaded" in done.stderr

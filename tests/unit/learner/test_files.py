@@ -1,0 +1,79 @@
+"""Tensors on their way to the disk: the format, digests, numbers that are not finite, a disk that is full."""
+
+from hashlib import sha256
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+from learner.errors import NonFiniteWeights  # noqa: E402
+from learner.trainers import files  # noqa: E402
+from learner.trainers.files import load_tensors, save_tensors  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def tensors():
+    torch.manual_seed(3)
+    return {
+        "b": torch.randn(7, 5), "a": torch.randn(6, 4).t(), "low": torch.randn(33).bfloat16(),
+        "half": torch.randn(2, 3).half(), "none": torch.zeros(0, 3), "ä name": torch.randn(9).bfloat16(),
+        "step": torch.tensor(4.0),
+    }  # fmt: skip
+
+
+@pytest.fixture(params=[8, 1 << 24], ids=["many pieces", "one piece"])
+def piece(request, monkeypatch):
+    monkeypatch.setattr(files, "_PIECE", request.param)
+
+
+def test_what_is_written_is_read_by_safetensors_itself(tmp_path, tensors, piece):
+    save_tensors(tensors, tmp_path / "x.safetensors")
+    found = load_file(tmp_path / "x.safetensors")
+    assert found.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor)
+
+
+def test_a_file_has_the_size_of_safetensors_own(tmp_path, tensors):
+    ours = save_tensors(tensors, tmp_path / "x.safetensors")
+    save_file({name: t.contiguous() for name, t in tensors.items()}, tmp_path / "y.safetensors", {"format": "pt"})
+    assert abs((tmp_path / "y.safetensors").stat().st_size - ours.size) < 64, "the header's spelling alone may differ"
+
+
+def test_the_digest_is_that_of_what_lies_on_disk(tmp_path, tensors, piece):
+    told = save_tensors(tensors, tmp_path / "x.safetensors")
+    data = (tmp_path / "x.safetensors").read_bytes()
+    assert (told.name, told.sha256, told.size) == ("x.safetensors", sha256(data).hexdigest(), len(data))
+
+
+def test_precision_is_that_of_what_was_asked_for(tmp_path):
+    save_tensors({"w": torch.tensor([1.0, 1.001])}, tmp_path / "x.safetensors", dtypes={"w": torch.bfloat16})
+    found = load_tensors(tmp_path / "x.safetensors")["w"]
+    assert found.dtype == torch.bfloat16
+    assert found.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("at", [0, 34])
+def test_what_is_not_finite_leaves_no_file_wherever_it_stands(tmp_path, tensors, piece, value, at):
+    tensors["b"].view(-1)[at] = value
+    with pytest.raises(NonFiniteWeights, match="b"):
+        save_tensors(tensors, tmp_path / "x.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_only_the_lower_precision_makes_infinite_is_found(tmp_path):
+    with pytest.raises(NonFiniteWeights, match="w"):
+        save_tensors({"w": torch.tensor([3.4e38])}, tmp_path / "x.safetensors", dtypes={"w": torch.bfloat16})
+
+
+def test_a_full_disk_is_an_error_of_the_disk_and_leaves_no_file(tmp_path, tensors):
+    (tmp_path / "x.safetensors").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        save_tensors(tensors, tmp_path / "x.safetensors")
+    assert not list(tmp_path.iterdir())
