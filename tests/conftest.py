@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.support.postgres import Cluster
 
-pytest_plugins = ["tests.support.secret_scan"]
+pytest_plugins = ["tests.support.secret_scan", "tests.support.progress"]
 ON_POSTGRES = os.environ.get("EVOLVED_TEST_DATABASE", "sqlite") == "postgresql"
 
 

@@ -1,0 +1,3 @@
+"""As in tests/conftest.py."""
+
+pytest_plugins = ["tests.support.progress"]
