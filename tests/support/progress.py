@@ -112,9 +112,9 @@ def _limit(item: pytest.Item) -> float:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Called by pytest: each test has its time, more on a slow machine."""
-    for item in items:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Called by pytest: each test has its time, more on a slow machine; --timeout says otherwise."""
+    for item in items if config.getoption("timeout", None) is None else ():
         item.add_marker(pytest.mark.timeout((_limit(item) or TEST_SECONDS) * SLOW), append=False)
 
 
