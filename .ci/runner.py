@@ -207,8 +207,8 @@ class Runner:
         order = Order(
             argv=list(suite.command) or [str(ROOT / suite.python), "-m", "pytest", *suite.tests],
             needs=list(suite.needs), tests=bool(suite.tests), environment=dict(suite.environment), slow=slow,
-            seconds=3 * self.usual(suite) * slow + 60, hang_seconds=suite.hang_seconds, pause_seconds=suite.pause_seconds,
-            only=None if whole else sorted(record.failing),
+            seconds=3 * self.usual(suite) * slow + 60, hang_seconds=suite.hang_seconds,
+            pause_seconds=suite.pause_seconds, only=None if whole else sorted(record.failing),
         )  # fmt: skip
         directory = self.logs / suite.name / str(record.goes)
         directory.mkdir(parents=True)
@@ -295,12 +295,14 @@ class Runner:
     def _tell_table(self, records: Sequence[Record]) -> None:
         print(f"\n{'suite':14} {'verdict':8} {'tests':>6} {'failed':>6} {'flaky':>5} {'s':>6} {'usual':>6}  remark")
         for record in records:
-            remark = f"killed at its end: {len(record.left)}, e.g. {record.left[0]}" if record.left else ""
-            remark = record.why.split("\n")[0] if record.verdict == "not run" else remark
-            print(
-                f"{record.suite.name:14} {record.verdict:8} {record.passed:6} {len(record.failing):6} {len(record.flaky):5}"
-                f" {record.seconds:6.0f} {self.usual(record.suite):6.0f}  {remark}"
-            )
+            suite, remark = record.suite, ""
+            if record.verdict == "not run":
+                remark = record.why.split("\n")[0]
+            elif record.left:
+                remark = f"killed at its end: {len(record.left)}, e.g. {record.left[0]}"
+            counts = f"{record.passed:6} {len(record.failing):6} {len(record.flaky):5}"
+            seconds = f"{record.seconds:6.0f} {self.usual(suite):6.0f}"
+            print(f"{suite.name:14} {record.verdict:8} {counts} {seconds}  {remark}")
         slowest = sorted((each for record in records for each in record.slowest), reverse=True)[:10]
         print("slowest: " + "; ".join(f"{test} {seconds:.0f} s" for seconds, test in slowest))
         often = _often_flaky(self.past)

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from runner import ROOT, Record, Runner, Suite
+from runner import ROOT, Runner, Suite
 
 POSTGRES = (("initdb", "postgresql"),)
 NPM = (("npm", "nodejs npm"),)
@@ -107,9 +107,9 @@ def install_packages() -> None:
         time.sleep(60 if number else 0)
         words = ["apt-get", "install", "-y", "-qq", *packages]
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        if subprocess.run(["apt-get", "update", "-qq"]).returncode == 0:
-            if subprocess.run(words, env=environment, stdout=subprocess.DEVNULL).returncode == 0:
-                return
+        updated = subprocess.run(["apt-get", "update", "-qq"]).returncode == 0
+        if updated and subprocess.run(words, env=environment, stdout=subprocess.DEVNULL).returncode == 0:
+            return
 
 
 def prove() -> int:

@@ -205,26 +205,26 @@ class Supervisor:
             time.sleep(0.2)
             self._look()
             if time.monotonic() > end:
-                self._abort(process.pid, lambda: process.poll() is not None)
+                self._abort(process.pid, process)
                 return False
             for test, (pid, limit) in list(self._begun.items()):
                 if test not in self._ended and time.time() > limit:
-                    # Where it is a worker of pytest-xdist, another takes its place, and the session goes on.
-                    ours = pid == process.pid
-                    self._abort(pid, (lambda: process.poll() is not None) if ours else lambda: pid not in descendants())
+                    self._abort(pid, process)
                     self._note(test, "hang", f"did not end, and was killed; its stacks:\n{tail(self._log)}")
-                    if ours:
+                    if pid == process.pid:
                         kill_descendants()
                         self.only = [other for other in self._collected if other not in self._ended]
                         return bool(self.only)
+                    # It was a worker of pytest-xdist: another takes its place, and the session goes on.
         return False
 
-    def _abort(self, pid: int, gone: Callable[[], bool]) -> None:
+    def _abort(self, pid: int, process: "subprocess.Popen[bytes]") -> None:
         """Stacks of all threads into the log (faulthandler answers SIGABRT), then the end."""
         for number in (signal.SIGABRT, signal.SIGKILL):
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
-            if _came(gone, 5.0):
+            # poll() reaps it; a worker is another's child, which reaps it.
+            if _came(lambda: process.poll() is not None or pid not in descendants(), 5.0):
                 return
 
     def _ask_to_end(self, process: "subprocess.Popen[bytes] | None") -> None:

@@ -193,8 +193,8 @@ def main() -> None:
         for number in (1, 2):
             made = write_model(directory / "made", options.layers, options.seed + number)
             versions.write(
-                number, 0, lambda aside, made=made: shutil.copyfile(made / WEIGHTS, aside / WEIGHTS), rest=made,
-                batch_ids=(), metrics={}, created=time.time(),
+                number, 0, lambda aside, made=made: (shutil.copyfile(made / WEIGHTS, aside / WEIGHTS), ())[1],
+                rest=made, batch_ids=(), metrics={}, created=time.time(),
             )  # fmt: skip
             candidates[number] = versions.candidate(number)
             shutil.rmtree(made)

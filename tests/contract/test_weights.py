@@ -110,8 +110,8 @@ class Nodes:
         (rest / "config.json").write_text("{}")
         weights = {"w": np.random.default_rng(version).standard_normal(FLOATS).astype(np.float32)}
         Versions(self.there, key=key or self.key).write(
-            version, version - 1, lambda aside: save_file(weights, aside / "model.safetensors"), rest=rest,
-            batch_ids=("b",), metrics={}, created=1.0,
+            version, version - 1, lambda aside: save_file(weights, aside / "model.safetensors") or (),
+            rest=rest, batch_ids=("b",), metrics={}, created=1.0,
         )  # fmt: skip
         return self.versions.candidate(version).manifest
 

@@ -73,7 +73,7 @@ def test_what_only_the_lower_precision_makes_infinite_is_found(tmp_path):
 
 
 def test_a_full_disk_is_an_error_of_the_disk_and_leaves_no_file(tmp_path, tensors):
-    (tmp_path / "x.safetensors").symlink_to("/dev/full")
+    (tmp_path / "x.safetensors.part").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left"):
         save_tensors(tensors, tmp_path / "x.safetensors")
     assert not list(tmp_path.iterdir())
