@@ -29,6 +29,8 @@ LEDGER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evo
 LAST_START, CUT_OFF, ALARM = 36 * 60.0, 38.5 * 60.0, 50 * 60.0
 """Seconds from the start: what would end after the first is not begun, at the second all that runs is interrupted, and
 at the third the runner says what it knows and is gone."""
+TELL_SECONDS = 30.0
+_END = b'"seconds": '
 MOST_FAILURES, MOST_FLAKY, MOST_GOES = 20, 5, 3
 CORES = 2
 QUIET_LOOP_SECONDS = 1.0
@@ -95,6 +97,11 @@ class Job:
     cores: int
     process: "subprocess.Popen[bytes]"
 
+    def ended(self) -> str:
+        """How many tests have."""
+        progress = self.directory / "progress.jsonl"
+        return f"{progress.read_bytes().count(_END)} tests" if progress.exists() else "begins"
+
 
 class Runner:
     """Suites, in two lanes.
@@ -118,6 +125,7 @@ class Runner:
         self.again: list[Record] = []
         self.running: list[Job] = []
         self.stopped = ""
+        self._told = 0.0
 
     @property
     def clock(self) -> float:
@@ -139,6 +147,8 @@ class Runner:
                 self._take(job)
             if self.bounded and self.clock > CUT_OFF and not self.stopped:
                 self._stop("no time")
+            if self.running and time.monotonic() > self._told + TELL_SECONDS:
+                self._say(", ".join(f"{job.record.suite.name} {job.ended()}" for job in self.running))
         kill_descendants()
         return self._close()
 
@@ -217,7 +227,12 @@ class Runner:
             command = [sys.executable, str(Path(__file__).with_name("supervisor.py")), str(directory)]
             process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.running.append(Job(record, directory, cores, process))
-        self._say(f"{suite.name}: begins" if first else f"{suite.name}: again, alone: {', '.join(record.failing)}")
+        where = directory.relative_to(ROOT)
+        self._say(
+            f"{suite.name}: begins ({where}/log)"
+            if first
+            else f"{suite.name}: again, alone: {', '.join(record.failing)}"
+        )
 
     def _take(self, job: Job) -> None:
         record, answer = job.record, job.directory / "ended.json"
@@ -275,6 +290,7 @@ class Runner:
     # --- What is told ---
 
     def _say(self, line: str) -> None:
+        self._told = time.monotonic()
         print(f"[{self.clock // 60:2.0f}:{self.clock % 60:02.0f}] {line}", flush=True)
 
     def _close(self) -> int:

@@ -8,7 +8,7 @@ lock, worker thread, filter, exact products, words, ranking. The vectors lie in 
 near lessons, not on them. What is right is what comparing with every vector in float64 finds.
 
 Each peer runs in an interpreter of its own, numpy with one thread and with two: the better one counts. hnswlib is a
-peer of this benchmark alone, in an environment of its own (`tests/benchmarks/peers/hnswlib.in`).
+peer of this benchmark alone, in an environment of its own (`locks/hnswlib.in`).
 """
 
 import argparse

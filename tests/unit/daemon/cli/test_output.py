@@ -91,7 +91,8 @@ ANSWERS: dict[str, Any] = {
 """By the beginning of a path: what the control API answers, with what makes columns hard to keep apart."""
 
 WORDS: dict[tuple[str, ...], str] = {
-    ("plan",): "--model 7b", ("promote",): "3", ("rollback",): "--reason x", ("freeze",): "", ("thaw",): "", ("status",): "",
+    ("plan",): "--model 7b",
+    ("promote",): "3", ("rollback",): "--reason x", ("freeze",): "", ("thaw",): "", ("status",): "",
     ("history",): "", ("why",): "1", ("audit",): "verify", ("provenance",): "show", ("curriculum",): "--tasks",
     ("judge",): "report", ("keys", "list"): "", ("config",): "", ("forget",): "--tenant acme --reason x --yes",
     ("db", "status"): "", ("db", "check"): "", ("db", "migrate"): "", ("db", "vacuum"): "",
