@@ -100,7 +100,8 @@ bench-peers-setup: .venv-litellm/ready  ## LiteLLM's proxy, for bench-tap
 .venv-verl/ready .venv-trl/ready: .venv-%/ready: locks/%.txt | setup
 	@$(NEW_VENV)
 	@$(INSTALL) $(@D)/bin/python $(TORCH) $(TORCH_FROM)
-	@$(INSTALL) $(@D)/bin/python --no-deps --require-hashes -r $< $(if $(filter verl,$*),-e .)
+	@$(INSTALL) $(@D)/bin/python --no-deps --require-hashes -r $<
+	@$(if $(filter verl,$*),$(INSTALL) $(@D)/bin/python --no-deps -e .)
 	@touch $@
 
 # Without its dependencies, which a plain extra would bring along: 150 packages, and numpy held at 1.26.4. The multi-turn
