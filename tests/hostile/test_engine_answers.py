@@ -166,6 +166,7 @@ def outcome(client: Client) -> Message | None:
         return None
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("said", SAID, ids=[said.name for said in SAID])
@@ -232,6 +233,7 @@ def test_an_answer_to_head_has_no_body(rig: Rig, reply: bytes) -> None:
     rig.still_sane()
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("late", [OTHERS, b"garbage", b"\r\n"], ids=["an answer", "garbage", "line end"])
 def test_what_comes_over_an_idle_connection_is_nobodys_answer(rig: Rig, late: bytes) -> None:
     """The moment when a pool hands out a connection with bytes on it that answer nothing."""
@@ -337,6 +339,7 @@ def test_an_answer_that_never_begins_gets_504_at_the_deadline(hasty: Rig) -> Non
     hasty.still_sane()
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("chunked", [False, True], ids=["sized", "chunked"])
 def test_an_answer_before_the_upload_is_over_does_not_leave_half_a_request_behind(rig: Rig, chunked: bool) -> None:
     """The rest of such a body would be read as the next request, by the engine or by the tap."""

@@ -12,6 +12,8 @@ from tests.hostile.cases import CASES, CHUNKED, HELLO, POST, SMUGGLED, Case
 from tests.hostile.conftest import Rig
 from tests.support.wire import Client, Cut, Message
 
+pytestmark = pytest.mark.promise
+
 
 def ask(client: Client, count: int) -> list[Message]:
     """Up to `count` answers; fewer if the tap closes."""

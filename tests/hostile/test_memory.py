@@ -52,9 +52,9 @@ def test_no_body_is_taken_in_before_the_key_is_asked_for(keyed: tuple[Rig, bytes
 
 def test_answers_that_nobody_reads_are_not_made(rig: Rig) -> None:
     asks = b"GET /elsewhere HTTP/1.1\r\nHost: tap\r\n\r\n" * 500_000
-    with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(rig.client(receive_buffer=4096)) for _ in range(4)]
-        assert max(rig.tap.stuff(client, asks) for client in clients) < len(asks) / 2, "they wait in the client"
+    with rig.client(receive_buffer=4096) as client:
+        taken = rig.tap.stuff(client, asks)
+    assert taken < len(asks) / 2, "the others wait in the client"
     rig.still_sane()
 
 

@@ -23,15 +23,15 @@ BODY = {"model": "desk", "messages": [{"role": "user", "content": "hello"}]}
 class Rig:
     """A tap before an engine, and a way to look into its spool."""
 
-    def __init__(self, tap: Tap, bound: Bound, spool: Path, scheme: str) -> None:
-        self.tap, self.bound, self.spool = tap, bound, spool
+    def __init__(self, tap: Tap, bound: Bound, spool: Path, scheme: str, stop: anyio.Event) -> None:
+        self.tap, self.bound, self.spool, self.stop = tap, bound, spool, stop
         self.url = f"{scheme}://127.0.0.1:{bound.port}"
         self.admin = f"http://127.0.0.1:{bound.admin_port}"
         self._reader = SpoolReader(spool)
 
-    def http(self) -> httpx.AsyncClient:
-        """An agent."""
-        return httpx.AsyncClient(base_url=self.url, timeout=within())
+    def http(self, url: str = "") -> httpx.AsyncClient:
+        """An agent; with `url` a client of another door of the tap."""
+        return httpx.AsyncClient(base_url=url or self.url, timeout=within())
 
     async def records(self, wanted: int = 1) -> list[RawExchange | Feedback]:
         """The next `wanted` records of the spool, and no more than those."""
@@ -82,7 +82,7 @@ async def running_tap(
     tap, stop = Tap(told, dict(redaction)), anyio.Event()
     async with anyio.create_task_group() as group:
         bound = await group.start(lambda *, task_status: tap.run(stop, task_status))
-        yield Rig(tap, bound, spool, "https" if told.tls_cert else "http")
+        yield Rig(tap, bound, spool, "https" if told.tls_cert else "http", stop)
         stop.set()
 
 
