@@ -228,9 +228,10 @@ def test_a_client_that_leaves_in_mid_request_leaves_nothing(rig: Rig, sent: byte
 
 def test_half_closed_after_a_request_is_answered_or_ended_at_once(rig: Rig) -> None:
     """nginx takes it for gone, others answer; what must not be is neither."""
+    closed = threading.Event()
 
     def script(asked: Asked, line: Line) -> bool:
-        time.sleep(0.2)
+        assert closed.wait(within())
         line.send(sized(b"{}"))
         return True
 
@@ -238,6 +239,8 @@ def test_half_closed_after_a_request_is_answered_or_ended_at_once(rig: Rig) -> N
     with rig.client() as client:
         client.send(GET + b"\r\n")
         client.half_close()
+        rig.tap.settle()
+        closed.set()
         with contextlib.suppress(Cut):
             assert client.response().body == b"{}"
         client.rest()

@@ -61,7 +61,7 @@ class Rig:
         async with self.http() as http:
             told = await http.post("/v1/feedback", json={"response_id": "marker", "outcome": 1})
         assert told.status_code == 202
-        assert [record.id for record in await self.records()] == [told.json()["id"]]
+        assert [record.id for record in await self.records()] == [told.json()["id"]], "a call before it was kept"
 
     def _written(self) -> list[RawExchange | Feedback]:
         return [decode_spooled(record.payload) for record in self._reader.read()]
