@@ -1,23 +1,25 @@
-"""One tap process before one strict engine for the whole suite: what one case leaves behind, the next one meets."""
+"""Two taps, each before a strict engine, for the whole suite: what one case leaves behind, the next one meets. The
+deadlines of one never strike; the other's are short, for tests of deadlines."""
 
-import time
+import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests.support.patience import SLOW, wait_until, within
 from tests.support.strict_engine import StrictEngine
 from tests.support.tap_process import TapProcess, tap_process
 from tests.support.wire import Client
 
 HEAD_LIMIT = 32_768
 BODY_LIMIT = 2 << 20
-REQUEST_SECONDS = 0.8
-KEEP_ALIVE_SECONDS = 1.2
-FIRST_BYTE_SECONDS = 1.0
-IDLE_SECONDS = 0.8
-SLACK = 4.0
-"""Seconds by which a deadline may be missed on a busy machine; what has none takes far longer, or for ever."""
+NEVER_SECONDS = within(600)
+"""Longer than any test waits: what ends, ends by itself."""
+DEADLINE_SECONDS = 2.0 * SLOW
+"""Of each phase at the hasty tap: long enough for those that it shall not strike."""
+PHASES = ("connect", "request", "keep_alive", "first_byte", "idle")
 _IDLE = 'evolved_tap_upstream_idle{engine="serving"}'
 
 
@@ -28,31 +30,25 @@ class Rig(msgspec.Struct):
     tap: TapProcess
     marks: int = 0
 
-    def client(self, *, timeout: float = 5.0, receive_buffer: int = 0) -> Client:
+    def client(self, *, receive_buffer: int = 0) -> Client:
         """A new connection to the tap."""
-        return Client(self.tap.port, timeout=timeout, receive_buffer=receive_buffer)
+        return Client(self.tap.port, receive_buffer=receive_buffer)
 
-    def settle(self) -> None:
-        """Return when the tap has looked at all that lies in its sockets now: it answers this by itself, and only in a
-        later turn of its loop than that."""
-        for _ in range(2):
-            with self.client() as client:
-                client.send(b"GET /nowhere HTTP/1.1\r\nHost: tap\r\n\r\n")
-                assert client.response().status == 404
+    def fresh(self) -> "Rig":
+        """As new: no call of an earlier test can still reach the engine. That of a client that left may be on its way,
+        and a connection may lie unread in the engine's backlog."""
+        self.engine.fresh()
+        wait_until(self._quiet, "the tap has no call, and the engine no connection but those of the tap's pool")
+        self.engine.fresh()
+        return self
 
-    def quiet(self) -> None:
-        """Wait until no call of an earlier test can still reach the engine, for two seconds at most: a client that left
-        has its call on its way, and a connection may lie unread in the engine's backlog."""
-        end = time.monotonic() + 2.0
-        while time.monotonic() < end:
-            with Client(self.engine.port) as last:
-                last.send(b"GET /v1/last HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n\r\n")
-                last.half_close()
-                last.responses()
-            told = self.tap.metrics()
-            if told["evolved_tap_in_flight"] == 0 and self.engine.open <= told[_IDLE]:
-                return
-            time.sleep(0.01)
+    def _quiet(self) -> bool:
+        with Client(self.engine.port) as last:
+            last.send(b"GET /v1/last HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n\r\n")
+            last.half_close()
+            last.responses()
+        told = self.tap.metrics()
+        return told["evolved_tap_in_flight"] == 0 and self.engine.open <= told[_IDLE]
 
     def still_sane(self, *, alone: bool = True) -> None:
         """A request of somebody else gets its own answer, and the engine has got nothing that a strict one refuses.
@@ -73,28 +69,44 @@ class Rig(msgspec.Struct):
         assert self.engine.faults == []
 
 
-@pytest.fixture(scope="session")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+@contextlib.contextmanager
+def rig_of(directory: Path, seconds: float, **settings: object) -> Iterator[Rig]:
+    """A tap in which each phase may take `seconds`, and an engine behind it."""
     engine = StrictEngine()
-    settings = {
-        "max_header_bytes": HEAD_LIMIT,
-        "max_body_bytes": BODY_LIMIT,
-        "request_seconds": REQUEST_SECONDS,
-        "keep_alive_seconds": KEEP_ALIVE_SECONDS,
-        "first_byte_seconds": FIRST_BYTE_SECONDS,
-        "idle_seconds": IDLE_SECONDS,
-        "spool_memory_bytes": 8 << 20,
-        "spool_disk_bytes": 256 << 20,
-        "max_capture_bytes": 1 << 20,
-    }
-    with tap_process(tmp_path_factory.mktemp("hostile"), engine.port, **settings) as tap:
+    deadlines = {f"{phase}_seconds": seconds for phase in PHASES}
+    with tap_process(directory, engine.port, **deadlines, **settings) as tap:
         yield Rig(engine, tap)
     engine.close()
 
 
+SETTINGS = {
+    "max_header_bytes": HEAD_LIMIT,
+    "max_body_bytes": BODY_LIMIT,
+    "spool_memory_bytes": 8 << 20,
+    "spool_disk_bytes": 256 << 20,
+    "max_capture_bytes": 1 << 20,
+}
+
+
+@pytest.fixture(scope="session")
+def patient_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with rig_of(tmp_path_factory.mktemp("patient"), NEVER_SECONDS, **SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def hasty_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with rig_of(tmp_path_factory.mktemp("hasty"), DEADLINE_SECONDS, **SETTINGS) as running:
+        yield running
+
+
 @pytest.fixture
-def rig(running: Rig) -> Rig:
-    running.engine.fresh()
-    running.quiet()
-    running.engine.fresh()
-    return running
+def rig(patient_rig: Rig) -> Rig:
+    """No deadline strikes here."""
+    return patient_rig.fresh()
+
+
+@pytest.fixture
+def hasty(hasty_rig: Rig) -> Rig:
+    """For tests that want a deadline to strike, and for them alone."""
+    return hasty_rig.fresh()

@@ -9,7 +9,7 @@ from tests.fuzz.targets import TARGETS, seeds
 
 CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 SECONDS = 5.0
-"""For one input of 4 KiB at most, on a busy machine."""
+"""Of the CPU, for one input of 4 KiB at most."""
 
 
 def inputs(target: str) -> list[bytes]:
@@ -19,9 +19,9 @@ def inputs(target: str) -> list[bytes]:
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_was_found_is_read_or_refused(target: str) -> None:
     for data in inputs(target):
-        began = time.monotonic()
+        began = time.process_time()
         TARGETS[target](data)
-        assert time.monotonic() - began < SECONDS, data[:200]
+        assert time.process_time() - began < SECONDS, data[:200]
 
 
 def test_the_corpus_stays_small() -> None:

@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from tests.hostile.conftest import Rig
+from tests.support.patience import within
 from tests.support.strict_engine import Asked, Line
 from tests.support.wire import Client, chunk, sized
 
@@ -267,13 +268,13 @@ def test_each_event_arrives_before_the_next_is_made(rig: Rig, extras: tuple[str,
         line.send(HEAD)
         for event in vllm(asked.message.json):
             line.send(chunk(event))
-            if not turn.acquire(timeout=3):
+            if not turn.acquire(timeout=within()):
                 return False
         line.send(b"0\r\n\r\n")
         return True
 
     rig.engine.script = script
-    with rig.client(timeout=2) as client:
+    with rig.client() as client:
         client.send(request(stream=True, extras=extras))
         body = b""
         for number in range(len(vllm({"stream": True}))):
@@ -292,12 +293,12 @@ def test_the_head_arrives_before_the_first_event_is_made(rig: Rig, extras: tuple
 
     def script(asked: Asked, line: Line) -> bool:
         line.send(HEAD)
-        seen.wait(3)
+        assert seen.wait(within())
         line.send(chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
         return True
 
     rig.engine.script = script
-    with rig.client(timeout=1) as client:
+    with rig.client() as client:
         client.send(request(stream=True, extras=extras))
         assert client.reader.more()
         seen.set()

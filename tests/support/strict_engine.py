@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from tests.support.patience import within
 from tests.support.wire import REQUEST_LINE, Cut, Message, NotHttp, Reader, sized
 
 
@@ -53,7 +54,7 @@ class Line:
                 time.sleep(pause)
             self.sock.sendall(piece)
 
-    def left(self, seconds: float = 5.0) -> bool:
+    def left(self, seconds: float = within()) -> bool:
         """Whether the caller closes its side within `seconds`."""
         self.sock.settimeout(seconds)
         try:

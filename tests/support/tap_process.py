@@ -4,12 +4,12 @@ import contextlib
 import multiprocessing
 import os
 import socket
-import time
 from collections.abc import Iterator
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from daemon.tap.settings import TapSettings
+from tests.support.patience import wait_until
+from tests.support.ports import free_ports
 from tests.support.wire import Client
 
 
@@ -42,6 +42,29 @@ class TapProcess:
             with contextlib.suppress(OSError):
                 ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
         return ticks / os.sysconf("SC_CLK_TCK")
+
+    def settle(self) -> None:
+        """Return when the tap has looked at all that lies in its sockets now: it answers this by itself, and only in a
+        later turn of its loop than that."""
+        for _ in range(2):
+            with Client(self.port) as client:
+                client.send(b"GET /nowhere HTTP/1.1\r\nHost: tap\r\n\r\n")
+                assert client.response().status in (401, 404)
+
+    def stuff(self, client: Client, data: bytes) -> int:
+        """Send `data` over `client` until the tap takes no more of it; how many bytes it, or a kernel, took."""
+        client.sock.setblocking(False)
+        rest, stuck = memoryview(data), False
+        with contextlib.suppress(ConnectionError):
+            while rest:
+                try:
+                    rest, stuck = rest[client.sock.send(rest) :], False
+                except BlockingIOError:
+                    if stuck:
+                        break
+                    self.settle()
+                    stuck = True
+        return len(data) - len(rest)
 
     def metrics(self) -> dict[str, float]:
         """The tap's own figures, by name with labels."""
@@ -82,43 +105,28 @@ def _run(settings: TapSettings) -> None:
 @contextlib.contextmanager
 def tap_process(directory: Path, upstream: int, **settings: object) -> Iterator[TapProcess]:
     """A tap in its own process, before the engine on port `upstream`; ended with SIGTERM, or SIGKILL after 15 s."""
-    with contextlib.ExitStack() as stack:
-        # Held while the tap lives: nobody else gets these ports, and the tap listens with SO_REUSEPORT.
-        port, admin_port = stack.enter_context(_held()), stack.enter_context(_held())
-        spool = directory / "spool"
-        told = {"upstream": f"http://127.0.0.1:{upstream}", "spool_dir": str(spool), "drain_seconds": 1.0, **settings}
-        context = multiprocessing.get_context("spawn")
-        process = context.Process(
-            target=_run, args=(TapSettings(port=port, admin_port=admin_port, **told),), name="hostile-tap"
-        )
-        process.start()
-        try:
-            _await(port, process)
-            yield TapProcess(port, admin_port, process.pid or 0, spool)
-            assert process.is_alive(), f"the tap died: exit code {process.exitcode}"
-        finally:
-            process.terminate()
-            process.join(15)
-            if process.is_alive():
-                process.kill()
-                process.join()
+    port, admin_port = free_ports(2)
+    spool = directory / "spool"
+    told = {"upstream": f"http://127.0.0.1:{upstream}", "spool_dir": str(spool), "drain_seconds": 1.0, **settings}
+    process = multiprocessing.get_context("spawn").Process(
+        target=_run, args=(TapSettings(port=port, admin_port=admin_port, **told),), name="hostile-tap"
+    )
+    process.start()
+    try:
+        wait_until(lambda: not process.is_alive() or _listens(admin_port), "the tap listens", every=0.05)
+        assert process.is_alive(), f"the tap did not start: exit code {process.exitcode}"
+        yield TapProcess(port, admin_port, process.pid or 0, spool)
+        assert process.is_alive(), f"the tap died: exit code {process.exitcode}"
+    finally:
+        process.terminate()
+        process.join(15)
+        if process.is_alive():
+            process.kill()
+            process.join()
 
 
-@contextlib.contextmanager
-def _held() -> Iterator[int]:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        sock.bind(("127.0.0.1", 0))
-        yield sock.getsockname()[1]
-
-
-def _await(port: int, process: BaseProcess) -> None:
-    end = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            if not process.is_alive() or time.monotonic() > end:
-                raise
-            time.sleep(0.05)
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    return False

@@ -2,10 +2,11 @@
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import anyio
+import httpx
 
 from actors.messages import Feedback
 from actors.messages.spool import RawExchange, decode_spooled
@@ -13,6 +14,7 @@ from daemon.tap.server import Bound, Tap
 from daemon.tap.settings import TapSettings
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import Asked, Engine
+from tests.support.patience import until, within
 
 NO_REDACTION = {"enabled": False}
 BODY = {"model": "desk", "messages": [{"role": "user", "content": "hello"}]}
@@ -21,35 +23,48 @@ BODY = {"model": "desk", "messages": [{"role": "user", "content": "hello"}]}
 class Rig:
     """A tap before an engine, and a way to look into its spool."""
 
-    def __init__(self, tap: Tap, bound: Bound, spool: Path, scheme: str) -> None:
-        self.tap, self.bound, self.spool = tap, bound, spool
+    def __init__(self, tap: Tap, bound: Bound, spool: Path, scheme: str, stop: anyio.Event) -> None:
+        self.tap, self.bound, self.spool, self.stop = tap, bound, spool, stop
         self.url = f"{scheme}://127.0.0.1:{bound.port}"
         self.admin = f"http://127.0.0.1:{bound.admin_port}"
         self._reader = SpoolReader(spool)
 
+    def http(self, url: str = "") -> httpx.AsyncClient:
+        """An agent; with `url` a client of another door of the tap."""
+        return httpx.AsyncClient(base_url=url or self.url, timeout=within())
+
     async def records(self, wanted: int = 1) -> list[RawExchange | Feedback]:
         """The next `wanted` records of the spool, and no more than those."""
-        found = []
-        with anyio.fail_after(15):
-            while len(found) < wanted:
-                found += [decode_spooled(record.payload) for record in self._reader.read()]
-                await anyio.sleep(0.005)
+        found: list[RawExchange | Feedback] = []
+
+        def enough() -> bool:
+            found.extend(self._written())
+            return len(found) >= wanted
+
+        await until(enough, f"{wanted} records in the spool", every=0.005)
         assert len(found) == wanted
         return found
 
     async def records_until(self, distinct: int) -> list[RawExchange | Feedback]:
         """Records until there are so many ids; a recorder's successor may write one twice."""
         found: dict[str, RawExchange | Feedback] = {}
-        with anyio.fail_after(20):
-            while len(found) < distinct:
-                fresh = [decode_spooled(record.payload) for record in self._reader.read()]
-                found |= {record.id: record for record in fresh}
-                await anyio.sleep(0.005)
+
+        def enough() -> bool:
+            found.update((record.id, record) for record in self._written())
+            return len(found) >= distinct
+
+        await until(enough, f"records of {distinct} ids in the spool", every=0.005)
         return list(found.values())
 
     async def nothing_kept(self) -> None:
-        await anyio.sleep(0.1)
-        assert self._reader.read() == []
+        """What was asked until now leaves no record: the spool is in order, and the next one is of what is told now."""
+        async with self.http() as http:
+            told = await http.post("/v1/feedback", json={"response_id": "marker", "outcome": 1})
+        assert told.status_code == 202
+        assert [record.id for record in await self.records()] == [told.json()["id"]], "a call before it was kept"
+
+    def _written(self) -> list[RawExchange | Feedback]:
+        return [decode_spooled(record.payload) for record in self._reader.read()]
 
 
 @contextlib.asynccontextmanager
@@ -59,12 +74,15 @@ async def running_tap(
     """A tap on free ports before an engine on `port`."""
     spool = directory / "spool"
     told = TapSettings(
-        **{"port": 0, "admin_port": 0, "spool_dir": str(spool), "upstream": f"http://127.0.0.1:{port}", **settings}
-    )
+        **{
+            "port": 0, "admin_port": 0, "spool_dir": str(spool), "upstream": f"http://127.0.0.1:{port}",
+            "scribe_seconds": within(), **settings,
+        }
+    )  # fmt: skip
     tap, stop = Tap(told, dict(redaction)), anyio.Event()
     async with anyio.create_task_group() as group:
         bound = await group.start(lambda *, task_status: tap.run(stop, task_status))
-        yield Rig(tap, bound, spool, "https" if told.tls_cert else "http")
+        yield Rig(tap, bound, spool, "https" if told.tls_cert else "http", stop)
         stop.set()
 
 
@@ -77,7 +95,7 @@ async def raw(rig: Rig) -> AsyncIterator[anyio.abc.SocketStream]:
 
 async def read_all(stream: anyio.abc.ByteStream) -> bytes:
     data = b""
-    with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError), anyio.fail_after(5):
+    with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError), anyio.fail_after(within()):
         while True:
             data += await stream.receive()
     return data
@@ -92,10 +110,3 @@ async def hang(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bo
     """Say nothing until the caller leaves."""
     await stream.receive()
     return False
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until `condition` holds, for five seconds at most."""
-    with anyio.fail_after(5):
-        while not condition():  # noqa: ASYNC110 - there is no event for what others see
-            await anyio.sleep(0.01)

@@ -10,9 +10,10 @@ import json
 import re
 import socket
 import struct
-import time
 
 import msgspec
+
+from tests.support.patience import within
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 REQUEST_LINE = re.compile(rb"(%b) ([\x21-\x7e\x80-\xff]+) HTTP/1\.([01])" % _TOKEN)
@@ -159,7 +160,7 @@ class Reader:
 class Client:
     """One connection to a tap."""
 
-    def __init__(self, port: int, *, timeout: float = 5.0, receive_buffer: int = 0) -> None:
+    def __init__(self, port: int, *, timeout: float = within(), receive_buffer: int = 0) -> None:
         """
         Args:
             timeout: of each read, seconds; TimeoutError after it.
@@ -220,14 +221,6 @@ class Client:
             pass
         data, self.reader.buffer = self.reader.buffer, b""
         return data
-
-    def ends_within(self, seconds: float) -> float:
-        """Seconds until the tap closed; raises TimeoutError after `seconds`."""
-        began = time.monotonic()
-        while True:
-            self.sock.settimeout(max(0.001, began + seconds - time.monotonic()))
-            if not self.reader.more():
-                return time.monotonic() - began
 
     def half_close(self) -> None:
         """No more to say, still listening."""

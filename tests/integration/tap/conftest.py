@@ -30,7 +30,7 @@ async def rig(engine: Engine, tmp_path: Path) -> AsyncIterator[Rig]:
 
 @pytest.fixture
 async def http(rig: Rig) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=rig.url, timeout=10) as client:
+    async with rig.http() as client:
         yield client
 
 

@@ -24,10 +24,7 @@ async def test_token_fields_are_asked_for(http: httpx.AsyncClient, engine: Engin
 
 
 async def test_nothing_is_asked_for_when_switched_off(engine: Engine, tmp_path: Path) -> None:
-    async with (
-        running_tap(tmp_path, engine.port, capture_tokens=False) as rig,
-        httpx.AsyncClient(base_url=rig.url) as http,
-    ):
+    async with running_tap(tmp_path, engine.port, capture_tokens=False) as rig, rig.http() as http:
         await http.post("/v1/chat/completions", json=BODY)
         assert engine.asked[0].json == BODY
 
@@ -43,6 +40,7 @@ async def test_a_malformed_request_gets_the_engines_own_answer(
     assert (record.status, record.request, record.complete) == (400, body, True)
 
 
+@pytest.mark.promise
 async def test_opting_out_leaves_no_trace(http: httpx.AsyncClient, engine: Engine, rig: Rig) -> None:
     await http.post("/v1/chat/completions", json=BODY, headers={"x-evolved-opt-out": "1"})
     assert engine.asked[0].json == BODY

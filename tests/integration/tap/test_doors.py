@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.certificates import Certificate
 from tests.support.engine import Asked, Engine, answer, completion
-from tests.support.tapping import BODY, post, raw, read_all, running_tap, until
+from tests.support.patience import until, within
+from tests.support.tapping import BODY, post, raw, read_all, running_tap
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +20,7 @@ async def test_agents_may_come_over_tls(tmp_path: Path, engine: Engine, certific
     settings = {"tls_cert": str(certificate.chain), "tls_key": str(certificate.key)}
     async with (
         running_tap(tmp_path, engine.port, **settings) as rig,
-        httpx.AsyncClient(base_url=rig.url, verify=trust) as http,
+        httpx.AsyncClient(base_url=rig.url, verify=trust, timeout=within()) as http,
     ):
         for _ in range(2):
             assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
@@ -33,7 +34,7 @@ async def test_agents_may_come_through_a_unix_socket(tmp_path: Path, engine: Eng
     transport = httpx.AsyncHTTPTransport(uds=str(path))
     async with (
         running_tap(tmp_path, engine.port, unix_socket=str(path)) as rig,
-        httpx.AsyncClient(base_url="http://tap", transport=transport) as http,
+        httpx.AsyncClient(base_url="http://tap", transport=transport, timeout=within()) as http,
     ):
         assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
         await rig.records()
@@ -51,7 +52,7 @@ async def test_a_socket_that_a_killed_tap_left_behind_is_replaced(tmp_path: Path
 
 async def test_a_mirrored_request_is_kept_without_an_answer(tmp_path: Path, engine: Engine) -> None:
     async with running_tap(tmp_path, engine.port, mirror_port=0) as rig:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{rig.bound.mirror_port}") as mirror:
+        async with rig.http(f"http://127.0.0.1:{rig.bound.mirror_port}") as mirror:
             got = await mirror.post("/v1/chat/completions", json=BODY, headers={"x-evolved-trajectory": "t"})
             assert (got.status_code, got.content) == (204, b"")
             assert (await mirror.get("/v1/models")).status_code == 204
@@ -73,7 +74,7 @@ async def test_a_body_above_the_hold_reaches_the_engine_before_it_is_whole(tmp_p
     async with running_tap(tmp_path, engine.port, hold_bytes=1000) as rig, raw(rig) as client:
         whole = post(body, path=b"/v1/embeddings")
         await client.send(whole[:150_000])
-        await until(lambda: engine.dialled > 0)
+        await until(lambda: engine.dialled > 0, "the upload reaches the engine")
         assert engine.asked == [], "only a part of it can be there"
         await client.send(whole[150_000:])
         assert (await client.receive()).startswith(b"HTTP/1.1 200")
@@ -89,7 +90,7 @@ async def test_an_upload_too_large_to_keep_passes_and_its_record_says_so(tmp_pat
     body = b'{"input": "' + b"x" * 300_000 + b'"}'
     settings = {"hold_bytes": 1000, "max_capture_bytes": 100_000}
     async with running_tap(tmp_path, engine.port, **settings) as rig:
-        async with httpx.AsyncClient(base_url=rig.url) as http:
+        async with rig.http() as http:
             assert (await http.post("/v1/embeddings", content=body)).status_code in (200, 400)
         (record,) = await rig.records()
     assert engine.asked[0].body == body
@@ -111,19 +112,20 @@ async def test_a_chunked_upload_goes_on_in_chunks(tmp_path: Path, engine: Engine
     head = b"POST /v1/files HTTP/1.1\r\nHost: tap\r\nTransfer-Encoding: chunked\r\n\r\n"
     async with running_tap(tmp_path, engine.port, hold_bytes=10) as rig, raw(rig) as client:
         await client.send(head + b"10\r\n" + b"a" * 16 + b"\r\n")
-        await anyio.sleep(0.05)
+        await until(lambda: engine.dialled > 0, "the first chunk reaches the engine")
         await client.send(b"3\r\nbcd\r\n0\r\n\r\n")
         assert (await client.receive()).startswith(b"HTTP/1.1 200")
     # The first chunk came with the head, where this engine's reader of heads swallows it.
     assert got == [b"3\r\nbcd\r\n0\r\n\r\n"]
 
 
+@pytest.mark.promise
 async def test_an_agent_that_leaves_in_mid_upload_leaves_no_half_request_behind(tmp_path: Path, engine: Engine) -> None:
     async with running_tap(tmp_path, engine.port, hold_bytes=10) as rig:
         async with raw(rig) as client:
             await client.send(post(b"x" * 50_000, path=b"/v1/files")[:10_000])
-            await until(lambda: engine.dialled > 0)
-        with anyio.fail_after(5):
+            await until(lambda: engine.dialled > 0, "the upload reaches the engine")
+        with anyio.fail_after(within()):
             await engine.left.wait()
         async with raw(rig) as client:
             await client.send(post() + b"GET /v1/models HTTP/1.1\r\nConnection: close\r\n\r\n")

@@ -18,8 +18,9 @@ from actors.messages.routes import Routes, write_routes
 from daemon.tap.settings import UpstreamSettings
 from tests.support.certificates import Certificate
 from tests.support.engine import Asked, Engine, answer, completion, running_engine
+from tests.support.patience import until, within
 from tests.support.ports import free_port
-from tests.support.tapping import BODY, Rig, post, raw, running_tap, until
+from tests.support.tapping import BODY, Rig, post, raw, running_tap
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +37,7 @@ async def two(directory: Path, **settings: object) -> AsyncIterator[tuple[Rig, E
 
 
 async def test_new_trajectories_are_shared_and_each_stays_with_its_engine(tmp_path: Path) -> None:
-    async with two(tmp_path) as (rig, one, other), httpx.AsyncClient(base_url=rig.url) as http:
+    async with two(tmp_path) as (rig, one, other), rig.http() as http:
         for _ in range(3):
             for name in ("a", "b"):
                 await http.post("/v1/chat/completions", json=BODY, headers={"x-evolved-trajectory": name})
@@ -47,7 +48,7 @@ async def test_new_trajectories_are_shared_and_each_stays_with_its_engine(tmp_pa
 
 
 async def test_a_tool_result_follows_the_call_that_asked_for_it(tmp_path: Path) -> None:
-    async with two(tmp_path) as (rig, one, other), httpx.AsyncClient(base_url=rig.url) as http:
+    async with two(tmp_path) as (rig, one, other), rig.http() as http:
 
         async def call(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bool:
             name = "one" if engine is one else "other"
@@ -75,16 +76,16 @@ def away_and(engine: Engine) -> tuple[UpstreamSettings, UpstreamSettings]:
 
 async def test_an_engine_that_is_away_is_made_up_for_by_another(tmp_path: Path, engine: Engine) -> None:
     settings = {"upstreams": away_and(engine), "health_seconds": 60.0}
-    async with running_tap(tmp_path, 0, **settings) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+    async with running_tap(tmp_path, 0, **settings) as rig, rig.http() as http:
         assert [(await http.post("/v1/chat/completions", json=BODY)).status_code for _ in range(4)] == [200] * 4
         assert rig.tap.counts.errors["rerouted"] == 2, "every second new trajectory"
 
 
 async def test_an_engine_that_does_not_answer_for_its_health_gets_nothing_new(tmp_path: Path, engine: Engine) -> None:
     settings = {"upstreams": away_and(engine), "health_seconds": 0.05}
-    async with running_tap(tmp_path, 0, **settings) as rig, httpx.AsyncClient(base_url=rig.url) as http:
-        await until(lambda: not rig.tap.upstreams[0].healthy)
-        async with httpx.AsyncClient(base_url=rig.admin) as admin:
+    async with running_tap(tmp_path, 0, **settings) as rig, rig.http() as http:
+        await until(lambda: not rig.tap.upstreams[0].healthy, "the engine that is away is noticed")
+        async with rig.http(rig.admin) as admin:
             assert [one["healthy"] for one in (await admin.get("/upstreams")).json()] == [False, True]
         assert [(await http.post("/v1/chat/completions", json=BODY)).status_code for _ in range(4)] == [200] * 4
         assert rig.tap.counts.errors["rerouted"] == 0
@@ -93,8 +94,8 @@ async def test_an_engine_that_does_not_answer_for_its_health_gets_nothing_new(tm
 async def test_an_operator_sets_an_engines_share_while_it_runs(tmp_path: Path) -> None:
     async with (
         two(tmp_path) as (rig, one, other),
-        httpx.AsyncClient(base_url=rig.url) as http,
-        httpx.AsyncClient(base_url=rig.admin) as admin,
+        rig.http() as http,
+        rig.http(rig.admin) as admin,
     ):
         shown = (await admin.put("/upstreams/other", json={"weight": 0})).json()
         assert [(engine["name"], engine["weight"]) for engine in shown] == [("one", 1.0), ("other", 0.0)]
@@ -122,7 +123,7 @@ async def tls_engine(certificate: Certificate) -> AsyncIterator[tuple[Engine, in
 async def test_an_engine_behind_tls_is_checked_and_reached(tmp_path: Path, certificate: Certificate) -> None:
     async with tls_engine(certificate) as (engine, port):
         settings = {"upstream": f"https://localhost:{port}", "upstream_ca": str(certificate.chain)}
-        async with running_tap(tmp_path, 0, **settings) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+        async with running_tap(tmp_path, 0, **settings) as rig, rig.http() as http:
             for _ in range(2):
                 assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
         assert engine.dialled == 1
@@ -131,7 +132,7 @@ async def test_an_engine_behind_tls_is_checked_and_reached(tmp_path: Path, certi
 async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path, certificate: Certificate) -> None:
     async with tls_engine(certificate) as (engine, port):
         settings = {"upstream": f"https://localhost:{port}"}
-        async with running_tap(tmp_path, 0, **settings) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+        async with running_tap(tmp_path, 0, **settings) as rig, rig.http() as http:
             got = await http.post("/v1/chat/completions", json=BODY)
     assert (got.status_code, got.json()["error"]["code"]) == (502, "upstream_down")
     assert "certificate" in got.json()["error"]["message"].lower()
@@ -192,8 +193,8 @@ async def test_the_canarys_share_is_what_the_daemon_says_and_no_trajectory_is_sp
 
     async with two(tmp_path, routes_file=str(routes), capture_tokens=False, health_seconds=60.0) as (rig, one, other):
         one.script = other.script = answered
-        write_routes(routes, Routes(until=time.time() + 60, canary="other", share=share))
-        await until(lambda: rig.tap.router.share == share)
+        write_routes(routes, Routes(until=time.time() + within(600), canary="other", share=share))
+        await until(lambda: rig.tap.router.share == share, "the tap has read its routes")
 
         async def talk(numbers: range) -> None:
             async with raw(rig) as stream:  # an HTTP library would take most of the test's time

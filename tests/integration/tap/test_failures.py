@@ -9,6 +9,7 @@ import openai
 import pytest
 
 from tests.support.engine import STREAM_HEAD, Asked, Engine, answer, chunk, completion, running_engine
+from tests.support.patience import until, within
 from tests.support.ports import free_port
 from tests.support.tapping import BODY, Rig, hang, post, raw, read_all, running_tap
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_an_engine_that_is_down_gives_502_and_the_connection_goes_on(tmp_path: Path) -> None:
     port = free_port()
-    async with running_tap(tmp_path, port) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+    async with running_tap(tmp_path, port) as rig, rig.http() as http:
         got = await http.post("/v1/chat/completions", json=BODY)
         assert got.status_code == 502
         assert got.json()["error"]["code"] == "upstream_down"
@@ -40,9 +41,9 @@ async def test_a_client_that_leaves_ends_the_engines_call(rig: Rig, engine: Engi
     engine.script = hang
     async with raw(rig) as client:
         await client.send(post())
-        with anyio.fail_after(5):
+        with anyio.fail_after(within()):
             await engine.called.wait()
-    with anyio.fail_after(5):
+    with anyio.fail_after(within()):
         await engine.left.wait()
     (record,) = await rig.records()
     assert (record.complete, record.problem, record.status) == (False, "client_left", 0)
@@ -59,7 +60,7 @@ async def test_a_client_that_leaves_in_mid_stream_ends_the_engines_call(rig: Rig
     async with raw(rig) as client:
         await client.send(post())
         await client.receive()
-    with anyio.fail_after(5):
+    with anyio.fail_after(within()):
         await engine.left.wait()
     (record,) = await rig.records()
     assert (record.complete, record.problem) == (False, "client_left")
@@ -72,7 +73,7 @@ async def test_an_engine_that_dies_in_mid_stream_leaves_a_stream_without_an_end(
         return False
 
     engine.script = die
-    async with httpx.AsyncClient(base_url=rig.url) as http:
+    async with rig.http() as http:
         with pytest.raises(httpx.RemoteProtocolError):
             await http.post("/v1/chat/completions", json=BODY)
     (record,) = await rig.records()
@@ -117,7 +118,7 @@ async def test_a_connection_that_the_engine_closed_in_between_is_not_used(
     engine.script = once
     for _ in range(4):
         assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
-        await anyio.sleep(0.02)
+        await until(lambda: rig.tap.upstreams[0].idle == 0, "the tap sees that the engine has closed")
     assert len(engine.asked) == 4
     assert rig.tap.counts.stale == 0
 
@@ -134,7 +135,7 @@ async def test_a_connection_that_broke_after_the_first_byte_is_not_tried_again(r
         return False
 
     engine.script = second_dies
-    async with httpx.AsyncClient(base_url=rig.url) as http:
+    async with rig.http() as http:
         await http.post("/v1/chat/completions", json=BODY)
         assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 502
     assert len(calls) == 2
@@ -142,13 +143,10 @@ async def test_a_connection_that_broke_after_the_first_byte_is_not_tried_again(r
 
 async def test_an_engine_that_takes_too_long_gives_504(engine: Engine, tmp_path: Path) -> None:
     engine.script = hang
-    async with (
-        running_tap(tmp_path, engine.port, first_byte_seconds=0.1) as rig,
-        httpx.AsyncClient(base_url=rig.url) as http,
-    ):
+    async with running_tap(tmp_path, engine.port, first_byte_seconds=0.1) as rig, rig.http() as http:
         got = await http.post("/v1/chat/completions", json=BODY)
         assert (got.status_code, got.json()["error"]["code"]) == (504, "upstream_timeout")
-        with anyio.fail_after(5):
+        with anyio.fail_after(within()):
             await engine.left.wait()
         assert (await http.get("/nowhere")).status_code == 404, "the connection goes on"
         (record,) = await rig.records()
@@ -162,7 +160,7 @@ async def test_a_stream_that_stalls_is_cut(engine: Engine, tmp_path: Path) -> No
         return False
 
     engine.script = stall
-    async with running_tap(tmp_path, engine.port, idle_seconds=0.1) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+    async with running_tap(tmp_path, engine.port, idle_seconds=0.1) as rig, rig.http() as http:
         with pytest.raises(httpx.RemoteProtocolError):
             await http.post("/v1/chat/completions", json=BODY)
 
@@ -198,29 +196,25 @@ async def test_malformed_http_is_answered_and_the_connection_closed(
 
 
 async def test_a_client_that_never_finishes_its_request_is_let_go(engine: Engine, tmp_path: Path) -> None:
-    async with (
-        running_tap(tmp_path, engine.port, request_seconds=0.1, connect_seconds=0.2) as rig,
-        raw(rig) as client,
-    ):
+    async with running_tap(tmp_path, engine.port, request_seconds=0.1, connect_seconds=0.2) as rig, raw(rig) as client:
         await client.send(b"POST /v1/x HTTP/1.1\r\nX: a")
         assert await read_all(client) == b""
 
 
 async def test_agents_are_served_while_the_spool_is_broken(engine: Engine, tmp_path: Path) -> None:
     tmp_path.joinpath("spool").write_text("a file where the directory should be")
-    async with running_tap(tmp_path, engine.port) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+    async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
         for _ in range(3):
             assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
-        with anyio.fail_after(5):
-            while rig.tap.spool.taking:  # noqa: ASYNC110 - a thread's state is no event
-                await anyio.sleep(0.01)
+        await until(lambda: not rig.tap.spool.taking, "the tap hears that the spool is broken")
         got = await http.post("/v1/feedback", json={"response_id": "r", "outcome": 1})
         assert (got.status_code, got.json()["error"]["code"]) == (503, "spool_unavailable")
 
 
 async def test_too_many_connections_are_turned_away(engine: Engine, tmp_path: Path) -> None:
+    engine.script = hang  # one that waits for its agent would be closed to make room
     async with running_tap(tmp_path, engine.port, max_connections=1) as rig, raw(rig) as first:
         await first.send(post())
-        await first.receive()
+        await engine.called.wait()
         async with raw(rig) as second:
             assert (await read_all(second)).startswith(b"HTTP/1.1 503")

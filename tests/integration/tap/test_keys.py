@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import anyio
-import httpx
 import pytest
 
 from actors.messages import Feedback
@@ -13,6 +11,7 @@ from daemon.tap.admission import DoorSettings
 from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.keys import Scope, add_key, revoke_key
 from tests.support.engine import Engine
+from tests.support.patience import until
 from tests.support.tapping import BODY, post, raw, read_all, running_tap
 
 pytestmark = pytest.mark.anyio
@@ -33,9 +32,10 @@ def files_with(directory: Path, text: str) -> list[Path]:
     return [path for path in directory.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 
+@pytest.mark.promise
 async def test_a_key_names_the_tenant_and_goes_no_further(tmp_path: Path, engine: Engine, keys: Path) -> None:
     text, door = key(keys), DoorSettings(keys_file=str(keys), require_key=True)
-    async with running_tap(tmp_path, engine.port, door=door) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+    async with running_tap(tmp_path, engine.port, door=door) as rig, rig.http() as http:
         for shown in ({"x-evolved-key": text, "authorization": "Bearer sk-1"}, {"authorization": f"Bearer {text}"}):
             assert (await http.post(CHAT, json=BODY, headers=shown)).status_code == 200
         records = await rig.records(2)
@@ -49,7 +49,7 @@ async def test_who_has_no_key_is_turned_away_in_the_clients_own_format(
     tmp_path: Path, engine: Engine, keys: Path
 ) -> None:
     text, door = key(keys), DoorSettings(keys_file=str(keys), require_key=True)
-    async with running_tap(tmp_path, engine.port, door=door) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+    async with running_tap(tmp_path, engine.port, door=door) as rig, rig.http() as http:
         for shown, status, code in (
             ({}, 401, "missing_key"),
             ({"authorization": "Bearer evk_x"}, 401, "invalid_key"),
@@ -67,20 +67,22 @@ async def test_a_revoked_key_stops_within_seconds_and_a_new_one_starts(
     tmp_path: Path, engine: Engine, keys: Path
 ) -> None:
     old, door = key(keys), DoorSettings(keys_file=str(keys), require_key=True)
-    async with running_tap(tmp_path, engine.port, door=door) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+    async with running_tap(tmp_path, engine.port, door=door) as rig, rig.http() as http:
         assert (await http.post(CHAT, json=BODY, headers={"x-evolved-key": old})).status_code == 200
         revoke_key(keys, old[4:16], now=1.0)
         new = key(keys)
-        with anyio.fail_after(5):
-            while (await http.post(CHAT, json=BODY, headers={"x-evolved-key": new})).status_code != 200:  # noqa: ASYNC110 - there is no event for it
-                await anyio.sleep(0.05)
+
+        async def works() -> bool:
+            return (await http.post(CHAT, json=BODY, headers={"x-evolved-key": new})).status_code == 200
+
+        await until(works, "the new key works")
         assert (await http.post(CHAT, json=BODY, headers={"x-evolved-key": old})).status_code == 401
 
 
 async def test_the_admin_port_takes_an_admin_key_and_no_agents(tmp_path: Path, engine: Engine, keys: Path) -> None:
     agent, admin = key(keys), key(keys, "ops", "admin")
     door = DoorSettings(keys_file=str(keys))
-    async with running_tap(tmp_path, engine.port, door=door) as rig, httpx.AsyncClient(base_url=rig.admin) as http:
+    async with running_tap(tmp_path, engine.port, door=door) as rig, rig.http(rig.admin) as http:
         assert (await http.get("/healthz")).status_code == 200
         for shown, status in (({}, 401), ({"x-evolved-key": agent}, 401), ({"authorization": f"Bearer {admin}"}, 200)):
             assert (await http.get("/metrics", headers=shown)).status_code == status
@@ -96,9 +98,10 @@ async def test_an_admin_port_for_the_network_does_not_start_without_a_key(tmp_pa
             pass
 
 
+@pytest.mark.promise
 async def test_above_a_quota_calls_pass_and_are_counted(tmp_path: Path, engine: Engine) -> None:
     door = DoorSettings(exchanges_per_hour=2)
-    async with running_tap(tmp_path, engine.port, door=door) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+    async with running_tap(tmp_path, engine.port, door=door) as rig, rig.http() as http:
         for _ in range(5):
             assert (await http.post(CHAT, json=BODY)).status_code == 200
         await rig.records(2)
@@ -107,8 +110,9 @@ async def test_above_a_quota_calls_pass_and_are_counted(tmp_path: Path, engine: 
     assert 'evolved_tap_not_kept_total{reason="quota"} 3.0' in metrics
 
 
+@pytest.mark.promise
 async def test_who_opts_out_leaves_nothing_by_header_or_by_metadata(tmp_path: Path, engine: Engine) -> None:
-    async with running_tap(tmp_path, engine.port) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+    async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
         for body, headers in (
             (BODY, {"x-evolved-opt-out": "1"}),
             ({**BODY, "metadata": {"evolved_opt_out": "true"}}, {}),
@@ -130,7 +134,7 @@ async def test_feedback_belongs_to_the_keys_tenant_and_may_come_as_a_list(
         {"trajectory_id": "t", "step": 2, "outcome": 0},
         {"response_id": "r", "text": "wrong date"},
     ]
-    async with running_tap(tmp_path, engine.port, door=door) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+    async with running_tap(tmp_path, engine.port, door=door) as rig, rig.http() as http:
         assert (await http.post("/v1/feedback", json=said)).status_code == 401
         got = await http.post("/v1/feedback", json=said, headers={"x-evolved-key": text})
         assert got.status_code == 202

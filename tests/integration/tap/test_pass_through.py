@@ -11,6 +11,7 @@ import pytest
 
 from daemon.tap.capture import TOKEN_FIELDS
 from tests.support.engine import STREAM_HEAD, Asked, Engine, chunk, stream_pieces
+from tests.support.patience import within
 from tests.support.tapping import BODY, Rig, post, raw, read_all
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +47,7 @@ async def test_a_streams_pieces_arrive_one_by_one_and_byte_for_byte(rig: Rig, en
     async with raw(rig) as client:
         await client.send(post(json.dumps(asked).encode()))
         first = STREAM_HEAD + chunk(pieces[0])
-        with anyio.fail_after(5):
+        with anyio.fail_after(within()):
             got = await client.receive()
             assert got == first, "before the engine has said any more"
             engine.gate.set()
@@ -91,7 +92,7 @@ async def test_a_client_that_waits_for_100_continue_is_told_to_go_on(rig: Rig) -
     async with raw(rig) as client:
         head, _, body = post(json.dumps(BODY).encode(), b"Expect: 100-continue").partition(b"\r\n\r\n")
         await client.send(head + b"\r\n\r\n")
-        with anyio.fail_after(5):
+        with anyio.fail_after(within()):
             assert (await client.receive()).startswith(b"HTTP/1.1 100")
             await client.send(body)
             assert (await client.receive()).startswith(b"HTTP/1.1 200")
@@ -111,6 +112,7 @@ async def test_an_http_1_0_client_gets_an_answer_that_ends_with_the_connection(r
     assert (record.complete, record.response) == (True, b"hello")
 
 
+@pytest.mark.promise
 async def test_the_callers_own_authorization_passes_and_is_not_kept(
     http: httpx.AsyncClient, engine: Engine, rig: Rig
 ) -> None:

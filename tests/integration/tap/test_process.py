@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -13,13 +12,11 @@ import anyio.to_thread
 import httpx
 import pytest
 
-from actors.messages.spool import decode_spooled
-from daemon.tap.server import serve
-from daemon.tap.settings import TapSettings
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import STREAM_HEAD, Asked, Engine, chunk
+from tests.support.patience import until, wait_until, within
 from tests.support.ports import free_port
-from tests.support.tapping import BODY, Rig, post, read_all, until
+from tests.support.tapping import BODY, Rig, post, raw, read_all, running_tap
 
 pytestmark = pytest.mark.anyio
 
@@ -28,9 +25,9 @@ async def test_metrics_are_on_the_admin_port_alone(http: httpx.AsyncClient, rig:
     await http.post("/v1/chat/completions", json=BODY)
     await http.post("/v1/feedback", json={})
     await rig.records()
-    await until(lambda: rig.tap.spool.waiting == 0)
+    await until(lambda: rig.tap.spool.waiting == 0, "the scribe has told that it has written")
     assert (await http.get("/metrics")).status_code == 404
-    async with httpx.AsyncClient(base_url=rig.admin) as admin:
+    async with rig.http(rig.admin) as admin:
         text = (await admin.get("/metrics")).text
         assert (await admin.get("/healthz")).status_code == 200
         assert (await admin.get("/v1/models")).status_code == 404
@@ -40,6 +37,16 @@ async def test_metrics_are_on_the_admin_port_alone(http: httpx.AsyncClient, rig:
     assert 'evolved_tap_spool_shed_total{reason="memory"} 0.0' in text
 
 
+async def shut(rig: Rig) -> bool:
+    """Whether the tap takes no more connections."""
+    try:
+        async with raw(rig):
+            return False
+    except OSError:
+        return True
+
+
+@pytest.mark.promise
 async def test_a_drain_finishes_what_is_under_way(engine: Engine, tmp_path: Path) -> None:
     async def slow(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bool:
         await stream.send(STREAM_HEAD + chunk(b"data: 1\n\n"))
@@ -48,53 +55,30 @@ async def test_a_drain_finishes_what_is_under_way(engine: Engine, tmp_path: Path
         return True
 
     engine.script = slow
-    stop = anyio.Event()
-    settings = TapSettings(
-        port=0, admin_port=0, spool_dir=str(tmp_path / "spool"), upstream=f"http://127.0.0.1:{engine.port}"
-    )
-    async with anyio.create_task_group() as group:
-        bound = await group.start(lambda *, task_status: serve(settings, stop=stop, task_status=task_status))
-        async with await anyio.connect_tcp("127.0.0.1", bound.port) as client:
-            await client.send(post())
-            await client.receive()
-            stop.set()
-            await anyio.sleep(0.1)
-            with pytest.raises(OSError, match=r"."):
-                await anyio.connect_tcp("127.0.0.1", bound.port)
-            engine.gate.set()
-            assert (await read_all(client)).endswith(b"0\r\n\r\n")
-    (record,) = SpoolReader(tmp_path / "spool").read()
-    assert decode_spooled(record.payload).complete
+    async with running_tap(tmp_path, engine.port, drain_seconds=within()) as rig, raw(rig) as client:
+        await client.send(post())
+        await client.receive()
+        rig.stop.set()
+        await until(lambda: shut(rig), "the port is shut")
+        engine.gate.set()
+        assert (await read_all(client)).endswith(b"0\r\n\r\n")
+    (record,) = await rig.records()
+    assert record.complete
 
 
+@pytest.mark.promise
 async def test_a_drain_answers_the_first_request_of_a_connection_that_it_had_accepted(tmp_path: Path) -> None:
-    stop, body = anyio.Event(), b'{"response_id": "r", "outcome": 1}'
-    settings = TapSettings(port=0, admin_port=0, spool_dir=str(tmp_path / "spool"))
-    async with anyio.create_task_group() as group:
-        bound = await group.start(lambda *, task_status: serve(settings, stop=stop, task_status=task_status))
-        async with (
-            await anyio.connect_tcp("127.0.0.1", bound.port) as client,
-            await anyio.connect_tcp("127.0.0.1", bound.port) as silent,
-        ):
-            await anyio.sleep(0.1)
-            stop.set()
-            await anyio.sleep(0.1)
-            head = f"POST /v1/feedback HTTP/1.1\r\nHost: tap\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-            await client.send(head + body)
-            assert (await read_all(client)).startswith(b"HTTP/1.1 202 ")
-            with pytest.raises(anyio.EndOfStream):
-                await silent.receive()
+    async with running_tap(tmp_path, free_port()) as rig, raw(rig) as client, raw(rig) as silent:
+        await until(lambda: rig.tap.counts.connections == 2, "both are accepted")
+        rig.stop.set()
+        await until(lambda: shut(rig), "the port is shut")
+        await client.send(post(b'{"response_id": "r", "outcome": 1}', path=b"/v1/feedback"))
+        assert (await read_all(client)).startswith(b"HTTP/1.1 202 ")
+        with pytest.raises(anyio.EndOfStream):
+            await silent.receive()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 15.0) -> None:
-    import time
-
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "not in time"
-        time.sleep(0.05)
-
-
+@pytest.mark.promise
 def test_sigterm_ends_the_process_with_its_spool_flushed(tmp_path: Path) -> None:
     port, admin = free_port(), free_port()
     code = (
@@ -106,13 +90,13 @@ def test_sigterm_ends_the_process_with_its_spool_flushed(tmp_path: Path) -> None
 
         def posted() -> bool:
             with contextlib.suppress(httpx.TransportError):
-                body = {"response_id": "r", "outcome": 1}
-                return httpx.post(f"http://127.0.0.1:{port}/v1/feedback", json=body).status_code == 202
+                body, url = {"response_id": "r", "outcome": 1}, f"http://127.0.0.1:{port}/v1/feedback"
+                return httpx.post(url, json=body, timeout=within()).status_code == 202
             return False
 
-        wait_for(posted)
+        wait_until(posted, "the tap takes feedback")
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(within()) == 0
     finally:
         process.kill()
         process.wait()
@@ -124,5 +108,5 @@ def test_the_tap_needs_no_torch_no_broker_and_no_database() -> None:
         "import sys, daemon.tap.server; "
         "print([m for m in ('torch', 'nats', 'sqlalchemy', 'openai', 'httpx', 'transformers') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=within())
     assert done.stdout.strip() == "[]"

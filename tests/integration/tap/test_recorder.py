@@ -12,8 +12,10 @@ import httpx
 import pytest
 
 from actors.messages.spool import RawExchange
+from tests.support import patience
 from tests.support.engine import Engine
-from tests.support.tapping import BODY, Rig, running_tap, until
+from tests.support.patience import until
+from tests.support.tapping import BODY, Rig, running_tap
 
 pytestmark = pytest.mark.anyio
 SLOW = {"enabled": True, "patterns": ({"name": "slow", "regex": "poison(a+)+$"},)}
@@ -24,11 +26,12 @@ async def tell_scribe(rig: Rig, number: signal.Signals) -> None:
     """Send a signal to the scribe, once there is one and it has settled all that came before."""
     spool = rig.tap.spool
     if number is not signal.SIGCONT:
-        await until(lambda: spool._link is not None and spool.waiting == 0)
+        await until(lambda: spool._link is not None and spool.waiting == 0, "the scribe has settled all")
     assert spool._child is not None
     os.kill(spool._child.pid, number)
 
 
+@pytest.mark.promise
 async def test_a_killed_scribe_is_replaced_and_loses_nothing(http: httpx.AsyncClient, rig: Rig, engine: Engine) -> None:
     for number in range(60):
         if number % 20 == 10:
@@ -39,16 +42,17 @@ async def test_a_killed_scribe_is_replaced_and_loses_nothing(http: httpx.AsyncCl
             assert child is not None
             assert rig.tap.spool.waiting >= 5, "it dies with work in its hands"
             child.kill()
-    await until(lambda: rig.tap.spool.waiting == 0)
+    await until(lambda: rig.tap.spool.waiting == 0, "the scribe has settled all")
     kept = {record.id for record in await rig.records_until(60)}
     assert len(kept) == 60
     assert rig.tap.spool.restarts == 3
     assert rig.tap.spool.shed == 0
 
 
+@pytest.mark.promise
 async def test_what_is_to_be_handed_over_the_moment_it_ends_goes_to_its_successor(rig: Rig) -> None:
     spool = rig.tap.spool
-    await until(lambda: spool._link is not None)
+    await until(lambda: spool._link is not None, "there is a scribe")
     assert spool._link is not None
     spool._link.transport.abort()
     await anyio.lowlevel.checkpoint()
@@ -61,34 +65,34 @@ async def test_what_is_to_be_handed_over_the_moment_it_ends_goes_to_its_successo
 
 
 async def test_a_stopped_scribe_holds_nobody_up(tmp_path: Path, engine: Engine) -> None:
-    async with running_tap(tmp_path, engine.port) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+    async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
         await http.post("/v1/chat/completions", json=BODY)
         await rig.records()
         await tell_scribe(rig, signal.SIGSTOP)
-        with anyio.fail_after(5):
-            for _ in range(50):
-                assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
+        for _ in range(50):
+            assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
         assert rig.tap.spool.waiting == 50
         await tell_scribe(rig, signal.SIGCONT)
         await rig.records(50)
 
 
 async def test_a_silent_scribe_is_killed_and_replaced(tmp_path: Path, engine: Engine) -> None:
-    async with (
-        running_tap(tmp_path, engine.port, scribe_seconds=1.5) as rig,
-        httpx.AsyncClient(base_url=rig.url) as http,
-    ):
+    async with running_tap(tmp_path, engine.port, scribe_seconds=8 * patience.SLOW) as rig, rig.http() as http:
         await http.post("/v1/chat/completions", json=BODY)
         await rig.records()
         await tell_scribe(rig, signal.SIGSTOP)
         await http.post("/v1/chat/completions", json=BODY)
+        spool = rig.tap.spool
+        await until(lambda: spool._sent, "it is handed over")
+        spool._heard -= 8 * patience.SLOW  # so long ago: its successor has all of the time again
         await rig.records()
         assert rig.tap.spool.restarts == 1
 
 
+@pytest.mark.promise
 async def test_what_memory_cannot_hold_is_shed_and_counted(tmp_path: Path, engine: Engine) -> None:
     settings = {"spool_memory_bytes": 20_000}
-    async with running_tap(tmp_path, engine.port, **settings) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+    async with running_tap(tmp_path, engine.port, **settings) as rig, rig.http() as http:
         await http.post("/v1/chat/completions", json=BODY)
         await rig.records()
         await tell_scribe(rig, signal.SIGSTOP)
@@ -97,7 +101,7 @@ async def test_what_memory_cannot_hold_is_shed_and_counted(tmp_path: Path, engin
         assert rig.tap.spool.shed_memory > 0
         assert rig.tap.spool.waiting + rig.tap.spool.shed_memory == 30
         await tell_scribe(rig, signal.SIGCONT)
-        await until(lambda: rig.tap.spool.waiting == 0)
+        await until(lambda: rig.tap.spool.waiting == 0, "the scribe has settled all")
 
 
 async def test_a_record_that_takes_too_long_to_search_is_kept_without_its_bodies(
@@ -105,10 +109,7 @@ async def test_a_record_that_takes_too_long_to_search_is_kept_without_its_bodies
 ) -> None:
     poison = {**BODY, "messages": [{"role": "user", "content": "poison" + "a" * 40 + "b"}]}
     numbers = " ".join(f"00{49171000000 + number}" for number in range(100_000)).encode()
-    async with (
-        running_tap(tmp_path, engine.port, redaction=SLOW, scribe_seconds=20.0) as rig,
-        httpx.AsyncClient(base_url=rig.url) as http,
-    ):
+    async with running_tap(tmp_path, engine.port, redaction=SLOW) as rig, rig.http() as http:
         for content in (json.dumps(BODY).encode(), json.dumps(poison).encode(), gzip.compress(numbers), b"{}"):
             await http.post("/v1/chat/completions", content=content)
         records = await rig.records_until(4)
@@ -117,14 +118,12 @@ async def test_a_record_that_takes_too_long_to_search_is_kept_without_its_bodies
         assert (rig.tap.spool.shed, rig.tap.spool.restarts) == (0, 0)
 
 
+@pytest.mark.promise
 async def test_a_record_that_no_scribe_survives_is_given_up_and_the_others_are_kept(
     tmp_path: Path, engine: Engine
 ) -> None:
     told = {"response_id": "r", "outcome": 1}
-    async with (
-        running_tap(tmp_path, engine.port, scribe_seconds=2.0) as rig,
-        httpx.AsyncClient(base_url=rig.url, timeout=30.0) as http,
-    ):
+    async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
         spool = rig.tap.spool
         await http.post("/v1/chat/completions", json=BODY)
         await rig.records()
@@ -137,17 +136,18 @@ async def test_a_record_that_no_scribe_survives_is_given_up_and_the_others_are_k
         async with anyio.create_task_group() as group:
             group.start_soon(tell)
             while not answers:
-                if spool._child is not None and spool._child.returncode is None:
-                    spool._child.send_signal(signal.SIGSTOP)
-                await anyio.sleep(0.02)
+                if spool._sent and spool._child is not None:
+                    spool._child.kill()  # it has not come to read it yet
+                await anyio.sleep(0.005)
         assert (answers, spool.shed_poison) == ([503], 1), "nobody is told that it was taken"
         await http.post("/v1/chat/completions", json=BODY)
         await rig.records_until(1)
 
 
+@pytest.mark.promise
 async def test_feedback_is_taken_only_when_it_is_on_disk(tmp_path: Path, engine: Engine) -> None:
     told = {"response_id": "r", "outcome": 1}
-    async with running_tap(tmp_path, engine.port) as rig, httpx.AsyncClient(base_url=rig.url) as http:
+    async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
         await http.post("/v1/chat/completions", json=BODY)
         await tell_scribe(rig, signal.SIGSTOP)
         answers: list[int] = []
@@ -157,9 +157,9 @@ async def test_feedback_is_taken_only_when_it_is_on_disk(tmp_path: Path, engine:
 
         async with anyio.create_task_group() as group:
             group.start_soon(tell)
-            await until(lambda: rig.tap.spool.waiting == 1)
-            await anyio.sleep(0.1)
+            await until(lambda: rig.tap.spool.waiting == 1, "it is taken")
+            assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
             assert answers == []
             await tell_scribe(rig, signal.SIGCONT)
         assert answers == [202]
-        await rig.records(2)
+        await rig.records(3)

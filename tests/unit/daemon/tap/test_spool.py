@@ -14,7 +14,9 @@ from daemon.tap.segments import FRAME_BYTES, HEAD_BYTES, Cursor, frame, read_cur
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.full_disk import full_disk
+from tests.support.patience import wait_until, within
 
+pytestmark = pytest.mark.promise
 QUICK = {"tick_seconds": 0.001, "sync_seconds": 0.001, "retry_seconds": 0.01}
 
 
@@ -28,15 +30,8 @@ def write(directory: Path, *payloads: bytes, **limits: object) -> SpoolWriter:
     for number, payload in enumerate(payloads):
         assert writer.offer(key(number), payload)
     writer.start()
-    writer.close()
+    writer.close(within())
     return writer
-
-
-def until(condition, seconds: float = 5.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "not in time"
-        time.sleep(0.002)
 
 
 def payloads(reader: SpoolReader, limit: int = 1000) -> list[bytes]:
@@ -83,8 +78,8 @@ def test_segments_roll_at_their_size(tmp_path: Path) -> None:
     writer.start()
     for number in range(6):
         writer.offer(key(number), b"x" * 80)
-        until(lambda n=number: writer.written == n + 1)
-    writer.close()
+        wait_until(lambda n=number: writer.written == n + 1, "it is written", every=0.002)
+    writer.close(within())
     assert len(segment_numbers(tmp_path)) > 1
     assert len(payloads(SpoolReader(tmp_path))) == 6
 
@@ -225,16 +220,15 @@ def test_the_disk_quota_sheds_and_lets_in_again_once_there_is_room(tmp_path: Pat
     writer.start()
     for number in range(30):
         writer.offer(key(number), b"x" * 80)
-        time.sleep(0.002)
-    until(lambda: not writer.taking)
-    assert writer.written < 30
-    assert writer.shed == 30 - writer.written
+        wait_until(lambda n=number: writer.written + writer.shed == n + 1, "it is written or shed", every=0.002)
+    assert not writer.taking
+    assert 0 < writer.written < 30
     assert sum(path.stat().st_size for path in tmp_path.glob("*.seg")) <= 1000
     for path in tmp_path.glob("*.seg"):
         path.unlink()
-    until(lambda: writer.taking)
+    wait_until(lambda: writer.taking, "there is room again")
     assert writer.offer(key(99), b"again")
-    writer.close()
+    writer.close(within())
     assert payloads(SpoolReader(tmp_path))[-1] == b"again"
 
 
@@ -244,10 +238,10 @@ def test_a_directory_that_cannot_be_written_is_retried(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path / "spool", SpoolLimits(**QUICK))
     writer.start()
     assert writer.offer(key(0), b"one")
-    until(lambda: not writer.healthy)
+    wait_until(lambda: not writer.healthy, "a write has failed")
     tmp_path.chmod(0o700)
-    until(lambda: writer.written == 1)
-    writer.close()
+    wait_until(lambda: writer.written == 1, "it is written")
+    writer.close(within())
 
 
 def test_a_broken_spool_keeps_records_in_memory_until_it_works_again(tmp_path: Path) -> None:
@@ -256,11 +250,11 @@ def test_a_broken_spool_keeps_records_in_memory_until_it_works_again(tmp_path: P
     writer = SpoolWriter(place, SpoolLimits(**QUICK))
     writer.start()
     assert writer.offer(key(0), b"one")
-    until(lambda: not writer.taking)
+    wait_until(lambda: not writer.taking, "a write has failed")
     assert writer.offer(key(1), b"two"), "memory still takes it"
     place.unlink()
-    until(lambda: writer.written == 2 and writer.taking)
-    writer.close()
+    wait_until(lambda: writer.written == 2 and writer.taking, "both are written")
+    writer.close(within())
     assert payloads(SpoolReader(place)) == [b"one", b"two"]
 
 
@@ -271,12 +265,12 @@ def test_a_full_disk_loses_nothing_that_memory_holds_and_doubles_nothing_once_th
     with full_disk(64_000):
         for number, record in enumerate(records):
             assert writer.offer(key(number), record)
-        until(lambda: writer.errors >= 3)
+        wait_until(lambda: writer.errors >= 3, "it has tried again")
         assert not writer.taking
         before = payloads(SpoolReader(tmp_path))
         assert before == records[: len(before)]
-    until(lambda: writer.written == len(records))
-    writer.close()
+    wait_until(lambda: writer.written == len(records), "all are written")
+    writer.close(within())
     assert payloads(SpoolReader(tmp_path)) == records
     assert writer.shed == 0
 
@@ -287,7 +281,7 @@ def test_what_cannot_be_written_at_the_end_is_counted(tmp_path: Path) -> None:
     writer = SpoolWriter(place, SpoolLimits(**QUICK))
     writer.offer(key(0), b"one")
     writer.start()
-    writer.close()
+    writer.close(within())
     assert writer.shed == 1
 
 
@@ -295,10 +289,10 @@ def test_a_directory_that_was_removed_under_the_writer_is_made_again(tmp_path: P
     writer = SpoolWriter(tmp_path / "spool", SpoolLimits(**QUICK))
     writer.start()
     writer.offer(key(0), b"one")
-    until(lambda: writer.written == 1)
+    wait_until(lambda: writer.written == 1, "it is written")
     shutil.rmtree(tmp_path / "spool")
     writer.offer(key(1), b"two")
-    writer.close()
+    writer.close(within())
     assert payloads(SpoolReader(tmp_path / "spool")) == [b"two"]
 
 
@@ -306,15 +300,15 @@ def test_a_second_writer_waits_for_the_first(tmp_path: Path) -> None:
     first = SpoolWriter(tmp_path, SpoolLimits(**QUICK))
     first.start()
     first.offer(key(0), b"one")
-    until(lambda: first.written == 1)
+    wait_until(lambda: first.written == 1, "the first has written")
     second = SpoolWriter(tmp_path, SpoolLimits(**QUICK))
     second.start()
     second.offer(key(1), b"two")
-    until(lambda: not second.healthy)
+    wait_until(lambda: not second.healthy, "the second has tried")
     assert segment_numbers(tmp_path) == [0]
-    first.close()
-    until(lambda: second.written == 1)
-    second.close()
+    first.close(within())
+    wait_until(lambda: second.written == 1, "the second has written")
+    second.close(within())
     assert payloads(SpoolReader(tmp_path)) == [b"one", b"two"]
 
 
