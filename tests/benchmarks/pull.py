@@ -193,7 +193,7 @@ def main() -> None:
         for number in (1, 2):
             made = write_model(directory / "made", options.layers, options.seed + number)
             versions.write(
-                number, 0, lambda aside, made=made: shutil.copyfile(made / WEIGHTS, aside / WEIGHTS), rest=made,
+                number, 0, lambda aside, made=made: shutil.copyfile(made / WEIGHTS, aside / WEIGHTS) and (), rest=made,
                 batch_ids=(), metrics={}, created=time.time(),
             )  # fmt: skip
             candidates[number] = versions.candidate(number)

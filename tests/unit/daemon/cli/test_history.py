@@ -29,7 +29,7 @@ def state(tmp_path: Path) -> Path:
     for version in (0, 1):
         versions.write(
             version, version - 1,
-            lambda aside: (aside / "model.safetensors").write_bytes((base / "model.safetensors").read_bytes()),
+            lambda aside: (aside / "model.safetensors").write_bytes((base / "model.safetensors").read_bytes()) and (),
             rest=base, batch_ids=("b",) if version else (), metrics={"kl_old": 0.01}, created=10.0 + version,
         )  # fmt: skip
     first, second = versions.candidate(0), versions.candidate(1)
