@@ -3,7 +3,7 @@
 #   make demo     the closed loop on this machine: agents work, the model learns, weights are swapped under load
 #                 (ENGINE=vllm: on two real vLLMs on the CPU, in .venv-vllm)
 #   make test     unit, contract and integration tests (real nats-server, real HTTP, real engine)
-#   make test-postgres all tests that keep a store, on a real PostgreSQL of their own (apt install postgresql)
+#   make test-postgres the store's own tests, on a real PostgreSQL (apt install postgresql)
 #   make test-operations the doctor, SIGHUP and bad input, with real processes (root: it mounts small disks)
 #   make chaos    kill -9 of daemon, learner and broker in mid-demo, and of one of three daemons (apt install postgresql)
 #   make chaos-matrix  faults of 32 kinds, in pairs, on one installation at work (root; apt install gcc libc6-dev)
@@ -81,12 +81,12 @@ demo: setup $(if $(filter vllm,$(ENGINE)),vllm)
 test: setup
 	$(BIN)/python -m pytest tests/unit tests/contract tests/integration tests/hostile
 
-# What has no store is left out: it ran in `make test`.
+# All other actors ask the same methods of the store: they ran on SQLite in `make test`.
 test-postgres: setup
 	@{ command -v initdb || ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1 || \
 		{ echo "PostgreSQL's server is needed (Debian: apt install postgresql)"; exit 1; }
-	EVOLVED_TEST_DATABASE=postgresql $(BIN)/python -m pytest tests/unit/actors tests/unit/adapters/rewriters tests/unit/daemon \
-		tests/integration tests/postgres
+	EVOLVED_TEST_DATABASE=postgresql $(BIN)/python -m pytest tests/postgres tests/unit/actors/store tests/unit/daemon/experience \
+		tests/unit/daemon/upkeep
 test-operations: setup
 	$(BIN)/python -m pytest tests/operations
 
