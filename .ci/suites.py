@@ -32,12 +32,10 @@ SUITES = (
     ),
     Suite("chaos", 350, tier=1, tests=("tests/chaos",), debian=(*POSTGRES, *COMPILER)),
     Suite("integration", 160, tier=1, tests=("tests/integration",), debian=(("chattr", "e2fsprogs"),)),
+    # All other actors ask the same methods of the store: they ran on SQLite.
     Suite(
-        "postgres", 140, tier=1, debian=POSTGRES, environment=(("EVOLVED_TEST_DATABASE", "postgresql"),),
-        tests=(
-            "tests/unit/actors", "tests/unit/adapters/rewriters", "tests/unit/daemon", "tests/integration",
-            "tests/postgres",
-        ),
+        "postgres", 60, tier=1, debian=POSTGRES, environment=(("EVOLVED_TEST_DATABASE", "postgresql"),),
+        tests=("tests/postgres", "tests/unit/actors/store", "tests/unit/daemon/experience", "tests/unit/daemon/upkeep"),
     ),
     Suite(
         "operations", 70, tier=1, tests=("tests/operations",),

@@ -1,7 +1,7 @@
 """Fixtures of all suites.
 
-EVOLVED_TEST_DATABASE=postgresql runs what keeps a store on a real PostgreSQL instead of on SQLite, and nothing else:
-`make test-postgres` does.
+EVOLVED_TEST_DATABASE=postgresql runs only the tests that use a store, and on a real PostgreSQL instead of SQLite:
+`make test-postgres` sets it.
 """
 
 import os
@@ -19,7 +19,7 @@ ON_POSTGRES = os.environ.get("EVOLVED_TEST_DATABASE", "sqlite") == "postgresql"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On PostgreSQL, what has no database of ours to differ in would only run a second time."""
+    """On PostgreSQL, run only the tests that use a store."""
     if ON_POSTGRES:
         own = Path(__file__).parent / "postgres"
         kept, gone = list[pytest.Item](), list[pytest.Item]()

@@ -13,6 +13,7 @@ from nats.errors import Error
 from actors.system.broker import Broker, BrokerSettings
 from actors.system.lifecycle import Restart
 from actors.system.supervisor import Supervisor
+from tests.support.patience import until, within
 
 TIMES = 2
 
@@ -39,9 +40,8 @@ async def main(directory: Path, how: str) -> None:
     supervisor.add("broker", broker.serve, Restart())
     async with anyio.create_task_group() as group:
         group.start_soon(supervisor.run)
-        with anyio.fail_after(60):
-            while not broker.credentials_path.exists():  # noqa: ASYNC110 - a file has no event
-                await anyio.sleep(0.1)
+        with anyio.fail_after(within()):
+            await until(broker.credentials_path.exists, "the broker is up")
             told = broker.credentials
             client = await nats.connect(
                 told.url, user=told.user, password=told.password, max_reconnect_attempts=-1, reconnect_time_wait=0.2

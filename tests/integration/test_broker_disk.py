@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import within
+
 CHILD = Path(__file__).with_name("broker_disk_child.py")
 
 
@@ -18,7 +20,7 @@ def test_a_broker_whose_disk_took_no_bytes_goes_on_without_hands(tmp_path: Path,
     own = ["unshare", "-m" if os.geteuid() == 0 else "-rm", "--propagation", "private"]
     done = subprocess.run(
         [*own, sys.executable, CHILD, tmp_path, how],
-        capture_output=True, text=True, check=False, timeout=120, env={**os.environ, "PYTHONPATH": os.getcwd()},
+        capture_output=True, text=True, check=False, timeout=within(), env={**os.environ, "PYTHONPATH": os.getcwd()},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "goes on" in done.stdout

@@ -13,6 +13,7 @@ from actors.ports.errors import CheckpointRefused
 from adapters.engines.client import EngineClient
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
+from tests.support.patience import until, within
 
 pytestmark = [pytest.mark.anyio, pytest.mark.torch]
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -46,14 +47,6 @@ async def engine(url):
 async def gauge(engine: EngineClient, name: str) -> float:
     lines = (await engine.metrics()).splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(f"vllm:{name}{{"))
-
-
-async def until(engine: EngineClient, name: str, value: float) -> None:
-    with anyio.fail_after(20):
-        while True:
-            if await gauge(engine, name) == value:
-                return
-            await anyio.sleep(0.01)
 
 
 async def test_serves_under_the_label_it_was_started_with(engine):
@@ -101,16 +94,25 @@ async def test_the_openai_client_streams_a_tool_call(engine, url, directory):
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_client_that_leaves_frees_its_row(engine, url, stream):
     body = {"messages": HELLO, "max_tokens": 900, "ignore_eos": True, "stream": stream, "logprobs": True}
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(base_url=url, timeout=within()) as http:
+            await http.post("/v1/chat/completions", json=body)
+
+    async def there() -> float:
+        return await gauge(engine, "num_requests_running") + await gauge(engine, "num_requests_waiting")
+
     await engine.pause()
-    with anyio.move_on_after(0.5):
-        async with (
-            httpx.AsyncClient(base_url=url) as http,
-            http.stream("POST", "/v1/chat/completions", json=body) as response,
-        ):
-            await response.aread()
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        await until(there, "the request arrives")
+        group.cancel_scope.cancel()
     await engine.resume()
-    await until(engine, "num_requests_running", 0)
-    assert await gauge(engine, "num_requests_waiting") == 0
+
+    async def gone() -> bool:
+        return not await there()
+
+    await until(gone, "its row is free")
 
 
 async def test_more_requests_than_rows_wait_their_turn(engine):
@@ -130,7 +132,7 @@ async def test_requests_beyond_what_may_wait_are_turned_away_and_counted(engine,
 
     async def one(http: httpx.AsyncClient) -> None:
         body = {"messages": HELLO, "max_tokens": 2, "n": 4}
-        response = await http.post("/v1/chat/completions", json=body, timeout=30)
+        response = await http.post("/v1/chat/completions", json=body, timeout=within())
         if response.status_code == 503:
             refused.append(response.json()["error"]["message"])
             if len(refused) == 3:
@@ -200,7 +202,7 @@ def test_a_checkpoint_that_cannot_be_served_ends_the_start_with_the_reason(direc
     checkpoints.spoil(bad, "missing")
     ended = subprocess.run(
         [sys.executable, "-m", "adapters.engines.embedded", "--model", str(bad), "--port", "0"],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=within(),
     )  # fmt: skip
     assert ended.returncode == 2
     assert "up_proj.weight" in ended.stderr

@@ -1,5 +1,6 @@
 """The pool as users have it: a served control API with a key, the command line, the client, and a real MCP session."""
 
+import contextlib
 import io
 import json
 import os
@@ -29,6 +30,7 @@ from daemon.settings.control import ControlSettings
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.credited import attributed
 from tests.support.experience import Desk, lesson
+from tests.support.patience import until, within
 from tests.support.ports import free_port
 from tests.support.traffic import exchange
 
@@ -82,14 +84,15 @@ async def served(tmp_path: Path, store_url: str) -> AsyncIterator[Served]:
         async with anyio.create_task_group() as group:
             group.start_soon(partial(serve, app, ControlSettings(port=port), ready=up.set))
             await up.wait()
-            with anyio.fail_after(30):
-                while True:
-                    try:
-                        async with httpx.AsyncClient() as http:
-                            await http.get(f"http://127.0.0.1:{port}/api/experience")
-                        break
-                    except httpx.TransportError:
-                        await anyio.sleep(0.05)
+
+            async def answers() -> bool:
+                with contextlib.suppress(httpx.TransportError):
+                    async with httpx.AsyncClient() as http:
+                        await http.get(f"http://127.0.0.1:{port}/api/experience")
+                    return True
+                return False
+
+            await until(answers, "the control API answers")
             yield Served(desk, store, port, key, tmp_path)
             group.cancel_scope.cancel()
     await store.aclose()
@@ -101,14 +104,14 @@ async def lessons(store: Store) -> dict[str, Experience]:
 
 async def test_a_program_searches_and_says_what_helped(served: Served) -> None:
     def work() -> dict[str, Any]:
-        with ExperienceClient(served.url, served.key, timeout=60.0) as pool:
+        with ExperienceClient(served.url, served.key, timeout=within()) as pool:
             found = pool.search("cancel a booking", tenant="acme")
             assert [item["lesson"]["id"] for item in found] == ["card", "skill"][: len(found)]
             assert pool.lesson("card")["lesson"] == found[0]["lesson"]
             return pool.feedback(found[0]["lesson"]["id"], useful=True, key="agent-1")
 
     assert await served.call(work) == {"voices": {"useful": 1, "useless": 0}, "counted": True}
-    async with AsyncExperienceClient(served.url, served.key, timeout=60.0) as pool:
+    async with AsyncExperienceClient(served.url, served.key, timeout=within()) as pool:
         found = await pool.search("cancel a booking", tenant="acme", states=None)
         assert "trial" in {item["lesson"]["id"] for item in found}
         assert (await pool.feedback("card", useful=False, key="agent-2"))["voices"] == {"useful": 1, "useless": 1}
@@ -127,7 +130,7 @@ async def test_a_program_without_key_or_daemon_is_told_what_to_do(
             await pool.search("x")
     for name, value in served.environment.items():
         monkeypatch.setenv(name, value)
-    async with AsyncExperienceClient.from_environment(timeout=60.0) as pool:
+    async with AsyncExperienceClient.from_environment(timeout=within()) as pool:
         assert len(await pool.lessons()) == len(POOL)
 
 
@@ -249,7 +252,7 @@ ARGUMENTS = ["-m", "daemon.cli", "experience", "mcp"]
 
 async def test_an_agent_uses_the_pool_over_mcp_on_standard_input_and_output(served: Served) -> None:
     how = StdioServerParameters(command=sys.executable, args=ARGUMENTS, env=served.environment)
-    with anyio.fail_after(90):
+    with anyio.fail_after(within(90)):
         async with stdio_client(how) as (read, write), ClientSession(read, write) as session:
             told = await session.initialize()
             assert told.server_info.name == "evolved"
@@ -272,7 +275,7 @@ async def over_http(served: Served) -> AsyncIterator[str]:
 
 
 async def test_an_agent_uses_the_pool_over_mcp_on_http_and_no_page_elsewhere_does(served: Served) -> None:
-    with anyio.fail_after(90):
+    with anyio.fail_after(within(90)):
         async with over_http(served) as url:
             assert url.endswith("/mcp")
             async with Client(url) as client:
@@ -285,7 +288,7 @@ async def test_an_agent_uses_the_pool_over_mcp_on_http_and_no_page_elsewhere_doe
 
 async def test_a_daemon_that_is_away_is_told_to_the_agent_and_ends_nothing() -> None:
     away = AsyncExperienceClient(f"http://127.0.0.1:{free_port()}")
-    with anyio.fail_after(60):
+    with anyio.fail_after(within()):
         async with Client(server(away, tenant="acme", agent="agent-7")) as client:
             for _ in range(2):
                 result = await client.call_tool("search_experience", {"query": "x"})
@@ -298,7 +301,7 @@ def test_a_missing_package_is_answered_with_the_extra_to_install() -> None:
         "import sys; sys.modules['mcp'] = None\n"
         "from daemon.cli.main import main; sys.exit(main(['experience', 'mcp']))"
     )  # fmt: skip
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=within())
     assert run.returncode == 2
     assert "pip install 'evolved[mcp]'" in run.stderr
 

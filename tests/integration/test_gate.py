@@ -18,6 +18,7 @@ from tests.support import bad_weights
 from tests.support.engines import embedded_engine
 from tests.support.fakes import FakeStore
 from tests.support.keys import unsigned_weights
+from tests.support.patience import within
 
 pytestmark = [pytest.mark.anyio, pytest.mark.torch]
 SETTINGS = SandboxTrialSettings(
@@ -57,7 +58,7 @@ async def test_worse_weights_are_rejected_and_left_in_the_shadow_engine_alone(ur
 
         trial = SandboxTrial(SETTINGS, environment=TravelDesk(), engine=engine, store=FakeStore())
         safety = SafetyCheck(SafetySettings(attempts=1, max_tokens=16), engine=engine)
-        panel = Panel(PanelSettings(verdict_seconds=60.0), trial=trial, checks=[safety])
+        panel = Panel(PanelSettings(verdict_seconds=within(300)), trial=trial, checks=[safety])
         await load(1)
         verdict = await panel.compare(1, 0, [0], load)
         assert verdict.decision == "reject", verdict.reason

@@ -10,7 +10,7 @@ from actors.store.erasing import Selector
 from actors.store.outcomes import CORRECTIONS
 from tests.support.late_feedback import BATCH, Daemon
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 OTHERS = tuple(f"other{number}" for number in range(BATCH))
 
 

@@ -4,15 +4,16 @@ import os
 import random
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from actors.messages import Directive
+from actors.system import nats_pull
 from actors.system.actor import Output, Result
 from actors.system.broker import Broker, BrokerSettings, read_credentials
 from actors.system.bus import Outgoing, outgoing
@@ -26,8 +27,11 @@ from actors.system.runner import run_actor
 from actors.system.runtime import run
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAFFIC_EXCHANGE
 from actors.system.supervisor import Supervisor
-from tests.support.nats import QUICK, kill, opened_bus, running_broker
+from tests.support.nats import PATIENT, kill, opened_bus, persistently, running_broker
+from tests.support.patience import until, within
 
+QUICK = msgspec.structs.replace(PATIENT, answer_seconds=0.5, connect_seconds=0.5, publish_attempts=2, ack_wait=1.0)
+"""For tests in which nobody answers."""
 BACKENDS = ["trio-guest", "asyncio"]
 
 
@@ -65,39 +69,40 @@ def command_line(pid):
     return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
 
 
-async def all_of(bus, durable, subject, count, seconds):
+@pytest.fixture
+def endless_pulls(monkeypatch):
+    """Whoever waits until the server ends a pull request hangs."""
+    monkeypatch.setattr(nats_pull, "_EXPIRES", 3600.0)
+
+
+async def all_of(bus, durable, subject, count):
     """Ids of the records that `subject` holds, until `count` different ones were seen, and half a second longer.
 
     By the stream's own sequence: a delivery that comes again because its ack came late is no second record.
     """
-    ids, subscription = {}, None
+    ids, subscription = {}, await persistently(bus.subscribe, durable, [subject])
 
-    def take(batch):
+    async def enough(timeout=1.0):
+        batch = await subscription.fetch(500, timeout)
         ids.update({delivery.token.metadata.sequence.stream: delivery.id for delivery in batch})
+        await subscription.ack(batch)
+        return len(set(ids.values())) >= count
 
-    with anyio.move_on_after(seconds):
-        while subscription is None:
-            try:
-                subscription = await bus.subscribe(durable, [subject])
-            except BusUnavailable:
-                await anyio.sleep(0.05)
-        while len(set(ids.values())) < count:
-            batch = await subscription.fetch(500, 1.0)
-            take(batch)
-            await subscription.ack(batch)
-        late = await subscription.fetch(500, 0.5)
-        take(late)
-        await subscription.ack(late)
+    await until(enough, f"{count} records of {subject}", 240)
+    await enough(0.5)
     return list(ids.values())
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_path, backend):
+@pytest.mark.promise
+def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_path):
     count, ledger = 3000, MemoryLedger()
 
     async def main(host):
         metrics = SystemMetrics(CollectorRegistry())
-        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path, metrics=metrics) as bus:
+        async with (
+            running_broker(tmp_path) as broker,
+            opened_bus(host, broker, tmp_path, settings=QUICK, metrics=metrics) as bus,
+        ):
             supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
             relay = Relay("relay", random.Random(2))
 
@@ -110,17 +115,12 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_
             async def feed():
                 for start in range(0, count, 100):
                     items = [outgoing(POLICY_DIRECTIVE, note(f"n{n}")) for n in range(start, start + 100)]
-                    while True:
-                        try:
-                            await bus.publish(items)
-                            break
-                        except BusUnavailable:
-                            await anyio.sleep(0.05)
+                    await persistently(bus.publish, items)
                     await anyio.sleep(0.02)
 
             async def reap():
-                for _ in range(2):
-                    await anyio.sleep(0.5)
+                for done in (count // 3, count * 2 // 3):
+                    await until(lambda done=done: len(relay.seen) >= done, f"{done} were passed on", 120)
                     await kill(broker)
                     await anyio.sleep(0.3)
                     await broker.start()
@@ -130,12 +130,12 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_
                 group.start_soon(lambda: supervisor.run(signals=False))
                 group.start_soon(feed)
                 group.start_soon(reap)
-                await all_of(bus, "check", POLICY_SERVING, count, 60)
+                await all_of(bus, "check", POLICY_SERVING, count)
                 supervisor.drain()
-            stored = await all_of(bus, "count", POLICY_SERVING, count, 20)
+            stored = await all_of(bus, "count", POLICY_SERVING, count)
             return stored, metrics.bus_reconnects._value.get()
 
-    stored, reconnects = run(main, backend=backend)
+    stored, reconnects = run(main)
     assert len(stored) == len(set(stored)) == count
     assert len(ledger.outbox) == count
     assert len(ledger.done) == count
@@ -144,26 +144,20 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_pending_fetch_is_cancelled_at_once_and_the_bus_goes_on(tmp_path, backend):
+def test_a_pending_fetch_is_cancelled_at_once_and_the_bus_goes_on(tmp_path, backend, endless_pulls):
     async def main(host):
         async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
             subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
-            began = time.perf_counter()
-            with anyio.move_on_after(0.1) as scope:
-                await subscription.fetch(10, 30.0)
-            took = time.perf_counter() - began
+            with anyio.fail_after(within()), anyio.move_on_after(0.1) as scope:
+                await subscription.fetch(10, 3600.0)
             await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
-            after = await subscription.fetch(10, 5.0)
-            return scope.cancelled_caught, took, [delivery.id for delivery in after]
+            after = await subscription.fetch(10, within())
+            return scope.cancelled_caught, [delivery.id for delivery in after]
 
-    cancelled, took, after = run(main, backend=backend)
-    assert cancelled
-    assert took < 2
-    assert after == ["r1"]
+    assert run(main, backend=backend) == (True, ["r1"])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_payload_above_the_limit_travels_by_claim_check(tmp_path, backend):
+def test_a_payload_above_the_limit_travels_by_claim_check(tmp_path):
     big = os.urandom(3 << 20)
 
     async def main(host):
@@ -175,10 +169,10 @@ def test_a_payload_above_the_limit_travels_by_claim_check(tmp_path, backend):
             subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
             got = {}
             while len(got) < 2:
-                got |= {delivery.id: delivery for delivery in await subscription.fetch(10, 5.0)}
+                got |= {delivery.id: delivery for delivery in await subscription.fetch(10, within())}
             return got
 
-    got = run(main, backend=backend)
+    got = run(main)
     assert got["big"].data == big
     assert got["small"].data == b"s"
     (blob,) = (tmp_path / "claims").iterdir()
@@ -193,7 +187,7 @@ def test_a_claim_whose_file_is_gone_is_delivered_as_a_problem(tmp_path):
         ):
             await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "big", bytes(2 << 20))])
             empty(tmp_path / "claims")
-            (delivery,) = await (await bus.subscribe("d", [TRAFFIC_EXCHANGE])).fetch(10, 5.0)
+            (delivery,) = await (await bus.subscribe("d", [TRAFFIC_EXCHANGE])).fetch(10, within())
             return delivery
 
     delivery = run(main)
@@ -201,6 +195,7 @@ def test_a_claim_whose_file_is_gone_is_delivered_as_a_problem(tmp_path):
     assert delivery.data == b""
 
 
+@pytest.mark.promise
 def test_acked_records_survive_a_kill_of_the_broker(tmp_path):
     async def main(host):
         async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
@@ -208,7 +203,7 @@ def test_acked_records_survive_a_kill_of_the_broker(tmp_path):
             await bus.publish(items)
             await kill(broker)
             await broker.start()
-            return await all_of(bus, "d", TRAFFIC_EXCHANGE, 1000, 20)
+            return await all_of(bus, "d", TRAFFIC_EXCHANGE, 1000)
 
     assert sorted(run(main)) == sorted(f"r{n}" for n in range(1000))
 
@@ -239,21 +234,17 @@ def test_records_that_the_broker_confirmed_and_lost_are_noticed(tmp_path):
 
 def test_a_publish_while_the_broker_is_away_fails_in_bounded_time_and_may_be_repeated(tmp_path):
     async def main(host):
-        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
-            await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
+        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path, settings=QUICK) as bus:
+            await persistently(bus.publish, [Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
             await kill(broker)
             item = [Outgoing(TRAFFIC_EXCHANGE, "r2", b"x")]
-            began = time.perf_counter()
-            with pytest.raises(BusUnavailable):
+            with anyio.fail_after(within()), pytest.raises(BusUnavailable):
                 await bus.publish(item)
-            took = time.perf_counter() - began
             await broker.start()
-            await bus.publish(item)
-            return took, await all_of(bus, "d", TRAFFIC_EXCHANGE, 2, 20)
+            await persistently(bus.publish, item)
+            return await all_of(bus, "d", TRAFFIC_EXCHANGE, 2)
 
-    took, ids = run(main)
-    assert took < 10
-    assert ids == ["r1", "r2"]
+    assert run(main) == ["r1", "r2"]
 
 
 def test_a_bus_without_a_broker_says_so(tmp_path):
@@ -266,9 +257,8 @@ def test_a_bus_without_a_broker_says_so(tmp_path):
     run(main)
 
 
-def test_closing_waits_neither_for_a_pending_fetch_nor_for_a_dead_broker(tmp_path):
+def test_closing_waits_neither_for_a_pending_fetch_nor_for_a_dead_broker(tmp_path, endless_pulls):
     async def main(host):
-        took = []
         async with running_broker(tmp_path) as broker:
             for alive in (True, False):
                 async with opened_bus(host, broker, tmp_path) as bus:
@@ -276,13 +266,10 @@ def test_closing_waits_neither_for_a_pending_fetch_nor_for_a_dead_broker(tmp_pat
                     await subscription.fetch(10, 0.1)
                     if not alive:
                         await kill(broker)
-                    began = time.perf_counter()
-                    await bus.aclose()
-                    took.append(time.perf_counter() - began)
-        return took
+                    with anyio.fail_after(within()):
+                        await bus.aclose()
 
-    # A pull request stands for 20 seconds, a loaded machine takes one or two for anything.
-    assert all(seconds < 10 for seconds in run(main))
+    run(main)
 
 
 def test_closing_with_words_unsent_on_a_line_that_the_broker_closed_is_no_error(tmp_path):
@@ -318,7 +305,7 @@ def test_the_broker_wants_its_password_and_keeps_it_private(tmp_path):
         async with running_broker(tmp_path) as broker:
             modes = {path.name: path.stat().st_mode & 0o777 for path in broker.credentials_path.parent.glob("*.*")}
             command = command_line(broker.pid)
-            bus = NatsBus(host, broker.credentials.url, claims=tmp_path, user="evolved", password="x", settings=QUICK)
+            bus = NatsBus(host, broker.credentials.url, claims=tmp_path, user="evolved", password="x", settings=PATIENT)
             with pytest.raises(BusRefused, match="login"):
                 await bus.open()
             await bus.aclose()
@@ -336,14 +323,12 @@ def test_a_supervised_broker_comes_back_on_its_port_with_its_store(tmp_path):
         supervisor.add("broker", broker.serve, Restart(first_delay=0.05))
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: supervisor.run(signals=False))
-            with anyio.fail_after(20):
-                while not supervisor.state().ready:  # noqa: ASYNC110
-                    await anyio.sleep(0.02)
-                first = broker.credentials
-                async with opened_bus(host, broker, tmp_path) as bus:
-                    await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
-                    os.kill(broker.pid, signal.SIGKILL)
-                    ids = await all_of(bus, "d", TRAFFIC_EXCHANGE, 1, 15)
+            await until(lambda: supervisor.state().ready, "the broker is up")
+            first = broker.credentials
+            async with opened_bus(host, broker, tmp_path, settings=QUICK) as bus:
+                await persistently(bus.publish, [Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
+                os.kill(broker.pid, signal.SIGKILL)
+                ids = await all_of(bus, "d", TRAFFIC_EXCHANGE, 1)
             restarts = supervisor.state().actors[0].restarts
             supervisor.drain()
         return first, read_credentials(broker.credentials_path), ids, restarts

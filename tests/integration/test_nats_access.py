@@ -1,7 +1,6 @@
 """Getting into a NATS of one's own: what stands in the way is named, with the setting and the remedy, and at once."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import msgspec
@@ -19,23 +18,26 @@ from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import StartFailed
 from daemon.processes.bus_connection import open_bus
 from daemon.settings.config import Config
-from tests.support.nats import QUICK
+from tests.support.nats import PATIENT, persistently
 from tests.support.nats_cluster import PASSWORD, Authority, Operator, server, tls, user
+from tests.support.patience import within
 from tests.support.ports import free_ports
 
-pytestmark = pytest.mark.timeout(180)
+QUICK = msgspec.structs.replace(PATIENT, answer_seconds=0.5, publish_attempts=2)
+"""For servers that do not answer whoever has no right to ask."""
 
 
 def opened(tmp_path: Path, settings: BusSettings) -> list[str]:
-    """A bus under `settings`: one record goes there and back; the ids that came."""
+    """A bus under `settings`: one record goes there and back; the ids that came. A deadline may strike a slow server:
+    it is asked again."""
 
     async def main(host: runtime.Host) -> list[str]:
         bus = NatsBus(host, NatsAccess.of(settings), claims=tmp_path / "claims", settings=QUICK)
         try:
-            await bus.open()
-            await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
-            subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
-            found = await subscription.fetch(1, 20)
+            await persistently(bus.open)
+            await persistently(bus.publish, [Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
+            subscription = await persistently(bus.subscribe, "d", [TRAFFIC_EXCHANGE])
+            found = await subscription.fetch(1, within())
             await subscription.ack(found)
             return [one.id for one in found if one.subject == TRAFFIC_EXCHANGE]
         finally:
@@ -127,10 +129,8 @@ def test_a_servers_certificate_that_does_not_hold_is_told_by_its_fault(tmp_path:
     }
     for name, ((chain, key), ca, said) in cases.items():
         with server(tmp_path / name, tls(chain, key)) as one:
-            began = time.monotonic()
             text = refused(tmp_path, BusSettings(url=one.url.replace("nats:", "tls:"), ca_file=str(ca)))
             assert said in text, (name, text)
-            print(f"{name}: {time.monotonic() - began:.2f} s: {text}")
 
 
 def test_a_server_without_tls_hears_no_password_where_tls_is_wanted(tmp_path: Path, secret: str) -> None:
@@ -145,7 +145,7 @@ def test_a_server_without_tls_hears_no_password_where_tls_is_wanted(tmp_path: Pa
         listener = await asyncio.start_server(plain, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
         settings = BusSettings(url=f"tls://127.0.0.1:{port}", user="evolved", password_file=secret)
-        bus = NatsBus(runtime.SameLoopHost(), NatsAccess.of(settings), claims=tmp_path, settings=QUICK)
+        bus = NatsBus(runtime.SameLoopHost(), NatsAccess.of(settings), claims=tmp_path, settings=PATIENT)
         with pytest.raises(BusRefused) as caught:
             await bus.open()
         await bus.aclose()
@@ -207,11 +207,8 @@ def test_a_daemon_that_waiting_does_not_help_says_so_at_once_and_one_without_ser
         return str(caught.value)
 
     with server(tmp_path / "s", user()) as one:
-        began = time.monotonic()
-        assert "bus.password_file" in asyncio.run(start(BusSettings(url=one.url), 600.0))
-        took = time.monotonic() - began
-    print(f"refused after {took:.2f} s")
-    assert took < 100, "it waited for what no waiting cures"
+        # Were it to wait for what no waiting cures, the test would hang.
+        assert "bus.password_file" in asyncio.run(start(BusSettings(url=one.url), 36_000.0))
     (port,) = free_ports(1)
     assert "start it, or correct bus.url" in asyncio.run(start(BusSettings(url=f"nats://127.0.0.1:{port}"), 0.0))
 
@@ -235,7 +232,7 @@ def test_a_password_that_changes_while_the_server_is_away_is_read_again(tmp_path
         with server(tmp_path / "s", user()) as one:
             settings = BusSettings(url=one.url, user="evolved", password_file=secret)
             bus = NatsBus(host, NatsAccess.of(settings), claims=tmp_path, settings=QUICK)
-            await bus.open()
+            await persistently(bus.open)
             one.stop()
             file = tmp_path / "s" / "nats.conf"
             file.write_text(file.read_text().replace(PASSWORD, "another one"))
@@ -244,14 +241,7 @@ def test_a_password_that_changes_while_the_server_is_away_is_read_again(tmp_path
             with pytest.raises(BusUnavailable, match=r"password_file|confirm|No|JetStream"):
                 await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
             Path(secret).write_text("another one")
-            for _ in range(20):
-                try:
-                    await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
-                    break
-                except BusUnavailable:
-                    continue
-            else:
-                raise AssertionError("it never came back")
+            await persistently(bus.publish, [Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
             await bus.aclose()
 
     runtime.run(main, backend="asyncio")
@@ -290,7 +280,7 @@ def test_a_server_says_on_its_monitoring_port_how_often_it_writes_to_disk(tmp_pa
 def test_a_durable_on_a_stream_of_nobody_is_still_misconfigured(tmp_path: Path) -> None:
     async def main(host: runtime.Host) -> None:
         with server(tmp_path / "s") as one:
-            bus = NatsBus(host, one.url, claims=tmp_path, settings=QUICK)
+            bus = NatsBus(host, one.url, claims=tmp_path, settings=PATIENT)
             await bus.open()
             with pytest.raises(BusMisconfigured):
                 await bus.subscribe("d", ["nobody.has.it"])

@@ -5,6 +5,7 @@ import gzip
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,14 +30,15 @@ from adapters.intake.otlp import JoinSettings
 from adapters.redaction import RedactionSettings, Redactor
 from daemon.ingest.otlp_receiver import IntakeCollector, IntakeSettings, OtlpIntake
 from daemon.tap.keys import KeyRing, add_key
-from tests.support.nats import QUICK as NATS
-from tests.support.nats import opened_bus, running_broker
+from tests.support.nats import PATIENT, opened_bus, persistently, running_broker
 from tests.support.otlp import as_json, recorded
+from tests.support.patience import until, within
 
 pytestmark = pytest.mark.anyio
 PROTOBUF = {"content-type": "application/x-protobuf"}
 JSON = {"content-type": "application/json"}
 QUICK = JoinSettings(settle_seconds=0.1, join_seconds=1.0)
+REDACT = Redactor(RedactionSettings()).message
 QUESTION = b"2+2 and 3+3?"
 OTHER = b"call a@b.org!"
 """As long, so that no length in the protobuf changes; and personal."""
@@ -45,7 +47,7 @@ OTHER = b"call a@b.org!"
 class Rig:
     def __init__(self, intake: OtlpIntake, unit: Unit, draining: anyio.Event) -> None:
         self.intake, self.unit, self._draining = intake, unit, draining
-        self.client = httpx.AsyncClient(timeout=10.0)
+        self.client = httpx.AsyncClient(timeout=within())
         self.registry = CollectorRegistry()
         IntakeCollector(intake).register(self.registry)
 
@@ -65,25 +67,23 @@ class Rig:
         self.unit.interrupt()
 
     async def until(self, what: str, number: int) -> None:
-        with anyio.fail_after(10):
-            while self.intake.counts[what] < number:  # noqa: ASYNC110 - a counter is no event
-                await anyio.sleep(0.01)
+        await until(lambda: self.intake.counts[what] >= number, f"{number} calls are {what}")
 
 
 @contextlib.asynccontextmanager
-async def receiving(bus: Bus, *, keys: KeyRing | None = None, require_key=False, **settings) -> AsyncIterator[Rig]:
+async def receiving(
+    bus: Bus, *, keys: KeyRing | None = None, require_key=False, redact=REDACT, **settings
+) -> AsyncIterator[Rig]:
     ports: list[int] = []
     intake = OtlpIntake(
-        IntakeSettings(**{"port": 0, "spans": QUICK, **settings}), bus, redact=Redactor(RedactionSettings()).message,
-        rng=random.Random(0), keys=keys, require_key=require_key, listening=ports.append,
+        IntakeSettings(**{"port": 0, "spans": QUICK, **settings}), bus, redact=redact, rng=random.Random(0), keys=keys,
+        require_key=require_key, listening=ports.append,
     )  # fmt: skip
     unit, draining = Unit("intake", intake.run, Restart()), anyio.Event()
     rig = Rig(intake, unit, draining)
     async with rig.client, anyio.create_task_group() as group:
         group.start_soon(intake.run, Lifecycle(unit, draining, lambda: None))
-        with anyio.fail_after(5):
-            while not ports or not await answers(ports[0]):  # noqa: ASYNC110 - there is no event for a server's first breath
-                await anyio.sleep(0.01)
+        await until(lambda: ports and answers(ports[0]), "it listens")
         rig.listening(ports[0])
         yield rig
         rig.drain()
@@ -168,7 +168,6 @@ async def test_records_without_ids_are_a_partial_success() -> None:
     assert "trace id" in told.error_message
 
 
-@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 async def test_what_cannot_be_taken_is_refused_with_the_status_that_exporters_know() -> None:
     bus = StubBus()
     ((name, data),) = recorded("span")
@@ -213,9 +212,7 @@ async def test_what_was_refused_goes_out_by_itself_once_the_bus_is_back() -> Non
     async with receiving(bus) as rig:
         bus.down = True
         assert (await rig.post(name, data)).status_code == 503
-        with anyio.fail_after(5):
-            while rig.unit.status != "waiting":  # noqa: ASYNC110 - a status is no event
-                await anyio.sleep(0.01)
+        await until(lambda: rig.unit.status == "waiting", "it waits for the bus")
         bus.down = False
         await rig.until("published", 3)
         assert rig.unit.status == "ready"
@@ -233,16 +230,20 @@ async def test_a_full_buffer_takes_no_more_exports() -> None:
 
 
 async def test_too_many_exports_at_once_are_told_to_come_again() -> None:
-    async with receiving(StubBus(), max_requests=1) as rig:
+    ((name, data),) = recorded("span")
+    under_way, go_on = anyio.Event(), threading.Event()
 
-        async def slow():
-            yield b"x"
-            await anyio.sleep(0.5)
+    def held(call: Exchange) -> Exchange:
+        anyio.from_thread.run_sync(under_way.set)
+        go_on.wait(within())
+        return call
 
+    async with receiving(StubBus(), max_requests=1, redact=held) as rig:
         async with anyio.create_task_group() as group:
-            group.start_soon(lambda: rig.client.post("/v1/traces", content=slow(), headers=PROTOBUF))
-            await anyio.sleep(0.1)
+            group.start_soon(rig.post, name, data)
+            await under_way.wait()
             answer = await rig.post("traces", b"")
+            go_on.set()
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
         assert (await rig.post("traces", b"")).status_code == 200
 
@@ -267,7 +268,7 @@ async def test_a_recorded_run_becomes_one_trajectory_through_a_real_broker_that_
     settings = AssemblerSettings(idle_seconds=0.5, tick_seconds=0.05)
     store = Store(store_url, clock=time.time)
     await store.open()
-    quick = msgspec.structs.replace(NATS, answer_seconds=0.3, publish_attempts=1)
+    quick = msgspec.structs.replace(PATIENT, answer_seconds=2.0, publish_attempts=1)
     async with running_broker(tmp_path) as broker, opened_bus(SameLoopHost(), broker, tmp_path, settings=quick) as bus:
         assert broker.pid is not None
         async with receiving(bus) as rig:
@@ -275,17 +276,18 @@ async def test_a_recorded_run_becomes_one_trajectory_through_a_real_broker_that_
             ((name, data),) = recorded("span")
             assert (await rig.post(name, data)).status_code == 503
             os.kill(broker.pid, signal.SIGCONT)
-            with anyio.fail_after(10):
-                while (await rig.post(name, data)).status_code != 200:  # noqa: ASYNC110 - as an exporter does
-                    await anyio.sleep(0.1)
+
+            async def taken() -> bool:
+                return (await rig.post(name, data)).status_code == 200
+
+            await until(taken, "the broker takes the export", 120)
         assembler = Assembler(settings, store=store, clock=time.time)
         unit, draining = Unit("assembler", anyio.sleep_forever, Restart()), anyio.Event()
-        closed = await bus.subscribe("watcher", [TRAJECTORY_CLOSED])
+        closed = await persistently(bus.subscribe, "watcher", [TRAJECTORY_CLOSED])
         async with anyio.create_task_group() as group:
             lifecycle = Lifecycle(unit, draining, lambda: None)
             group.start_soon(lambda: run_actor(assembler, bus, store, lifecycle, rng=random.Random(1)))
-            with anyio.fail_after(10):
-                (delivery,) = await closed.fetch(10, 10.0)
+            (delivery,) = await closed.fetch(10, within(120))
             group.cancel_scope.cancel()
     run = decode(delivery.data)
     assert isinstance(run, Trajectory)

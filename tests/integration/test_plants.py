@@ -58,10 +58,12 @@ from tests.support.byte_engine import (
 )
 from tests.support.engine import running_engine
 from tests.support.nats import opened_bus, running_broker
+from tests.support.patience import until, within
 from tests.support.plants import Plant, ordinary, plants
 from tests.support.searching import files, where
 from tests.support.tapping import running_tap
 
+pytestmark = pytest.mark.promise
 SEED, ROUNDS = 4711, 5
 PLANTED = 240
 """Calls: most forms five times, each time with another value; each combination twice and more."""
@@ -140,7 +142,7 @@ async def told(url: str, cases: Sequence[Case], strange: Mapping[str, Any]) -> N
 
     secret = {name: value for name, value in NEVER_KEPT.items() if name != "query"}
     query = {"key": NEVER_KEPT["query"]}
-    client = httpx.AsyncClient(base_url=url, headers=secret, params=query, timeout=10)
+    client = httpx.AsyncClient(base_url=url, headers=secret, params=query, timeout=within())
     async with client, anyio.create_task_group() as group:
         for first in range(8):
             group.start_soon(agent, client, cases[first::8])
@@ -172,12 +174,14 @@ async def passed_through(
         supervisor.add("shipper", shipper.run)
         supervisor.add("assembler", lambda lifecycle: run_actor(assembler, bus, store, lifecycle, rng=random.Random(3)))
         answered = sum(map(is_answered, cases))
-        with anyio.fail_after(30):
-            async with anyio.create_task_group() as group:
-                group.start_soon(lambda: supervisor.run(signals=False))
-                while (await store.counts())["exchanges"] < len(cases) or len(await steps_in(store)) < answered:  # noqa: ASYNC110 - another actor's work has no event
-                    await anyio.sleep(0.05)
-                supervisor.drain()
+
+        async def all_there() -> bool:
+            return (await store.counts())["exchanges"] >= len(cases) and len(await steps_in(store)) >= answered
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: supervisor.run(signals=False))
+            await until(all_there, "every call is in the store", 180)
+            supervisor.drain()
         running = files(database.parent)
         runs = await steps_in(store)
         await store.aclose()

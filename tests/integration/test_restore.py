@@ -14,7 +14,7 @@ from actors.store import Store
 from actors.store.archive import ask
 from actors.store.audit import verify
 from actors.store.integrity import check
-from actors.system.bus import outgoing
+from actors.system.bus import Subscription, outgoing
 from actors.system.nats_bus import NatsBus
 from actors.system.runtime import run
 from actors.system.streams import TRAFFIC_EXCHANGE
@@ -26,9 +26,11 @@ from daemon.upkeep.backup import backup
 from daemon.upkeep.consumer_reset import rewind
 from daemon.upkeep.restore import restore
 from tests.support.nats import opened_bus, running_broker
+from tests.support.patience import within
 from tests.support.ports import free_port
 from tests.support.traffic import exchange
 
+pytestmark = pytest.mark.promise
 CALLS = 300
 HANDLER = "assembler"
 
@@ -47,12 +49,16 @@ async def opened(config: Config) -> Store:
     return store
 
 
-async def handle(store: Store, bus: NatsBus, until: int | None = None) -> tuple[int, int]:
-    """Take in what comes, as a runner does, until so many are done or nothing more comes; (handled, met again)."""
-    subscription = await bus.subscribe(HANDLER, (TRAFFIC_EXCHANGE,))
+async def subscribed(bus: NatsBus) -> Subscription:
+    return await bus.subscribe(HANDLER, (TRAFFIC_EXCHANGE,))
+
+
+async def handle(store: Store, subscription: Subscription, wanted: int, *, last: bool = False) -> tuple[int, int]:
+    """Take in `wanted` records, as a runner does, and if they are the `last`, what comes shortly after them, and leave;
+    (handled, met again)."""
     handled = again = 0
-    while until is None or handled < until:
-        deliveries = await subscription.fetch(20, 1.5)
+    while (left := wanted - handled - again) > 0 or last:
+        deliveries = await subscription.fetch(min(20, left) if left > 0 else 20, within() if left > 0 else 0.5)
         if not deliveries:
             break
         done = await store.processed(HANDLER, [delivery.id for delivery in deliveries])
@@ -63,7 +69,8 @@ async def handle(store: Store, bus: NatsBus, until: int | None = None) -> tuple[
             assert await store.commit(HANDLER, [delivery.id for delivery in fresh], [*records, notice], [])
         handled, again = handled + len(fresh), again + len(deliveries) - len(fresh)
         await subscription.ack(deliveries)
-    await subscription.aclose()
+    if last:
+        await subscription.aclose()
     return handled, again
 
 
@@ -75,13 +82,14 @@ def test_what_a_restore_lost_comes_again_from_the_streams_and_nothing_counts_twi
         async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
             await bus.publish([outgoing(TRAFFIC_EXCHANGE, exchange(f"r{n}", 0)) for n in range(CALLS)])
             store = await opened(config)
-            assert await handle(store, bus, 100) == (100, 0)
+            subscription = await subscribed(bus)
+            assert await handle(store, subscription, 100) == (100, 0)
             async with anyio.create_task_group() as group:
-                group.start_soon(handle, store, bus, 120)
+                group.start_soon(handle, store, subscription, 120)
                 made = await anyio.to_thread.run_sync(
                     lambda: backup(config, out, settings=None, with_keys=False, with_weights=False, say=quiet)
                 )
-            await handle(store, bus)  # to the end: the broker has an ack for all of them
+            await handle(store, subscription, 80, last=True)  # the broker has an ack for all of them
             assert len(await store.open_exchanges()) == CALLS
             await store.aclose()
 
@@ -93,14 +101,14 @@ def test_what_a_restore_lost_comes_again_from_the_streams_and_nothing_counts_twi
             assert 100 <= before < CALLS
             assert str(store.audit_head) == made.head
             # Without more, nothing would come again: the broker believes that all is done.
-            assert await handle(store, bus) == (0, 0)
+            assert await handle(store, await subscribed(bus), 0, last=True) == (0, 0)
             assert await rewind(store, bus) == 1
-            assert await handle(store, bus) == (CALLS - before, before)
+            assert await handle(store, await subscribed(bus), CALLS, last=True) == (CALLS - before, before)
             assert sorted(call.id for call in await store.open_exchanges()) == sorted(
                 f"x-default-r{n}-0" for n in range(CALLS)
             )
             assert await rewind(store, bus) == 0
-            assert await handle(store, bus) == (0, 0)
+            assert await handle(store, await subscribed(bus), 0, last=True) == (0, 0)
             await store.aclose()
         assert ask(config.store_url, verify).problem == ""
         assert ask(config.store_url, lambda connection: check(connection, None, quiet)).findings == ()

@@ -1,6 +1,7 @@
 """Both runtimes: calls to the host loop, their cancellation, and signals."""
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ from actors.system.errors import HostCallCancelled
 from actors.system.notify import Notify
 from actors.system.runtime import run
 from actors.system.supervisor import Supervisor
+from tests.support.patience import until
 
 BACKENDS = ["trio-guest", "asyncio"]
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -46,22 +48,24 @@ def test_a_call_returns_its_value_and_raises_its_error(backend):
 
 
 def test_a_cancelled_caller_waits_until_its_call_has_ended(backend):
-    events = []
+    events, began = [], []
 
     async def stubborn():
         try:
+            began.append(1)
             await asyncio.sleep(30)
         finally:
             await asyncio.sleep(0.05)
             events.append("call ended")
 
     async def main(host):
-        with anyio.move_on_after(0.05) as scope:
-            await host(stubborn)
+        async with anyio.create_task_group() as group:
+            group.start_soon(host, stubborn)
+            await until(lambda: began, "the call begins")
+            group.cancel_scope.cancel()
         events.append("caller goes on")
-        return scope.cancelled_caught
 
-    assert run(main, backend=backend)
+    run(main, backend=backend)
     assert events == ["call ended", "caller goes on"]
 
 
@@ -100,7 +104,7 @@ def test_many_calls_under_random_cancellation_stay_sound(backend):
 
     run(main, backend=backend)
     assert sum(outcomes.values()) == 500
-    assert min(outcomes.values()) > 50
+    assert all(outcomes.values())
 
 
 def test_an_error_in_main_comes_out_of_run(backend):
@@ -127,7 +131,7 @@ def test_ctrl_c_without_a_supervisor_unwinds_the_actors(backend):
 
 
 def test_sighup_reloads_and_sigterm_drains(backend, tmp_path):
-    path, reloads, finished = str(tmp_path / "notify"), [], []
+    path, reloads, finished, told = str(tmp_path / "notify"), [], [], []
 
     async def reload():
         reloads.append(1)
@@ -144,9 +148,9 @@ def test_sighup_reloads_and_sigterm_drains(backend, tmp_path):
 
         async def operator(lifecycle):
             lifecycle.ready()
-            await anyio.sleep(0.2)
+            await until(lambda: {"READY=1", "WATCHDOG=1"} <= set(heard()), "it is ready, and the watchdog fed")
             os.kill(os.getpid(), signal.SIGHUP)
-            await anyio.sleep(0.2)
+            await until(lambda: reloads and "RELOADING=1" in heard(), "it has reloaded")
             os.kill(os.getpid(), signal.SIGTERM)
 
         supervisor.add("worker", worker)
@@ -156,13 +160,13 @@ def test_sighup_reloads_and_sigterm_drains(backend, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(path)
         listener.setblocking(False)
+
+        def heard():
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    told.append(listener.recv(200).decode().split("\n")[0])
+            return told
+
         assert run(main, backend=backend)
-        told = []
-        while True:
-            try:
-                told.append(listener.recv(200).decode().split("\n")[0])
-            except BlockingIOError:
-                break
+        assert heard().index("RELOADING=1") < told.index("STOPPING=1")
     assert reloads == finished == [1]
-    assert {"READY=1", "WATCHDOG=1", "RELOADING=1", "STOPPING=1"} <= set(told)
-    assert told.index("RELOADING=1") < told.index("STOPPING=1")

@@ -15,12 +15,7 @@ from adapters.engines.swap_files import SwapJob, SwapOutcome
 from tests.support import checkpoints
 from tests.support.engine import answer, running_engine
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request):
-    return request.param
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +101,7 @@ def child(work: SwapJob) -> int:
     raise AssertionError("the program does not run")
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_swaps_in_a_session_of_its_own_and_leaves_nothing_to_collect(engine, versions, tmp_path):
     work = job(engine, versions, tmp_path)
     outcome = await run_swap(work)

@@ -22,9 +22,10 @@ from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, WORK_TRAIN
 from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
 from actors.trajectories.assembler import Assembler, AssemblerSettings
+from tests.support.patience import until
 from tests.support.traffic import exchange, feedback
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 RUNS, STEPS = [f"run{number}" for number in range(8)], 3
 
 
@@ -42,8 +43,8 @@ class Yes:
         return Attribution(labels=(StepLabel("GOOD"),) * len(trajectory.steps), judge=self.name, rubric=self.rubric)
 
 
-async def live(bus: StubBus, path: Path, url: str, until) -> None:
-    """One life of the daemon, cut off when `until` says so."""
+async def live(bus: StubBus, path: Path, url: str, done) -> None:
+    """One life of the daemon, cut off when `done` says so."""
     store = Store(url, clock=time.time)
     await store.open()
     supervisor = Supervisor(rng=random.Random(0))
@@ -60,12 +61,10 @@ async def live(bus: StubBus, path: Path, url: str, until) -> None:
             await run_actor(actor, bus, store, lifecycle, rng=random.Random(1))
 
         supervisor.add(actor.name, task)
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: supervisor.run(signals=False))
-            while not await until(store):  # noqa: ASYNC110 (the store of the life under test has no event to wait on)
-                await anyio.sleep(0.02)
-            group.cancel_scope.cancel()
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: supervisor.run(signals=False))
+        await until(lambda: done(store), "this life is over")
+        group.cancel_scope.cancel()
     await store.aclose()
 
 

@@ -26,9 +26,10 @@ from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Closing
 from daemon.cli.main import main
 from tests.support.nats import opened_bus, running_broker
+from tests.support.patience import until
 from tests.support.traffic import exchange, feedback
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 RUNS, STEPS = ("first", "second", "third"), 3
 SECRET = "reach me at jane.doe@example.org"
 
@@ -66,7 +67,7 @@ async def evolved(*arguments: str, state: Path, stdin: bytes = b"", status: int 
     return done.stdout
 
 
-async def work(bus: Bus, state: Path, until: Callable[[Store], Awaitable[bool]]) -> None:
+async def work(bus: Bus, state: Path, done: Callable[[Store], Awaitable[bool]]) -> None:
     """The daemon's actors at work on what is on the bus."""
     store = opened(state)
     await store.open()
@@ -81,12 +82,10 @@ async def work(bus: Bus, state: Path, until: Callable[[Store], Awaitable[bool]])
             await run_actor(actor, bus, store, lifecycle, rng=random.Random(1))
 
         supervisor.add(actor.name, task)
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: supervisor.run(signals=False))
-            while not await until(store):  # noqa: ASYNC110 - the store has no event to wait on
-                await anyio.sleep(0.05)
-            group.cancel_scope.cancel()
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: supervisor.run(signals=False))
+        await until(lambda: done(store), "the actors are done", 120)
+        group.cancel_scope.cancel()
     await store.aclose()
 
 

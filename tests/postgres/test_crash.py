@@ -11,18 +11,17 @@ from actors.store.archive import ask
 from actors.store.audit import verify
 from actors.system.bus import Outgoing
 from tests.support.databases import rows
+from tests.support.patience import until
 from tests.support.postgres import Cluster
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.promise]
 WRITERS, KILLS = 3, 3
 
 
 async def more(confirmed: list[str]) -> None:
     """Until some more are confirmed."""
     seen = len(confirmed)
-    with anyio.fail_after(120):
-        while len(confirmed) < seen + 8:  # noqa: ASYNC110 - a list has no event
-            await anyio.sleep(0.003)
+    await until(lambda: len(confirmed) >= seen + 8, "more is confirmed", 120, every=0.003)
 
 
 async def test_nothing_confirmed_is_lost_and_nothing_is_done_twice_through_kills(own_server: Cluster):
@@ -54,7 +53,8 @@ async def test_nothing_confirmed_is_lost_and_nothing_is_done_twice_through_kills
         for _ in range(KILLS):
             await more(confirmed)
             own_server.kill()
-            await anyio.sleep(0.2)
+            before = outages[0]
+            await until(lambda before=before: outages[0] > before, "somebody meets the outage")
             await anyio.to_thread.run_sync(own_server.start)
         await more(confirmed)
         done.set()

@@ -10,6 +10,7 @@ import pytest
 
 from actors.store import Store, StoreMisconfigured, StoreUnavailable
 from actors.store.settings import StoreSettings
+from tests.support.patience import within
 from tests.support.postgres import Cluster
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +53,9 @@ def test_a_missing_driver_names_the_extra():
         "try: Store('postgresql+psycopg://me@host/db', clock=float)\n"
         "except StoreMisconfigured as error: print(error)\n"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=within()
+    ).stdout
     assert "pip install 'evolved[postgres]'" in said
 
 
@@ -124,8 +127,10 @@ async def test_a_database_that_cannot_hold_all_text_is_refused_with_the_remedy(p
 
 
 async def test_a_statement_that_takes_too_long_is_ended(postgres: Cluster, database: str):
-    made = store(postgres.url(database), statement_seconds=0.2)
-    await made.open()
+    # The tables are made without a deadline.
+    first, made = store(postgres.url(database)), store(postgres.url(database), statement_seconds=0.2)
+    await first.open()
+    await first.aclose()
     with pytest.raises(StoreUnavailable, match="statement timeout"):
         await made._read(lambda connection: connection.exec_driver_sql("SELECT pg_sleep(30)").all())
     await made.aclose()

@@ -14,10 +14,11 @@ from actors.store.settings import StoreSettings
 from actors.system.bus import Outgoing
 from tests.support.credited import attributed
 from tests.support.databases import rows
+from tests.support.patience import until
 from tests.support.postgres import Cluster
 from tests.support.traffic import exchange
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 DAEMONS, INPUTS = 4, 25
 
 
@@ -106,8 +107,8 @@ async def test_no_revision_no_failure_and_no_opinion_is_lost_between_them(daemon
 async def test_a_writer_waits_for_another_only_so_long(
     open_stores: Callable[..., Store], postgres: Cluster, database: str
 ):
+    await open_stores().open()  # the tables are made without a deadline
     store = open_stores(settings=StoreSettings(lock_seconds=0.2))
-    await store.open()
     with postgres.connect(database) as other:
         other.execute("BEGIN")
         other.execute("SELECT pg_advisory_xact_lock(x'65766F6C766564'::bigint)")
@@ -122,8 +123,9 @@ async def test_a_writer_waits_for_another_only_so_long(
 async def test_a_daemon_that_stands_still_in_a_transaction_loses_it(
     open_stores: Callable[..., Store], postgres: Cluster, database: str
 ):
+    other = open_stores()
+    await other.open()  # the tables are made without a deadline
     stopped = open_stores(settings=StoreSettings(statement_seconds=0.3))
-    await stopped.open()
     gone = anyio.Event()
 
     def sits(connection) -> None:
@@ -132,7 +134,6 @@ async def test_a_daemon_that_stands_still_in_a_transaction_loses_it(
         anyio.from_thread.run(gone.wait)
         connection.exec_driver_sql("SELECT 1")
 
-    other = open_stores()
     caught: list[Exception] = []
 
     async def half() -> None:
@@ -144,12 +145,11 @@ async def test_a_daemon_that_stands_still_in_a_transaction_loses_it(
     async with anyio.create_task_group() as group:
         group.start_soon(half)
         locked = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted"
-        while not rows(postgres.url(database), locked):  # noqa: ASYNC110 - another connection's state has no event
-            await anyio.sleep(0.01)
+        await until(lambda: rows(postgres.url(database), locked), "it stands in its transaction")
         await other.state_put("k", b"whole")
         gone.set()
     assert "idle-in-transaction" in str(caught[0])
-    assert await stopped.state_get("k") == b"whole"
+    assert await other.state_get("k") == b"whole"
 
 
 async def test_a_deadlock_with_somebody_else_is_tried_again(
@@ -185,8 +185,7 @@ async def test_a_deadlock_with_somebody_else_is_tried_again(
     async with anyio.create_task_group() as group:
         group.start_soon(stranger)
         idle = "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'"
-        while not rows(postgres.url(database), idle):  # noqa: ASYNC110 - another connection's state has no event
-            await anyio.sleep(0.01)
+        await until(lambda: rows(postgres.url(database), idle), "the other one has its first lock")
         await store._write(crosses)
     assert len(tries) == 2
     assert [await store.state_get(key) for key in ("a", "b")] == [b"ours", b"ours"]

@@ -3,18 +3,22 @@
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from actors.system.broker import Broker, BrokerSettings
+from actors.system.errors import BusUnavailable
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
 from actors.system.nats_client import NatsSettings
 from actors.system.runtime import Host
 from actors.system.streams import STREAMS, Stream
+from tests.support.patience import until
 
-QUICK = NatsSettings(reconnect_wait=0.05, answer_seconds=1.0, connect_seconds=3.0, publish_attempts=3, ack_wait=0.6)
-"""Deadlines that suit a broker on the same machine."""
+T = TypeVar("T")
+PATIENT = NatsSettings(reconnect_wait=0.05, answer_seconds=10.0, connect_seconds=30.0, publish_attempts=3)
+"""For a broker on this machine, which may be slow. A test that wants a deadline to strike sets its own."""
 
 
 @contextlib.asynccontextmanager
@@ -34,21 +38,34 @@ async def opened_bus(
     broker: Broker,
     directory: Path,
     *,
-    settings: NatsSettings = QUICK,
+    settings: NatsSettings = PATIENT,
     streams: Sequence[Stream] = STREAMS,
     metrics: SystemMetrics | None = None,
 ) -> AsyncIterator[NatsBus]:
-    """A bus on `broker`, closed at the end."""
+    """A bus on `broker`, closed at the end. It opens however short the deadlines in `settings` are."""
     login = broker.credentials
     bus = NatsBus(
         host, login.url, claims=directory / "claims", user=login.user, password=login.password, settings=settings,
         streams=streams, metrics=metrics,
     )  # fmt: skip
-    await bus.open()
+    await persistently(bus.open)
     try:
         yield bus
     finally:
         await bus.aclose()
+
+
+async def persistently(call: Callable[..., Awaitable[T]], *arguments: object) -> T:
+    """What `call` answers, asked again until the broker is there, as the runner does."""
+    answers: list[T] = []
+
+    async def answered() -> bool:
+        with contextlib.suppress(BusUnavailable):
+            answers.append(await call(*arguments))
+        return bool(answers)
+
+    await until(answered, f"the broker answers {call.__name__}")
+    return answers[0]
 
 
 async def kill(broker: Broker) -> None:

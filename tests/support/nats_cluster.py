@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from actors.system.broker import server_binary
+from tests.support.patience import wait_until
 from tests.support.ports import free_ports
 
 PASSWORD = "pa$$ word of a test"
@@ -104,14 +105,15 @@ class Server:
 
     def until_up(self, seconds: float = 60.0) -> None:
         """Until it takes clients, and knows the leader, if it has peers."""
-        end = time.monotonic() + seconds
-        while True:
+
+        def up() -> bool:
+            assert self._process is not None
+            assert self._process.poll() is None, (self._directory / "log").read_text()[-2000:]
             with contextlib.suppress(OSError):
-                if self.ask("healthz").get("status") == "ok":
-                    return
-            if time.monotonic() > end or self._process is None or self._process.poll() is not None:
-                raise AssertionError((self._directory / "log").read_text()[-2000:])
-            time.sleep(0.1)
+                return self.ask("healthz").get("status") == "ok"
+            return False
+
+        wait_until(up, f"{self.name} takes clients", seconds, every=0.05)
 
     def ask(self, path: str) -> dict[str, Any]:
         """What its monitoring port says."""

@@ -11,7 +11,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -25,10 +24,10 @@ from psycopg import sql
 
 from actors.store import Store
 from tests.support.certificates import Certificate
+from tests.support.patience import wait_until, within
+from tests.support.ports import free_port
 from tests.support.processes import alive
 
-DEADLINE = 60.0
-"""Seconds in which the server must be up, or down."""
 _TEMPLATE = "evolved_template"
 _SETTINGS = {
     "fsync": "off",
@@ -57,7 +56,7 @@ class Cluster:
         """
         self.directory, self.data = directory, directory / "data"
         self.log = directory / "postgres.log"
-        self.port = _free_port()
+        self.port = free_port()
         self._bin, self._names = _binaries(), itertools.count(1)
         self._server: subprocess.Popen[bytes] | None = None
         self._template, self._more = False, dict[str, str]()
@@ -96,13 +95,15 @@ class Cluster:
                 [self._bin / "postgres", "-D", self.data, "-k", self.directory, "-p", str(self.port), *settings],
                 user=self._user, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
-        until = time.monotonic() + DEADLINE
-        while True:
-            with contextlib.suppress(psycopg.OperationalError), self.connect():
-                return
-            if self._server.poll() is not None or time.monotonic() > until:
+
+        def up() -> bool:
+            if self._server is None or self._server.poll() is not None:
                 raise NoPostgres(f"no server came up: {self.log.read_text()[-2000:]}")
-            time.sleep(0.05)
+            with contextlib.suppress(psycopg.OperationalError), self.connect():
+                return True
+            return False
+
+        wait_until(up, "PostgreSQL takes connections", every=0.05)
 
     def stop(self) -> None:
         """End the server, however busy it is."""
@@ -110,7 +111,7 @@ class Cluster:
             return
         self._server.send_signal(signal.SIGINT)  # "fast": open transactions are rolled back
         try:
-            self._server.wait(DEADLINE)
+            self._server.wait(within())
         except subprocess.TimeoutExpired:
             self.kill()
         self._server = None
@@ -126,9 +127,7 @@ class Cluster:
                 os.kill(pid, signal.SIGKILL)
         self._server.wait()
         self._server = None
-        until = time.monotonic() + DEADLINE
-        while any(alive(pid) for pid in pids) and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_until(lambda: not any(map(alive, pids)), "every process of PostgreSQL is gone", every=0.01)
 
     def connect(self, database: str = "postgres") -> "psycopg.Connection[tuple[object, ...]]":
         """A connection as its superuser."""
@@ -220,12 +219,6 @@ def _unprivileged() -> str | None:
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(name).pw_name
     raise NoPostgres("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _children(pid: int) -> list[int]:
