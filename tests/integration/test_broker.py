@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.installation import Installation, Running, listens
-from tests.support.processes import alive
+from tests.support.installation import Installation, Running
+from tests.support.process import alive, listens
 
 pytestmark = pytest.mark.timeout(120)
 

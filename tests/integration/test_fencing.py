@@ -12,7 +12,7 @@ import pytest
 
 from actors.store import Store
 from actors.system.leadership import LEADER
-from tests.support.swapping import until
+from tests.support.patience import until
 
 pytestmark = pytest.mark.anyio
 PROGRAM = """
@@ -67,11 +67,11 @@ async def test_a_process_that_was_stopped_for_longer_than_its_lease_writes_nothi
                     print(repr(error))
                     return False
 
-            await until(works, 30, "it writes")
+            await until(works, "it writes")
             process.send_signal(signal.SIGSTOP)
             if url.startswith("sqlite"):
                 await clear_of_a_lock(store, process)
-            await until(taken, 30, "somebody else takes the lease")
+            await until(taken, "somebody else takes the lease")
             last = await written(store)
             process.send_signal(signal.SIGCONT)
             with anyio.fail_after(30):

@@ -12,7 +12,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -179,23 +179,3 @@ def swap_programs(state: Path) -> list[int]:
             if b"adapters.engines.swap" in line and wanted in line:
                 found.append(int(entry.name))
     return found
-
-
-def patience(seconds: float) -> float:
-    """`seconds`, and more by as much as the machine has more to do than it has cores."""
-    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-
-
-async def until(done: Callable[[], object], seconds: float, what: str) -> float:
-    """Wait until `done()`, awaited if need be, is true; how long it took. Fails with `what` after `seconds`."""
-    began = time.monotonic()
-    while True:
-        result = done()
-        if hasattr(result, "__await__"):
-            result = await result  # type: ignore[misc]
-        took = time.monotonic() - began
-        if result:
-            return took
-        if took > seconds:
-            raise AssertionError(f"not within {seconds:g} s: {what}")
-        await anyio.sleep(0.02)

@@ -4,12 +4,12 @@ import contextlib
 import multiprocessing
 import os
 import socket
-import time
 from collections.abc import Iterator
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from daemon.tap.settings import TapSettings
+from tests.support.patience import wait_until, within
+from tests.support.process import family, listens
 from tests.support.wire import Client
 
 
@@ -52,16 +52,6 @@ class TapProcess:
         return {name: float(value) for name, _, value in pairs}
 
 
-def family(pid: int) -> list[int]:
-    """`pid` and its living descendants."""
-    found = [pid]
-    for one in found:
-        with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{one}/task"):
-                found += map(int, Path(f"/proc/{one}/task/{task}/children").read_text().split())
-    return found
-
-
 def _rss(pid: int) -> int:
     """Anonymous memory: pages of shared files come and go with the page cache and are no growth."""
     with contextlib.suppress(OSError):
@@ -81,7 +71,7 @@ def _run(settings: TapSettings) -> None:
 
 @contextlib.contextmanager
 def tap_process(directory: Path, upstream: int, **settings: object) -> Iterator[TapProcess]:
-    """A tap in its own process, before the engine on port `upstream`; ended with SIGTERM, or SIGKILL after 15 s."""
+    """A tap in its own process, before the engine on port `upstream`; ended with SIGTERM, or SIGKILL."""
     with contextlib.ExitStack() as stack:
         # Held while the tap lives: nobody else gets these ports, and the tap listens with SO_REUSEPORT.
         port, admin_port = stack.enter_context(_held()), stack.enter_context(_held())
@@ -93,12 +83,13 @@ def tap_process(directory: Path, upstream: int, **settings: object) -> Iterator[
         )
         process.start()
         try:
-            _await(port, process)
+            wait_until(lambda: listens(port) or not process.is_alive(), "the tap listens")
+            assert process.is_alive(), f"the tap died: exit code {process.exitcode}"
             yield TapProcess(port, admin_port, process.pid or 0, spool)
             assert process.is_alive(), f"the tap died: exit code {process.exitcode}"
         finally:
             process.terminate()
-            process.join(15)
+            process.join(within())
             if process.is_alive():
                 process.kill()
                 process.join()
@@ -110,15 +101,3 @@ def _held() -> Iterator[int]:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.bind(("127.0.0.1", 0))
         yield sock.getsockname()[1]
-
-
-def _await(port: int, process: BaseProcess) -> None:
-    end = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            if not process.is_alive() or time.monotonic() > end:
-                raise
-            time.sleep(0.05)
