@@ -14,7 +14,7 @@
 #   make test-vllm a real vLLM on the CPU with our plug-in, in .venv-vllm: engine contract, swaps, the tap before it
 #                  (make vllm sets up just that)
 #   make embed-server MODEL=DIR: a sentence encoder behind /v1/embeddings, for measurements
-#   make test-verl the verl trainer against the native one, on the CPU, in .venv-verl
+#   make test-verl the verl trainer against the native one, on the CPU, in .venv-verl (make verl-parity: a table of it)
 #   make test-bfcl the BFCL environment against the real bfcl-eval, in .venv-bfcl (make bfcl sets up just that)
 #   make test-appworld AppWorld as an environment and as live APIs, in .venv-appworld (make appworld sets up just that)
 #   make test-browser the dashboard in a real Chromium, driven from .venv-browser (apt install chromium nodejs npm)
@@ -58,7 +58,7 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --universal --generate-hashes
 # Where the CPU build of torch comes from: as told, else as pip is configured on this machine.
 TORCH_LINKS = $(or $(TORCH_FIND_LINKS),$(shell $(BIN)/pip config get global.find-links 2>/dev/null))
 
-.PHONY: setup demo test test-operations test-postgres chaos chaos-matrix fuzz test-clients clients test-mcp embed-server vllm test-vllm test-verl bfcl test-bfcl test-docs test-peers appworld test-appworld test-schemathesis test-browser test-k8s check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-years bench-ablation bench-peers-setup sbom licences lock clean
+.PHONY: setup demo test test-operations test-postgres chaos chaos-matrix fuzz test-clients clients test-mcp embed-server vllm test-vllm test-verl verl-parity bfcl test-bfcl test-docs test-peers appworld test-appworld test-schemathesis test-browser test-k8s check bench bench-tap bench-learner bench-retrieval bench-toolsearch bench-bfcl bench-years bench-ablation bench-peers-setup sbom licences lock clean
 
 setup: .venv/ready
 
@@ -151,9 +151,11 @@ vllm: .venv-vllm/plugin
 test-vllm: vllm
 	$(BIN)/python -m pytest tests/vllm
 
-# The suite, then the parity table: our loss beside verl's, native weights beside verl's on one rank and on two.
 test-verl: .venv-verl/ready
 	.venv-verl/bin/python -m pytest tests/verl
+
+# Our loss beside verl's, native weights beside verl's on one rank and on two.
+verl-parity: .venv-verl/ready
 	@mkdir -p build
 	.venv-verl/bin/python -m tests.verl.parity --json build/parity.json
 
