@@ -13,7 +13,7 @@ from actors.messages.spool import decode_spooled
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import Engine, running_engine
 from tests.support.installation import Installation, Running
-from tests.support.patience import within
+from tests.support.patience import until, within
 from tests.support.tapping import BODY
 
 pytestmark = pytest.mark.anyio
@@ -35,6 +35,12 @@ def metrics(port: int) -> dict[str, float]:
     lines = httpx.get(f"http://127.0.0.1:{port}/metrics").text.splitlines()
     pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in pairs}
+
+
+def reloads(tap: Running) -> int:
+    """Times that it has read its file again."""
+    said = tap.log.read_text(errors="replace")
+    return said.count("config_reloaded") + said.count("config_not_reloaded")
 
 
 async def started(tap: Running, port: int) -> None:
@@ -83,8 +89,9 @@ async def test_no_request_and_no_record_is_lost_while_files_good_and_bad_come(en
             else:
                 here.configure(redaction={"enabled": bool(number % 2)}, tap={"idle_seconds": 100.0 + number})
                 good = here.file.read_text()
+            before = reloads(tap)
             tap.hangup()
-            await anyio.sleep(0.3)
+            await until(lambda before=before: reloads(tap) > before, "the tap has read the file")
             here.file.write_text(good)
 
     with here.running("tap") as tap:
