@@ -2,19 +2,16 @@
 
 import contextlib
 import os
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
-
 from tests.support.ports import free_port
+from tests.support.process import Process, run
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-appworld" / "bin" / "python"
-PATIENCE = 120.0
-"""Seconds until the server must answer; 9 to 24 on two cores, more beside other work."""
+START_SECONDS = 120.0
+"""9 to 24 on two cores."""
 _PROGRAM = str(ROOT / "tests" / "appworld" / "documents.py")
 _SYNTHETIC = str(ROOT / "tests" / "appworld" / "synthetic.py")
 
@@ -30,7 +27,7 @@ def documents(directory: Path) -> dict[str, Path]:
         AppWorldMissing: see `make test-appworld`.
     """
     _require()
-    subprocess.run([PYTHON, _PROGRAM, directory], env=_environment(), check=True, timeout=PATIENCE)
+    run([PYTHON, _PROGRAM, directory], START_SECONDS, env=_environment()).check_returncode()
     return {path.stem: path for path in sorted(directory.glob("*.json"))}
 
 
@@ -41,7 +38,7 @@ def synthetic_tasks(root: Path) -> None:
         AppWorldMissing: see `make test-appworld`.
     """
     _require()
-    subprocess.run([PYTHON, "-I", "-B", _SYNTHETIC, root], env=_environment(), check=True, timeout=PATIENCE, cwd=root)
+    run([PYTHON, "-I", "-B", _SYNTHETIC, root], START_SECONDS, env=_environment(), cwd=root).check_returncode()
 
 
 @contextlib.contextmanager
@@ -50,29 +47,14 @@ def server(directory: Path) -> Iterator[str]:
 
     Raises:
         AppWorldMissing: see `make test-appworld`.
-        RuntimeError: it does not come up.
     """
     _require()
-    port, log = free_port(), directory / "server.log"
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [PYTHON, _PROGRAM, "--serve", str(port)], cwd=directory, env=_environment(), stdout=out, stderr=out
-        )
-    try:
-        end = time.monotonic() + PATIENCE
-        while not _answers(url):
-            if process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"AppWorld's server does not come up: {log.read_text()[-2000:]}")
-            time.sleep(0.2)
+    command = [PYTHON, _PROGRAM, "--serve", str(port)]
+    with Process(command, directory / "server.log", cwd=directory, env=_environment()) as process:
+        process.until_answers(f"{url}/gmail/openapi.json", START_SECONDS)
         yield url
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _require() -> None:
@@ -83,10 +65,3 @@ def _require() -> None:
 def _environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
     return {**kept, "HOME": str(PYTHON.parent.parent / "home")}
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/gmail/openapi.json", timeout=5.0).status_code == 200
-    except httpx.HTTPError:
-        return False

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,8 +15,10 @@ from actors.ports.errors import EnvironmentFailed
 from adapters.environments.appworld import AppWorldEnvironment, AppWorldEpisode
 from tests.appworld.rig import PYTHON
 from tests.support.environment_promises import run_out
+from tests.support.patience import until, wait_until, within
+from tests.support.process import Process, alive
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(within(300))]
 SIGN_UP, QUESTION = "aaaaaa1_1", "aaaaaa1_2"
 PASSWORD = "Wr0ng-horse"
 ADA = {"first_name": "Ada", "last_name": "Lane", "email": "ada@example.com", "password": PASSWORD}
@@ -30,21 +31,6 @@ def appworld(shared: Callable[[str], AppWorldEnvironment], anyio_backend: str) -
 
 async def call(episode: AppWorldEpisode, name: str, /, **arguments: object) -> str:
     return (await episode.step([ToolCall(name, json.dumps(arguments), "c")], "")).text
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended, or will not run again."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-def wait_for(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 async def test_all_apis_are_tools_and_a_setting_narrows_them_to_some_apps(appworld, root):
@@ -195,7 +181,7 @@ async def test_a_killed_process_costs_its_attempt_alone(appworld):
     with pytest.raises(EnvironmentFailed, match="died"):
         await episode.state()
     assert appworld.pool.deaths == deaths + 1
-    assert gone(pid)
+    assert not alive(pid)
     assert "Ada" in await call(other, "supervisor__show_profile")
     again = await appworld.reset(appworld.task(SIGN_UP))
     assert "Ada" in await call(again, "supervisor__show_profile")
@@ -212,7 +198,7 @@ async def test_a_process_that_hangs_is_killed_at_the_deadline_and_frees_its_plac
         os.kill(pid, signal.SIGSTOP)
         with pytest.raises(EnvironmentFailed, match=r"no answer to 'execute' in 0.5 seconds"):
             await call(episode, "supervisor__show_profile")
-    assert gone(pid)
+    assert not alive(pid)
     assert len(appworld.pool) == 0
     await (await appworld.reset(appworld.task(SIGN_UP))).aclose()
 
@@ -244,7 +230,7 @@ async def test_it_starts_anew_after_all_of_it_was_killed(appworld):
     episode = await appworld.reset(appworld.task(SIGN_UP))
     (pid,) = appworld.pool.pids
     os.kill(appworld.pool.template_pid, signal.SIGKILL)
-    wait_for(lambda: gone(pid))
+    await until(lambda: not alive(pid), "the process is gone")
     with pytest.raises(EnvironmentFailed, match="died"):
         await call(episode, "supervisor__show_profile")
     again = await appworld.reset(appworld.task(SIGN_UP))
@@ -287,18 +273,17 @@ time.sleep(600)
 """
 
 
-def test_its_processes_end_when_their_daemon_is_killed(root):
-    daemon = subprocess.Popen(
-        [sys.executable, "-c", STARTS_AND_WAITS, root, PYTHON, SIGN_UP], stdout=subprocess.PIPE, text=True
-    )
-    assert daemon.stdout is not None
-    template, attempt, home = daemon.stdout.readline().split()
-    assert not gone(int(template))
-    assert not gone(int(attempt))
-    daemon.kill()
-    daemon.wait()
-    daemon.stdout.close()
-    wait_for(lambda: gone(int(template)) and gone(int(attempt)) and not Path(home).exists())
+def test_its_processes_end_when_their_daemon_is_killed(root, tmp_path):
+    log = tmp_path / "log"
+    with Process([sys.executable, "-c", STARTS_AND_WAITS, root, PYTHON, SIGN_UP], log) as daemon:
+        daemon.until(lambda: log.read_text().endswith("\n"), 120)
+        template, attempt, home = log.read_text().splitlines()[-1].split()
+        assert alive(int(template))
+        assert alive(int(attempt))
+        os.kill(daemon.pid, signal.SIGKILL)  # it alone: the rest must see to its own end
+        daemon.wait()
+        wait_until(lambda: not (alive(int(template)) or alive(int(attempt))), "both processes are gone")
+        wait_until(lambda: not Path(home).exists(), "so is their home")
 
 
 async def test_the_users_data_directory_is_only_read(appworld, root):

@@ -17,8 +17,9 @@ from adapters.live.openapi import AuthSettings, OpenApiApi, OpenApiSettings
 from adapters.live.policy import PolicySettings
 from adapters.live.recording import Recordings
 from tests.appworld import rig
+from tests.support.patience import within
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(within(300))]
 PASSWORD = "Wr0ng-horse battery&staple"
 METHODS = {"get", "put", "post", "delete", "patch"}
 

@@ -7,8 +7,9 @@ import pytest
 from actors.messages import ToolCall
 from actors.ports.environments import Environment, Episode, Observation
 from tests.support.environment_promises import PROMISES, Case, keeps, simple
+from tests.support.patience import within
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(within(300))]
 
 
 async def sign_up(episode: Episode, environment: Environment) -> Observation:

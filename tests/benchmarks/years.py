@@ -44,7 +44,8 @@ from actors.messages import (
 from actors.store import Store
 from daemon.upkeep.retention import QuotaSettings, Retention, RetentionSettings
 from tests.benchmarks import report
-from tests.support.installation import Installation, listens
+from tests.support.installation import Installation
+from tests.support.process import listens
 
 DAY = 86400.0
 _PAGE = 500

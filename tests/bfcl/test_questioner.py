@@ -11,11 +11,12 @@ from actors.tasks.questioner.generating import Generator
 from actors.tasks.questioner.settings import ProbeSettings, QuestionerSettings
 from adapters.environments.bfcl import BfclEnvironment
 from adapters.environments.synthetic_tasks import SyntheticTasks
+from tests.support.patience import within
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(within(280))
 async def test_tasks_of_bfcl_are_solved_by_their_reference_and_by_nothing_else(
     shared: Callable[[str], BfclEnvironment], anyio_backend_name: str
 ):

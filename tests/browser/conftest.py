@@ -1,11 +1,6 @@
 """A server process, and pages that tell whether they stayed quiet and at home."""
 
-import socket
-import subprocess
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,11 +9,14 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
 from tests.browser.chromium import chromium
+from tests.support.patience import within
+from tests.support.ports import free_port
+from tests.support.process import Process, status
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv" / "bin" / "python"
-PATIENCE = 90.0
-"""Seconds for a server or a page: the machine may have other things to do."""
+PATIENCE = within(90)
+"""Seconds for a page."""
 
 
 class Served:
@@ -26,49 +24,30 @@ class Served:
 
     def __init__(self, directory: Path, kind: str) -> None:
         self.directory = directory
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        self._log = directory / "server.log"
-        with self._log.open("wb") as out:
-            self._process = subprocess.Popen(
-                [PYTHON, "-m", "tests.browser.server", str(port), str(directory), kind],
-                cwd=ROOT, stdout=out, stderr=out,
-                env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
-        end = time.monotonic() + PATIENCE
-        while not self._answers():
-            assert self._process.poll() is None, self._log.read_text()[-2000:]
-            assert time.monotonic() < end, self._log.read_text()[-2000:]
-            time.sleep(0.1)
+        self._process = Process(
+            [PYTHON, "-m", "tests.browser.server", str(port), str(directory), kind], directory / "server.log", cwd=ROOT,
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        self._process.until(lambda: status(f"{self.url}/api/status") in (200, 401), 90)
 
     @property
     def key(self) -> str:
         return (self.directory / "admin.key").read_text()
 
     def stop(self) -> None:
-        if self._process.poll() is not None:
-            return
-        self._process.terminate()
-        self._process.wait(30)
-        assert "Traceback" not in self._log.read_text()
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/api/status", timeout=10):
-                return True
-        except urllib.error.HTTPError as error:
-            return error.code == 401
-        except OSError:
-            return False
+        self._process.stop()
+        assert "Traceback" not in self._process.log.read_text()
 
 
 def _serving(kind: str) -> Iterator[Served]:
     with tempfile.TemporaryDirectory() as directory:
         served = Served(Path(directory), kind)
-        yield served
-        served.stop()
+        try:
+            yield served
+        finally:
+            served.stop()
 
 
 @pytest.fixture(scope="session")

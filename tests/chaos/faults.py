@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 
 from daemon.demo.world import World
+from tests.support.process import family
 from tests.support.swapping import swap_programs
-from tests.support.tap_process import family
 
 DISK_BYTES = 768 << 20
 """Of the state: 20 versions of the demo's model, the broker's streams and the spool take less than half."""

@@ -32,7 +32,8 @@ from daemon.demo.accounts import read_journal, trajectory_of
 from daemon.demo.world import World, answers
 from tests.benchmarks import report
 from tests.chaos.faults import ROWS, Clock, Disk, Fault, inject, snapshot
-from tests.support.swapping import patience, swap_programs
+from tests.support.patience import SLOW
+from tests.support.swapping import swap_programs
 
 RECOVERY = 60.0
 """Seconds, on an idle machine, within which calls are captured and weights trained again after a fault."""
@@ -148,7 +149,7 @@ class Matrix:
             self.world.check()
 
     def _until(self, done: Callable[[], object], seconds: float) -> bool:
-        end = time.monotonic() + patience(seconds)
+        end = time.monotonic() + seconds * SLOW
         while not done():
             if time.monotonic() > end:
                 return False

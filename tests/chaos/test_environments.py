@@ -2,16 +2,17 @@
 
 import itertools
 import os
-import subprocess
+import signal
 import sys
-import time
 from pathlib import Path
 
 import anyio
 import pytest
 
 from actors.ports.errors import EnvironmentFailed
-from tests.support.working import TROUBLE, doing, soon, workers
+from tests.support.patience import until, wait_until
+from tests.support.process import Process
+from tests.support.working import TROUBLE, doing, workers
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.anyio, pytest.mark.chaos]
@@ -25,7 +26,7 @@ async def test_two_hundred_episodes_are_played_at_once():
             episode = await environment.reset(task)
             for _ in range(3):
                 played.append((await doing(episode, "count")).text)
-            await soon(lambda: environment.instances == 200 or environment.closed > 0)
+            await until(lambda: environment.instances == 200 or environment.closed > 0, "all are open at once")
             await episode.aclose()
 
         async with anyio.create_task_group() as group:
@@ -67,24 +68,15 @@ async def main():
 
 anyio.run(main)
 """
-    parent = subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert parent.stdout is not None
-    sessions = {int(pid) for pid in parent.stdout.readline().split()}
-    end = time.monotonic() + 30
-    while len(members(sessions)) < 6 and time.monotonic() < end:
-        time.sleep(0.05)
-    assert len(members(sessions)) == 6, "two workers and four episodes that hang"
-    parent.kill()
-    parent.wait()
-    while members(sessions) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not members(sessions)
+    log = tmp_path / "log"
+    with Process([sys.executable, "-c", program], log, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as parent:
+        parent.until(lambda: log.read_text().endswith("\n"), what="the workers are started")
+        sessions = {int(pid) for pid in log.read_text().split()}
+        parent.until(lambda: len(members(sessions)) >= 6, what="two workers and four episodes that hang")
+        assert len(members(sessions)) == 6
+        os.kill(parent.pid, signal.SIGKILL)  # it alone: the rest must see to its own end
+        parent.wait()
+        wait_until(lambda: not members(sessions), "the workers and their episodes are gone")
 
 
 def members(sessions: set[int]) -> list[int]:

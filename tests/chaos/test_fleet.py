@@ -9,9 +9,10 @@ import pytest
 from actors.deployment.canary import CanarySettings
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
+from tests.support.patience import within
 from tests.support.rolling import rolling
 
-pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch]
+pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch, pytest.mark.promise]
 CANARY = CanarySettings(share=0.3, seconds=0.0, runs=10)
 ASKED = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
 
@@ -30,7 +31,7 @@ async def test_a_version_rolls_over_two_engines_and_no_request_fails(tmp_path: P
     with embedded_engine(first, *options) as one, embedded_engine(first, *options) as two:
         async with (
             rolling(tmp_path, versions, {"one": one, "two": two}, CANARY) as fleet,
-            httpx.AsyncClient(base_url=fleet.tap.url, timeout=20.0) as http,
+            httpx.AsyncClient(base_url=fleet.tap.url, timeout=within()) as http,
             anyio.create_task_group() as group,
         ):
 

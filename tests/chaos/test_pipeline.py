@@ -4,8 +4,9 @@ that they got an answer to is in the store, once, in the one trajectory of its r
 import pytest
 
 from tests.benchmarks.pipeline import chaos, drain
+from tests.support.patience import within
 
-pytestmark = [pytest.mark.chaos, pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.chaos, pytest.mark.anyio, pytest.mark.timeout(within(900)), pytest.mark.promise]
 CALLS = 3200
 
 

@@ -18,9 +18,12 @@ from daemon.upkeep.swaps import Swaps
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
 from tests.support.keys import unsigned_weights
-from tests.support.swapping import door, swap_programs, until
+from tests.support.patience import until, within
+from tests.support.swapping import door, swap_programs
 
-pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch, pytest.mark.promise, pytest.mark.timeout(within(300)),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +83,7 @@ class Side:
         """It begins a swap, and is gone when the request at the door is under way; its program goes on."""
         async with anyio.create_task_group() as group:
             group.start_soon(self.swap, version)
-            with anyio.fail_after(60):
+            with anyio.fail_after(within()):
                 await held.reached.wait()
             group.cancel_scope.cancel()
 
@@ -119,7 +122,7 @@ async def test_who_does_not_see_them_starts_nothing_until_the_engine_says_that_i
                 await attempt
         assert await engine.is_paused(), "nobody resumed it under the program's hands"
         held.gate.set()
-        await until(lambda: not swap_programs(tmp_path / "one"), 120, "the program ends")
+        await until(lambda: not swap_programs(tmp_path / "one"), "the program ends", 120)
         assert await two.swaps.collect("serving") is None
         assert await engine.version() == 1
         assert held.count == 1
@@ -147,9 +150,7 @@ async def test_what_another_daemon_came_after_is_not_finished_when_the_first_one
 async def test_the_program_stops_touching_the_engine_at_the_end_of_its_time(store, url, versions, tmp_path) -> None:
     async with door(url, ("load", 1, "before")) as (held, through), VllmEngine(through, name="serving") as engine:
         one = Side(store, tmp_path / "one", engine, versions, seconds=15.0)
-        began = time.monotonic()
         await one.dies_while(1, held)
-        await until(lambda: not swap_programs(tmp_path / "one"), 120, "the program ends")
-        assert time.monotonic() - began < 120
+        await until(lambda: not swap_programs(tmp_path / "one"), "the program ends", 120)
         assert not await engine.is_paused(), "resumed by the program"
         held.gate.set()

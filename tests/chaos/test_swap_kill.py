@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,11 +24,13 @@ from tests.benchmarks import report
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
 from tests.support.epochs import seen_epoch
-from tests.support.swapping import Door, SwapDaemon, door, open_store, patience, promote, swap_programs, until
+from tests.support.patience import Late, until, within
+from tests.support.swapping import Door, SwapDaemon, door, open_store, promote, swap_programs
 
-pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.anyio, pytest.mark.chaos, pytest.mark.torch, pytest.mark.promise, pytest.mark.timeout(within(300)),
+]  # fmt: skip
 IDS = [260, 72, 101, 108, 108, 111, 33, 44]
-UNPAUSED_SECONDS, RECONCILED_SECONDS = 20.0, 10.0
 
 DAEMON_DIES = [
     ("weight_info", 1, "before"),  # the daemon's own look, before anything
@@ -120,7 +122,7 @@ class Bench:
 
     async def kill(self, point: tuple[str, int, str], held: Door, *, program: bool) -> None:
         """kill -9 of the daemon, and of the `program` too if asked, when the request at `point` is under way."""
-        with anyio.fail_after(30):
+        with anyio.fail_after(within()):
             await held.reached.wait()
         if program:
             for pid in swap_programs(self.state):
@@ -153,6 +155,14 @@ async def first_look(bench: Bench) -> None:
     await store.aclose()
 
 
+async def promised(done: Callable[[], Awaitable[bool]], what: str) -> float:
+    """Wait for what must come; what has not after two minutes is a broken promise, and not a slow machine."""
+    try:
+        return await until(done, what, 120)
+    except Late as late:
+        raise AssertionError(str(late)) from None
+
+
 def named(point: tuple[str, int, str]) -> str:
     return "-".join(map(str, point))
 
@@ -163,15 +173,13 @@ async def test_the_daemon_dies_and_the_engine_goes_on(bench: Bench, seen, point)
         bench.start(url)
         await bench.kill(point, held, program=False)
         # Without a restart: whatever was begun is brought to its end, and nobody waits behind a pause.
-        unpaused = await until(
-            bench.unpaused, patience(UNPAUSED_SECONDS), "the swap program ends, the engine is not paused"
-        )
+        unpaused = await promised(bench.unpaused, "the swap program ends, the engine is not paused")
         served = await bench.engine.version()
         assert np.allclose(
             (await bench.engine.log_probs(IDS))[1:], (bench.after if served else bench.before)[1:], atol=1e-4
         ), "the label is that of the weights"
         bench.start(url)
-        took = await until(bench.settled, patience(RECONCILED_SECONDS), f"reconciled (log: {log(bench)})")
+        took = await promised(bench.settled, f"reconciled (log: {log(bench)})")
     assert np.allclose((await bench.engine.log_probs(IDS))[1:], bench.after[1:], atol=1e-4)
     seen.append(("daemon", named(point), f"{unpaused:.2f}", str(served), f"{took:.2f}", "1"))
 
@@ -181,14 +189,13 @@ async def test_daemon_and_program_die_and_the_next_daemon_resumes_the_engine(ben
     async with door(bench.url, point) as (held, url):
         bench.start(url)
         await bench.kill(point, held, program=True)
-        await until(lambda: not swap_programs(bench.state), 5.0, "the swap program is dead")
+        await until(lambda: not swap_programs(bench.state), "the swap program is dead")
         began = time.monotonic()
         bench.start(url)
-        unpaused = await until(bench.unpaused, patience(RECONCILED_SECONDS), f"resumed (log: {log(bench)})")
+        unpaused = await promised(bench.unpaused, f"resumed (log: {log(bench)})")
         served = await bench.engine.version()
-        await until(bench.settled, patience(RECONCILED_SECONDS), f"reconciled (log: {log(bench)})")
+        await promised(bench.settled, f"reconciled (log: {log(bench)})")
         took = time.monotonic() - began
-    assert took < patience(RECONCILED_SECONDS)
     assert np.allclose((await bench.engine.log_probs(IDS))[1:], bench.after[1:], atol=1e-4)
     row = ("daemon and program", named(point), f"{unpaused:.2f} (restart)", str(served), f"{took:.2f}", "1")
     seen.append(row)
@@ -198,15 +205,15 @@ async def test_the_program_alone_dies_and_the_same_daemon_cleans_up_and_tries_ag
     point = ("load", 1, "after")
     async with door(bench.url, point) as (held, url):
         bench.start(url)
-        with anyio.fail_after(30):
+        with anyio.fail_after(within()):
             await held.reached.wait()
         (pid,) = swap_programs(bench.state)
         os.kill(pid, signal.SIGKILL)
         held.gate.set()
         began = time.monotonic()
-        unpaused = await until(bench.unpaused, patience(RECONCILED_SECONDS), f"resumed (log: {log(bench)})")
+        unpaused = await promised(bench.unpaused, f"resumed (log: {log(bench)})")
         served = await bench.engine.version()
-        await until(bench.settled, patience(RECONCILED_SECONDS), f"reconciled (log: {log(bench)})")
+        await promised(bench.settled, f"reconciled (log: {log(bench)})")
         took = time.monotonic() - began
     store = open_store(bench.state)
     results = [(item.result, item.version) for item in reversed(await store.servings("serving"))]
@@ -219,7 +226,7 @@ async def test_an_engine_that_somebody_left_paused_is_resumed(bench: Bench, seen
     shutil.rmtree(bench.state / "swaps", ignore_errors=True)
     await bench.engine.pause()
     bench.start(bench.url)
-    took = await until(bench.settled, patience(RECONCILED_SECONDS), f"reconciled (log: {log(bench)})")
+    took = await promised(bench.settled, f"reconciled (log: {log(bench)})")
     seen.append(("", "left paused", "", "", f"{took:.2f}", "1"))
 
 

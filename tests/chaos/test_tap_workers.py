@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -26,16 +25,19 @@ from actors.system.streams import TRAFFIC_EXCHANGE
 from actors.system.stub_bus import StubBus
 from daemon.ingest.conversion import InThread
 from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
+from daemon.tap.spool_reader import SpoolReader
 from daemon.tap.spools import spools
+from tests.support.patience import Late, until, wait_until, within
 from tests.support.ports import free_ports
+from tests.support.process import Process, alive
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(within(300)), pytest.mark.promise]
 
 
 class Tap:
     """Parent and workers."""
 
-    def __init__(self, port: int, admin_port: int, process: "subprocess.Popen[bytes]", state: Path) -> None:
+    def __init__(self, port: int, admin_port: int, process: Process, state: Path) -> None:
         self.port, self.admin_port, self.process, self.state = port, admin_port, process, state
 
     @property
@@ -43,7 +45,7 @@ class Tap:
         return f"http://127.0.0.1:{self.port}/v1/chat/completions"
 
     def ask(self, path: str) -> httpx.Response:
-        return httpx.get(f"http://127.0.0.1:{self.admin_port}{path}", timeout=20)
+        return httpx.get(f"http://127.0.0.1:{self.admin_port}{path}", timeout=within())
 
     def figures(self, name: str) -> dict[str, float]:
         """A metric by worker, added up over its other labels."""
@@ -64,13 +66,16 @@ class Tap:
         return found
 
     def until(self, done: Callable[[], bool], what: str) -> None:
-        end = time.monotonic() + 60
-        while True:
+        def there() -> bool:
             with contextlib.suppress(httpx.HTTPError):
-                if done():
-                    return
-            assert time.monotonic() < end, what
-            time.sleep(0.05)
+                return done()
+            return False
+
+        self.process.until(there, what=what)
+
+    def kept(self) -> int:
+        """Records in the spools of both workers."""
+        return sum(len(SpoolReader(one).read(100_000, 1 << 30)) for one in spools(self.state / "spool", 2))
 
 
 @contextlib.contextmanager
@@ -81,19 +86,14 @@ def running(tmp_path: Path, settings: dict[str, object], *, notify: str = "") ->
     for key, value in told.items():
         command += ["--set", f"{key}={value}"]
     environment = os.environ | ({"NOTIFY_SOCKET": notify, "WATCHDOG_USEC": "2000000"} if notify else {})
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-    tap = Tap(port, admin_port, process, tmp_path)
-    try:
-        tap.until(lambda: tap.ask("/readyz").status_code == 200, "both workers serve")
-        yield tap
-    finally:
-        process.send_signal(signal.SIGTERM)
+    with Process(command, tmp_path / "log", env=environment) as process:
+        tap = Tap(port, admin_port, process, tmp_path)
         try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        print((tmp_path / "log").read_text()[-3000:])
+            tap.until(lambda: tap.ask("/readyz").status_code == 200, "both workers serve")
+            yield tap
+        finally:
+            process.stop()
+            print(process.tail())
 
 
 @contextlib.asynccontextmanager
@@ -147,10 +147,14 @@ async def shipped(directories: list[Path], wanted: int) -> list[str]:
     found: list[str] = []
     async with anyio.create_task_group() as group:
         group.start_soon(shipper.run, Lifecycle(unit, draining, lambda: None))
-        with anyio.move_on_after(30):
-            while len(found) < wanted:
-                found += [decode(one.data).id for one in await subscription.fetch(100, 1.0)]
-        found += [decode(one.data).id for one in await subscription.fetch(100, 1.0)]
+
+        async def fetch() -> bool:
+            found.extend(decode(one.data).id for one in await subscription.fetch(100, 1.0))
+            return len(found) >= wanted
+
+        with contextlib.suppress(Late):  # what has not come by then is lost: for the caller to say
+            await until(fetch, f"{wanted} records", 120)
+        await fetch()  # what would come twice, comes now
         draining.set()
     return found
 
@@ -179,7 +183,7 @@ def test_a_killed_worker_breaks_its_own_connections_and_nobody_elses(tmp_path: P
 
         def connect() -> httpx.AsyncClient:
             return httpx.AsyncClient(
-                limits=httpx.Limits(max_connections=1, max_keepalive_connections=1), timeout=60, verify=False
+                limits=httpx.Limits(max_connections=1, max_keepalive_connections=1), timeout=within(), verify=False
             )
 
         held: dict[str, float] = {}
@@ -193,7 +197,7 @@ def test_a_killed_worker_breaks_its_own_connections_and_nobody_elses(tmp_path: P
                 break
         assert min(held.values()) > 0, held
         # What is handed to the scribe by now is written whatever happens to its worker.
-        await asyncio.sleep(1.0)
+        await until(lambda: asyncio.to_thread(lambda: tap.kept() >= answered), "all answers are in the spool")
         victim = min(held, key=lambda number: held[number])
         os.kill(tap.pids()[victim], signal.SIGKILL)
         again = await asyncio.gather(*(call(one) for one in clients))
@@ -223,7 +227,7 @@ def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_call(tmp_
                 async def talk(number: int, turns: Iterable[int]) -> None:
                     for turn in turns:
                         # A connection for each turn: any worker may take it.
-                        async with gate, httpx.AsyncClient(timeout=60, verify=False) as client:
+                        async with gate, httpx.AsyncClient(timeout=within(), verify=False) as client:
                             answer = await client.post(tap.url, json=conversation(number, turn))
                         at[number].append(answer.json()["choices"][0]["message"]["content"])
 
@@ -255,7 +259,7 @@ def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_call(tmp_
 
                 async def start(number: int) -> None:
                     nonlocal canary
-                    async with gate, httpx.AsyncClient(timeout=60, verify=False) as client:
+                    async with gate, httpx.AsyncClient(timeout=within(), verify=False) as client:
                         answer = await client.post(tap.url, json=conversation(number, 0))
                     canary += answer.json()["choices"][0]["message"]["content"] == "b"
 
@@ -279,13 +283,13 @@ def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_call(tmp_
 def test_the_service_manager_hears_of_the_parent_only_and_a_weight_reaches_all_workers(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(30)
+        manager.settimeout(within())
         upstreams = '[{url="http://127.0.0.1:9",name="a"},{url="http://127.0.0.1:9",name="b"}]'
         with running(tmp_path, {"tap.upstreams": upstreams}, notify=str(tmp_path / "notify")) as tap:
             assert b"READY=1" in manager.recv(4096)
             assert b"WATCHDOG=1" in manager.recv(4096)
             answer = httpx.put(
-                f"http://127.0.0.1:{tap.admin_port}/upstreams/a", json={"weight": 0.5}, timeout=20
+                f"http://127.0.0.1:{tap.admin_port}/upstreams/a", json={"weight": 0.5}, timeout=within()
             ).json()
             assert [one["weight"] for worker in answer.values() for one in worker if one["name"] == "a"] == [0.5, 0.5]
             assert tap.ask("/elsewhere").status_code == 404
@@ -293,9 +297,6 @@ def test_the_service_manager_hears_of_the_parent_only_and_a_weight_reaches_all_w
                 assert b"LISTEN_FDS" not in Path(f"/proc/{pid}/environ").read_bytes()
             pids = tap.pids()
             # A worker whose parent is gone must not stay behind with the port.
-            tap.process.kill()
-            tap.process.wait(20)
-        end = time.monotonic() + 60
-        while any(Path(f"/proc/{pid}").exists() for pid in pids.values()):
-            assert time.monotonic() < end, "orphaned workers"
-            time.sleep(0.1)
+            os.kill(tap.process.pid, signal.SIGKILL)
+            tap.process.wait()
+            wait_until(lambda: not any(alive(pid) for pid in pids.values()), "no orphaned workers")

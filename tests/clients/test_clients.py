@@ -14,8 +14,9 @@ from tests.clients.catalogue import CHAT, CLIENTS, Client
 from tests.clients.engine.script import REPEATED, TEXT, TOOLS, VARIED, logprob
 from tests.clients.trial import Trial, planned, require_success, trial
 from tests.clients.verdict import Verdict
+from tests.support.patience import within
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(within(1200))
 RUNS = 3
 every_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 chat_clients = pytest.mark.parametrize(
@@ -78,6 +79,7 @@ def test_a_run_comes_to_its_end(client: Client, tapped: Trial) -> None:
         assert words in rig.comparable(tapped.results[run.key]), run.key
 
 
+@pytest.mark.promise
 def test_no_key_is_in_the_spool(tapped: Trial, directory: Path) -> None:
     kept = b"".join(path.read_bytes() for path in (directory / "tapped/spool").rglob("*") if path.is_file())
     assert b"You are a desk." in kept, "the search would find something"

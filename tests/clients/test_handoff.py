@@ -10,8 +10,9 @@ from tests.clients.catalogue import CHAT, RESPONSES, Client, runs
 from tests.clients.engine.script import HANDOFF
 from tests.clients.trial import require_success
 from tests.clients.verdict import exchanges, stitched
+from tests.support.patience import within
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(within(1200))
 PROGRAM = "programs/openai_agents_handoff.py"
 TEAMS = (
     Client(name="handoff responses", program=PROGRAM, endpoint=RESPONSES),

@@ -12,8 +12,9 @@ import pytest
 from tests.docs.blocks import Block, blocks
 from tests.docs.commands import faults, simple_commands
 from tests.docs.installation import Installation
+from tests.support.patience import within
 
-pytestmark = pytest.mark.timeout(1800)  # the first one waits for the installation
+pytestmark = pytest.mark.timeout(within(900))  # the first one waits for the installation
 _ALL = blocks("sh")
 _RUN = [pytest.param(block, id=block.place) for block in _ALL if not block.not_run]
 _NOT_RUN = [pytest.param(block, id=block.place) for block in _ALL if block.not_run]
@@ -43,16 +44,16 @@ def test_the_commands_work_as_they_stand_there(
     desk = desks[block.page]
     if not any(desk.iterdir()):
         installation.place(desk)
-    done = installation.run(block.text, desk)
-    assert done.returncode == block.status, f"{block.place} ended with {done.returncode}:\n{done.stdout[-6000:]}"
+    status, said = installation.run(block.text, desk)
+    assert status == block.status, f"{block.place} ended with {status}:\n{said[-6000:]}"
 
 
 @pytest.mark.parametrize("block", _PROGRAMS)
 def test_the_programs_work_as_they_stand_there(
     block: Block, installation: Installation, desks: dict[str, Path]
 ) -> None:
-    done = installation.run(f"python - <<'END'\n{block.text}END\n", desks[block.page])
-    assert done.returncode == block.status, f"{block.place} ended with {done.returncode}:\n{done.stdout[-6000:]}"
+    status, said = installation.run(f"python - <<'END'\n{block.text}END\n", desks[block.page])
+    assert status == block.status, f"{block.place} ended with {status}:\n{said[-6000:]}"
 
 
 @pytest.mark.parametrize("block", _NOT_RUN)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.installation import Installation, Running, listens
+from tests.support.installation import Installation, Running
 from tests.support.patience import wait_until, within
-from tests.support.processes import alive
+from tests.support.process import alive, listens
 
 
 @pytest.fixture

@@ -2,14 +2,14 @@
 
 import os
 import shutil
-import socket
-import subprocess
-import time
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from adapters.live.mcp import McpSettings
+from tests.support.ports import free_port
+from tests.support.process import Process
 
 HERE = Path(__file__).parent
 PYTHON_SERVERS = HERE.parents[1] / ".venv-mcp/bin"
@@ -36,21 +36,11 @@ def settings(server: str, directory: Path) -> McpSettings:
 @contextmanager
 def everything_over_http() -> Iterator[str]:
     """The address of server-everything over streamable HTTP."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        node("everything", "streamableHttp"), env={"PORT": str(port), "PATH": os.environ["PATH"]},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        for _ in range(600):
-            try:
-                socket.create_connection(("127.0.0.1", port), 1.0).close()
-                break
-            except OSError:
-                time.sleep(0.05)
+    port = free_port()
+    command, environment = node("everything", "streamableHttp"), {"PORT": str(port), "PATH": os.environ["PATH"]}
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        Process(command, Path(directory, "log"), env=environment) as process,
+    ):
+        process.until_listens(port)
         yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.kill()
-        process.wait()

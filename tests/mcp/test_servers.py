@@ -139,6 +139,7 @@ async def test_everything_answers_in_all_kinds_of_content(directory):
         assert wrong.error
 
 
+@pytest.mark.promise
 async def test_a_server_that_tells_its_environment_has_nothing_of_ours_to_tell(directory, monkeypatch):
     """`get-env` claims to read only, and gives away all that its process was given."""
     monkeypatch.setenv("OUR_DATABASE_PASSWORD", "hunter2-of-the-daemon")
@@ -153,6 +154,7 @@ async def test_a_server_that_tells_its_environment_has_nothing_of_ours_to_tell(d
     assert told["TOKEN"] == "t0ken-of-the-server"
 
 
+@pytest.mark.promise
 async def test_secrets_are_neither_in_answers_nor_in_logs_nor_in_the_audit(directory, monkeypatch, tmp_path):
     monkeypatch.setenv("THEIR_TOKEN", "t0ken-of-the-server")
     named = msgspec.structs.replace(settings("everything", directory), environment={"TOKEN": "env:THEIR_TOKEN"})

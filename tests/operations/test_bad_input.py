@@ -4,7 +4,6 @@ import hashlib
 import os
 import socket
 import sqlite3
-import subprocess
 import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ import pytest
 from actors.store import Store
 from tests.support import troubled
 from tests.support.installation import Installation
+from tests.support.process import run
 
 UNUSABLE = 2
 
@@ -90,7 +90,7 @@ def test_a_port_of_the_engine_that_somebody_else_has(here: Installation) -> None
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         command = [*here.command("engine")[:4], "--model", str(here.directory), "--port", str(port)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        done = run(command)
     assert done.returncode == UNUSABLE, done.stderr
     assert f"--port {port}" in done.stderr
     assert "ss -ltnp" in done.stderr
@@ -106,10 +106,7 @@ def test_a_state_directory_on_a_disk_that_is_read_only_or_full(here: Installatio
         ("-o size=4k", ("No space left on device", "make room on its disk")),
     ):
         script = f'mount -t tmpfs {mount} none {state} && (head -c 4096 /dev/zero > {state}/x 2>/dev/null; exec "$@")'
-        done = subprocess.run(
-            ["unshare", "--mount", "sh", "-c", script, "sh", *here.command(command)],
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
+        done = run(["unshare", "--mount", "sh", "-c", script, "sh", *here.command(command)])
         assert done.returncode == UNUSABLE, f"it takes root and a mount namespace of its own: {done.stderr}"
         assert "Traceback" not in done.stderr
         assert f"state_dir {state}" in done.stderr
@@ -187,8 +184,6 @@ def test_a_tap_without_a_disk_serves_and_says_so(here: Installation) -> None:
 def test_a_reader_that_has_seen_enough_is_no_error(here: Installation) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(
-        here.command("config"), stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=60
-    )
+    done = run(here.command("config"), stdout=write)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")

@@ -29,12 +29,16 @@ from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.upkeep import install
 from tests.support import checkpoints, troubled
 from tests.support.engines import embedded_engine
-from tests.support.installation import Installation, listens
+from tests.support.installation import Installation
+from tests.support.patience import within
 from tests.support.ports import free_port
+from tests.support.process import Process, run
 from tests.support.served import served
 from tests.support.tapping import BODY
 
 pytestmark = pytest.mark.torch
+SECONDS = f"{within():g}"
+"""That each check may take."""
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +56,15 @@ def well(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         broker, tap = stack.enter_context(here.running("broker")), stack.enter_context(here.running("tap"))
         broker.until(lambda: (here.config.state / "broker" / "credentials.json").exists())
         daemon = stack.enter_context(here.running("run"))
-        tap.until(lambda: listens(here.ports["tap"]))
+        tap.until_listens(here.ports["tap"])
         daemon.until_said("system_ready")
         called = httpx.post(
-            f"http://127.0.0.1:{here.ports['tap']}/v1/chat/completions", json={**BODY, "max_tokens": 4}, timeout=60
+            f"http://127.0.0.1:{here.ports['tap']}/v1/chat/completions",
+            json={**BODY, "max_tokens": 4},
+            timeout=within(),
         )
         assert called.status_code == 200, called.text
-        daemon.until(lambda: listens(here.ports["control"]))
+        daemon.until_listens(here.ports["control"])
         yield here
 
 
@@ -85,7 +91,7 @@ def ask(well: Installation, capsys: pytest.CaptureFixture[str]):
         given = [f"{key.replace('__', '.')}={json.dumps(value)}" for key, value in settings.items()]
         sets = [part for one in given for part in ("--set", one)]
         capsys.readouterr()
-        status = main(["doctor", "--config", str(well.file), "--json", "--seconds", "30", *sets, *arguments])
+        status = main(["doctor", "--config", str(well.file), "--json", "--seconds", SECONDS, *sets, *arguments])
         return Told(status, json.loads(capsys.readouterr().out))
 
     return asked
@@ -96,7 +102,7 @@ def test_an_installation_that_is_well_has_no_finding(ask, well: Installation, ca
     assert (told.status, told.findings) == (0, [])
     looked = {name for name, one in told.checks.items() if one["state"] == "well"}
     assert len(looked) >= 16, told.checks
-    assert main(["doctor", "--config", str(well.file), "--seconds", "30", "--root", str(well.directory)]) == 0
+    assert main(["doctor", "--config", str(well.file), "--seconds", SECONDS, "--root", str(well.directory)]) == 0
     assert "nothing found" in capsys.readouterr().out
 
 
@@ -154,7 +160,7 @@ def served_with_its_own_clock(ahead: float) -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
         server.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        thread.join(within())
 
 
 def test_a_broker_that_is_away(ask) -> None:
@@ -167,16 +173,10 @@ def nats_server(directory: Path, text: str) -> Iterator[tuple[int, int]]:
     port, monitor = free_port(), free_port()
     path = directory / "own.conf"
     path.write_text(f"listen: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\n{text}\n")
-    process = subprocess.Popen([str(server_binary()), "-c", str(path)], stderr=subprocess.DEVNULL)
-    try:
-        end = time.monotonic() + 30
-        while not (listens(port) and listens(monitor)):
-            assert time.monotonic() < end, "nats-server is not there"
-            time.sleep(0.05)
+    with Process([server_binary(), "-c", path], directory / "own.log") as server:
+        server.until_listens(port)
+        server.until_listens(monitor)
         yield port, monitor
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 def test_a_broker_without_jetstream_and_one_that_wants_a_password(ask, tmp_path: Path) -> None:
@@ -237,9 +237,7 @@ def test_a_state_directory_that_others_read_and_where_files_belong_to_somebody_e
 def test_a_disk_that_is_nearly_full(well: Installation, tmp_path: Path) -> None:
     command = well.command("doctor", "--json", "--only", "disk", "--set", f"state_dir={tmp_path}")
     script = f'mount -t tmpfs -o size=8m none {tmp_path} && exec "$@"'
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script, "sh", *command], capture_output=True, text=True, check=False
-    )
+    done = run(["unshare", "--mount", "sh", "-c", script, "sh", *command])
     assert done.returncode == 1, f"it takes root and a mount namespace of its own: {done.stderr}"
     (finding,) = json.loads(done.stdout)["findings"]
     assert "nearly full" in finding["what"]
@@ -351,7 +349,7 @@ def test_a_setting_that_nothing_reads_does_not_keep_the_rest_from_being_looked_a
 
 
 def test_it_looks_while_nothing_runs(tmp_path: Path) -> None:
-    done = Installation(tmp_path).run("doctor", "--json", "--seconds", "30")
+    done = Installation(tmp_path).run("doctor", "--json", "--seconds", SECONDS)
     told = Told(done.returncode, json.loads(done.stdout))
     assert done.stderr == ""
     told.has("ports", "warning", "`evolved run` does not run", "systemctl start evolved-daemon")

@@ -12,7 +12,8 @@ import pytest
 from actors.messages.spool import decode_spooled
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import Engine, running_engine
-from tests.support.installation import Installation, Running, listens
+from tests.support.installation import Installation, Running
+from tests.support.patience import until, within
 from tests.support.tapping import BODY
 
 pytestmark = pytest.mark.anyio
@@ -36,8 +37,14 @@ def metrics(port: int) -> dict[str, float]:
     return {name: float(value) for name, _, value in pairs}
 
 
+def reloads(tap: Running) -> int:
+    """Times that it has read its file again."""
+    said = tap.log.read_text(errors="replace")
+    return said.count("config_reloaded") + said.count("config_not_reloaded")
+
+
 async def started(tap: Running, port: int) -> None:
-    await anyio.to_thread.run_sync(tap.until, lambda: listens(port))
+    await anyio.to_thread.run_sync(tap.until_listens, port)
 
 
 async def test_the_tap_takes_over_what_it_can_and_names_what_needs_a_restart(engine: Engine, tmp_path: Path) -> None:
@@ -45,7 +52,7 @@ async def test_the_tap_takes_over_what_it_can_and_names_what_needs_a_restart(eng
     notify = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(notify))
-        manager.settimeout(60)
+        manager.settimeout(within())
         with here.running("tap", {"NOTIFY_SOCKET": str(notify)}) as tap:
             await started(tap, here.ports["admin"])
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{here.ports['tap']}") as http:
@@ -70,7 +77,7 @@ async def test_no_request_and_no_record_is_lost_while_files_good_and_bad_come(en
     statuses: list[int] = []
 
     async def caller() -> None:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{here.ports['tap']}", timeout=60) as http:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{here.ports['tap']}", timeout=within()) as http:
             for _ in range(CALLS):
                 statuses.append((await http.post("/v1/chat/completions", json=BODY)).status_code)
 
@@ -82,8 +89,9 @@ async def test_no_request_and_no_record_is_lost_while_files_good_and_bad_come(en
             else:
                 here.configure(redaction={"enabled": bool(number % 2)}, tap={"idle_seconds": 100.0 + number})
                 good = here.file.read_text()
+            before = reloads(tap)
             tap.hangup()
-            await anyio.sleep(0.3)
+            await until(lambda before=before: reloads(tap) > before, "the tap has read the file")
             here.file.write_text(good)
 
     with here.running("tap") as tap:

@@ -3,17 +3,16 @@
 import contextlib
 import json
 import re
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 import yaml
 
+from tests.support.patience import wait_until, within
 from tests.support.ports import free_port
+from tests.support.process import Process, run, status
 
 ROOT = Path(__file__).parents[2]
 RULES, DASHBOARDS = ROOT / "ops" / "prometheus", ROOT / "ops" / "grafana" / "dashboards"
@@ -23,7 +22,7 @@ _SUFFIXES = ("_total", "_bucket", "_sum", "_count")
 
 
 def promtool(*arguments: str) -> None:
-    done = subprocess.run(["promtool", *arguments], cwd=RULES, capture_output=True, text=True, check=False)
+    done = run(["promtool", *arguments], cwd=RULES)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -32,37 +31,10 @@ def alerts() -> list[dict]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-@contextlib.contextmanager
-def running(*commands: str, directory: Path) -> Iterator[None]:
-    """`evolved COMMAND` for each, until the end."""
-    log = (directory / "log").open("wb")
-    found = [
-        subprocess.Popen(
-            [sys.executable, "-m", "daemon.cli", command, "--config", str(directory / "config.toml")], cwd=ROOT,
-            stdout=log, stderr=log,
-        )
-        for command in commands
-    ]  # fmt: skip
-    try:
-        yield
-    finally:
-        for one in found:
-            one.terminate()
-        for one in found:
-            one.wait(60)
-        log.close()
-
-
 def scraped(port: int) -> str:
     """What is exported there, once it is."""
-    end = time.monotonic() + 90
-    while True:
-        with contextlib.suppress(httpx.TransportError):
-            answer = httpx.get(f"http://127.0.0.1:{port}/metrics")
-            if answer.status_code == 200:
-                return answer.text
-        assert time.monotonic() < end, "nothing exported in time"
-        time.sleep(0.2)
+    wait_until(lambda: status(f"http://127.0.0.1:{port}/metrics") == 200, "something is exported", 120)
+    return httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=within()).text
 
 
 def test_rules_and_scrape_configuration_are_valid() -> None:
@@ -93,7 +65,10 @@ def test_every_metric_in_a_rule_or_a_dashboard_is_exported_by_one_of_our_process
         f'state_dir = "{tmp_path}/state"\n[tap]\nport = {tap}\nadmin_port = {admin}\n[control]\nport = {control}\n'
         '[sandbox]\nenvironment = "travel"\n'
     )
-    with running("broker", "run", "tap", directory=tmp_path):
+    with contextlib.ExitStack() as stack:
+        for command in ("broker", "run", "tap"):
+            told = [sys.executable, "-m", "daemon.cli", command, "--config", tmp_path / "config.toml"]
+            stack.enter_context(Process(told, tmp_path / f"{command}.log", cwd=ROOT))
         exported = scraped(control) + scraped(admin)
     # The learner's are named as they are in its source; it would need a GPU's worth of settings to start.
     exported += (ROOT / "learner" / "metrics.py").read_text()

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,15 @@ from daemon.settings.config import Config, load
 from daemon.upkeep.provenance import Provenance
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
-from tests.support.pipeline import Agents, until
+from tests.support.patience import SLOW, Late, until, within
+from tests.support.pipeline import Agents
 from tests.support.ports import free_ports
 from tests.support.postgres import running_cluster
 from tests.support.swapping import Door, door
 
 NAMES = ("a", "b", "c")
+LEASE_SECONDS = min(60.0, 15.0 * SLOW)
+"""That nobody is deposed for being slow."""
 SINGLETONS = ("assembler", "attributor", "curator", "experiencer", "gatekeeper", "swapper", "sentinel")
 
 
@@ -66,6 +70,7 @@ class Daemons:
             "broker": {"port": ports["broker"]},
             "engines": {name: {"url": engines[name]} for name in ("serving", "shadow")},
             "tap": {"port": ports["tap"], "admin_port": ports["admin"], "upstream": engines["direct"]},
+            "cluster": {"lease_seconds": LEASE_SECONDS},
             "swapper": {"reconcile_seconds": 1.0},
             "assembler": {"idle_seconds": 60.0},
         }
@@ -87,7 +92,7 @@ class Daemons:
             )
             for name in NAMES
         }  # fmt: skip
-        self.http = httpx.AsyncClient(timeout=5.0, trust_env=False)
+        self.http = httpx.AsyncClient(timeout=20.0, trust_env=False)
         self.versions = self.config.state / "versions"
 
     def _child(self, name: str, command: list[str]) -> Child:
@@ -97,20 +102,19 @@ class Daemons:
         self._sign(self.versions / "v000000")
         self.broker.start()
         self.tap.start()
-        await until(lambda: answers(f"http://127.0.0.1:{self.tap_port}/health"), 60, "the tap answers")
+        await until(lambda: asyncio.to_thread(answers, f"http://127.0.0.1:{self.tap_port}/health"), "the tap answers")
         for daemon in self.daemons.values():
             daemon.start()
         await self.all_up()
 
     async def all_up(self) -> None:
         """Wait until one leads, and every daemon is ready."""
-        end = time.monotonic() + 120
-        while time.monotonic() < end:
+
+        async def up() -> bool:
             seen = [await self.status(name) for name in NAMES]
-            if all(seen) and sum(one["leader"]["here"] for one in seen) == 1 and all(_ready(one) for one in seen):
-                return
-            await asyncio.sleep(0.2)
-        raise TimeoutError("three ready daemons, one leading")
+            return all(seen) and sum(one["leader"]["here"] for one in seen) == 1 and all(_ready(one) for one in seen)
+
+        await until(up, "three ready daemons, one leading", 240, every=0.2)
 
     async def status(self, name: str) -> dict[str, Any]:
         """Empty if it does not answer."""
@@ -121,27 +125,35 @@ class Daemons:
             return {}
 
     async def leader(self) -> str:
-        for name in NAMES:
-            seen = await self.status(name)
-            if seen and seen["leader"]["here"]:
-                return name
-        raise AssertionError("nobody leads")
+        """Who leads, once one does."""
+        return await self._leading(NAMES, lambda seen: True)
+
+    async def _leading(self, names: Iterable[str], also: Callable[[dict[str, Any]], bool]) -> str:
+        """Which of `names` leads, once one does of which `also` holds."""
+        found: list[str] = []
+        last: dict[str, Any] = {}
+
+        async def one_leads() -> bool:
+            for name in names:
+                last[name] = seen = await self.status(name)
+                if seen and seen["leader"]["here"] and also(seen):
+                    found.append(name)
+            return bool(found)
+
+        try:
+            await until(one_leads, "one leads", 120)
+        except Late as late:
+            logs = {path.name: path.read_text(errors="replace")[-1500:] for path in self.logs.iterdir()}
+            raise Late(f"{late}: {last}; {logs}") from None
+        return found[0]
 
     async def order(self, name: str, kind: str, body: dict[str, Any]) -> httpx.Response:
         return await self.http.post(f"{self._urls[name]}/api/{kind}", json=body)
 
     async def taken_over(self, dead: str, began: float) -> tuple[str, float]:
         """Who leads after `dead`, with its singletons at work, and how long after `began` (monotonic) that was."""
-        last: dict[str, Any] = {}
-        while time.monotonic() - began < 60:
-            for name in NAMES:
-                seen = await self.status(name) if name != dead else {}
-                if seen and seen["leader"]["here"] and _ready(seen):
-                    return name, time.monotonic() - began
-                last[name] = seen and (seen["leader"], [one for one in seen["actors"] if one["status"] != "ready"])
-            await asyncio.sleep(0.02)
-        logs = {path.name: path.read_text(errors="replace")[-1500:] for path in self.logs.iterdir()}
-        raise TimeoutError(f"nobody took over after {dead}: {last}; {logs}")
+        name = await self._leading([name for name in NAMES if name != dead], _ready)
+        return name, time.monotonic() - began
 
     async def learned(self, number: int) -> None:
         """A version appears, as if the learner had made it."""
@@ -232,8 +244,8 @@ class Daemons:
         await self.http.aclose()
         for child in (*self.daemons.values(), self.tap, self.broker):
             with contextlib.suppress(ProcessLookupError):
-                child.signal(18)  # SIGCONT
-            await asyncio.to_thread(child.stop)
+                child.signal(signal.SIGCONT)
+            await asyncio.to_thread(child.stop, within())
 
 
 def _ready(status: dict[str, Any]) -> bool:
@@ -264,16 +276,6 @@ async def three_daemons(directory: Path) -> AsyncIterator[tuple[Daemons, Door]]:
                 yield daemons, held
             finally:
                 await daemons.aclose()
-
-
-async def soon(done: Callable[[], Any], seconds: float, what: str) -> float:
-    """Wait until `await done()` is true; how long it took."""
-    began = time.monotonic()
-    while not await done():
-        if time.monotonic() - began > seconds:
-            raise TimeoutError(f"not within {seconds:.0f} s: {what}")
-        await asyncio.sleep(0.1)
-    return time.monotonic() - began
 
 
 def kill(child: Child, number: int) -> float:

@@ -6,8 +6,6 @@ import datetime
 import ipaddress
 import json
 import os
-import signal
-import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -21,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from actors.system.broker import server_binary
-from tests.support.patience import wait_until
 from tests.support.ports import free_ports
+from tests.support.process import Process
 
 PASSWORD = "pa$$ word of a test"
 
@@ -91,48 +89,33 @@ class Server:
         self.name, self.port, self.monitor, self._directory = name, port, monitor, directory
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "nats.conf").write_text(text)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     @property
     def url(self) -> str:
         return f"nats://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        with (self._directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [str(server_binary()), "-c", str(self._directory / "nats.conf")], stdout=log, stderr=log
-            )
+        self._process = Process([server_binary(), "-c", self._directory / "nats.conf"], self._directory / "log")
 
-    def until_up(self, seconds: float = 60.0) -> None:
+    def until_up(self) -> None:
         """Until it takes clients, and knows the leader, if it has peers."""
-
-        def up() -> bool:
-            assert self._process is not None
-            assert self._process.poll() is None, (self._directory / "log").read_text()[-2000:]
-            with contextlib.suppress(OSError):
-                return self.ask("healthz").get("status") == "ok"
-            return False
-
-        wait_until(up, f"{self.name} takes clients", seconds, every=0.05)
+        assert self._process is not None
+        self._process.until_answers(f"http://127.0.0.1:{self.monitor}/healthz")
 
     def ask(self, path: str) -> dict[str, Any]:
         """What its monitoring port says."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.monitor}/{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.monitor}/{path}", timeout=60) as answer:
             return json.load(answer)
 
     def kill(self) -> None:
         """kill -9."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
+            self._process.kill()
 
     def stop(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            os.kill(self._process.pid, signal.SIGTERM)
-            try:
-                self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.kill()
+        if self._process is not None:
+            self._process.stop()
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from daemon.demo.processes import Child, module
 from daemon.demo.world import answers
 from daemon.settings.config import Config, load
 from tests.benchmarks.native import Native
+from tests.support.patience import until, within
 from tests.support.ports import free_ports
 
 TURNS = 4
@@ -166,14 +167,14 @@ class Pipeline:
         """Start what is asked for, and wait until it answers."""
         self.broker.start()
         self.tap.start()
-        await until(lambda: answers(f"http://127.0.0.1:{self.tap_port}/health"), 30, "the tap answers")
+        await until(lambda: asyncio.to_thread(answers, f"http://127.0.0.1:{self.tap_port}/health"), "the tap answers")
         if daemon:
             await self.start_daemon()
 
     async def start_daemon(self) -> None:
         """Start the daemon, and wait until its actors are at work."""
         self.daemon.start()
-        await until(lambda: answers(f"{self._control}/api/status"), 60, "the daemon answers")
+        await until(lambda: asyncio.to_thread(answers, f"{self._control}/api/status"), "the daemon answers", 120)
 
     def nats(self, number: int) -> None:
         """Send a signal to nats-server itself, below `evolved broker`."""
@@ -189,7 +190,7 @@ class Pipeline:
         self.nats(signal.SIGCONT)
         for child in (self.daemon, self.tap, self.broker):
             child.signal(signal.SIGCONT)
-            child.stop()
+            child.stop(within())
 
     def rows(self) -> int:
         """Exchanges in the store."""
@@ -219,25 +220,12 @@ class Pipeline:
         )
 
     def _ask(self, query: str) -> list[tuple]:
-        with contextlib.closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=10)) as db:
+        with contextlib.closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=60)) as db:
             try:
                 return db.execute(query).fetchall()
             except sqlite3.OperationalError:
                 # The tables are not made yet.
                 return [(0,)] if "count" in query else []
-
-
-async def until(done: Callable[[], bool], seconds: float, what: str, *, every: float = 0.05) -> None:
-    """Wait for `done()`.
-
-    Raises:
-        TimeoutError: not in time; names what was waited for.
-    """
-    end = time.monotonic() + seconds
-    while not await asyncio.to_thread(done):
-        if time.monotonic() > end:
-            raise TimeoutError(f"not within {seconds:.0f} s: {what}")
-        await asyncio.sleep(every)
 
 
 @contextlib.asynccontextmanager

@@ -24,9 +24,9 @@ from psycopg import sql
 
 from actors.store import Store
 from tests.support.certificates import Certificate
-from tests.support.patience import wait_until, within
+from tests.support.patience import Late, wait_until, within
 from tests.support.ports import free_port
-from tests.support.processes import alive
+from tests.support.process import Process, alive, family
 
 _TEMPLATE = "evolved_template"
 _SETTINGS = {
@@ -58,7 +58,7 @@ class Cluster:
         self.log = directory / "postgres.log"
         self.port = free_port()
         self._bin, self._names = _binaries(), itertools.count(1)
-        self._server: subprocess.Popen[bytes] | None = None
+        self._server: Process | None = None
         self._template, self._more = False, dict[str, str]()
         self._user = _unprivileged()
         if self._user is not None:
@@ -90,44 +90,34 @@ class Cluster:
             NoPostgres: it does not.
         """
         settings = [part for name, value in (_SETTINGS | self._more).items() for part in ("-c", f"{name}={value}")]
-        with self.log.open("ab") as log:
-            self._server = subprocess.Popen(
-                [self._bin / "postgres", "-D", self.data, "-k", self.directory, "-p", str(self.port), *settings],
-                user=self._user, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-
-        def up() -> bool:
-            if self._server is None or self._server.poll() is not None:
-                raise NoPostgres(f"no server came up: {self.log.read_text()[-2000:]}")
+        self._server = Process(
+            [self._bin / "postgres", "-D", self.data, "-k", self.directory, "-p", str(self.port), *settings], self.log,
+            user=self._user, cwd="/",
+        )  # fmt: skip
+        until = time.monotonic() + within()
+        while True:
             with contextlib.suppress(psycopg.OperationalError), self.connect():
-                return True
-            return False
-
-        wait_until(up, "PostgreSQL takes connections", every=0.05)
+                return
+            if self._server.process.poll() is not None or time.monotonic() > until:
+                raise NoPostgres(f"no server came up: {self._server.tail()}")
+            time.sleep(0.05)
 
     def stop(self) -> None:
         """End the server, however busy it is."""
-        if self._server is None:
-            return
-        self._server.send_signal(signal.SIGINT)  # "fast": open transactions are rolled back
-        try:
-            self._server.wait(within())
-        except subprocess.TimeoutExpired:
+        if self._server is not None:
+            self._server.signal(signal.SIGINT)  # "fast": open transactions are rolled back
+            with contextlib.suppress(Late):
+                self._server.wait()
             self.kill()
-        self._server = None
 
     def kill(self) -> None:
         """kill -9 of the server and of all that works for it; `start` brings it back."""
-        if self._server is None:
-            return
-        # Its backends lead sessions of their own, so its process group alone would leave them.
-        pids = [self._server.pid, *_children(self._server.pid)]
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._server.wait()
-        self._server = None
-        wait_until(lambda: not any(map(alive, pids)), "every process of PostgreSQL is gone", every=0.01)
+        if self._server is not None:
+            # Its backends lead sessions of their own, so its process group alone would leave them.
+            pids = family(self._server.pid)
+            self._server.kill()
+            self._server = None
+            wait_until(lambda: not any(alive(pid) for pid in pids), "the server and its backends are gone")
 
     def connect(self, database: str = "postgres") -> "psycopg.Connection[tuple[object, ...]]":
         """A connection as its superuser."""
@@ -219,7 +209,3 @@ def _unprivileged() -> str | None:
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(name).pw_name
     raise NoPostgres("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

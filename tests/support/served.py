@@ -9,8 +9,9 @@ import hypercorn.config
 from hypercorn.asyncio import serve
 from starlette.types import ASGIApp
 
-from tests.benchmarks.report import await_port
+from tests.support.patience import wait_until, within
 from tests.support.ports import free_port
+from tests.support.process import listens
 
 
 @contextmanager
@@ -21,9 +22,9 @@ def served(app: ASGIApp) -> Iterator[str]:
     with anyio.from_thread.start_blocking_portal() as portal:
         stop = portal.call(asyncio.Event)
         running = portal.start_task_soon(lambda: serve(app, config, shutdown_trigger=stop.wait))  # type: ignore[arg-type]
-        await_port(port)
+        wait_until(lambda: listens(port), f"port {port} is open")
         try:
             yield f"http://127.0.0.1:{port}"
         finally:
             portal.call(stop.set)
-            running.result(20)
+            running.result(within())

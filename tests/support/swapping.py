@@ -12,7 +12,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -32,6 +32,7 @@ from daemon.upkeep.swap_intents import SwapIntents
 from daemon.upkeep.swaps import Swaps
 from tests.support.engine import Asked, Engine, running_engine
 from tests.support.keys import key_pair, unsigned_weights
+from tests.support.patience import within
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.support.swapping"])
@@ -66,7 +67,7 @@ class SwapDaemon:
         if self._process.is_alive():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(os.getpgid(self._process.pid or 0), signal.SIGKILL)
-        self._process.join(10)
+        self._process.join(within())
 
 
 def _main(state: Path, versions: Path, url: str) -> None:
@@ -109,7 +110,7 @@ class Door:
     def __init__(self, url: str, point: tuple[str, int, str] = ("", 0, "")) -> None:
         # vLLM closes a connection that was idle for 5 s; who sends just then gets no answer.
         limits = httpx.Limits(keepalive_expiry=2.0)
-        self._http = httpx.AsyncClient(base_url=url, timeout=30.0, limits=limits, trust_env=False)
+        self._http = httpx.AsyncClient(base_url=url, timeout=within(), limits=limits, trust_env=False)
         self._verb, self._number, self._side = point
         self.count = 0
         """Requests at the point, so far."""
@@ -179,23 +180,3 @@ def swap_programs(state: Path) -> list[int]:
             if b"adapters.engines.swap" in line and wanted in line:
                 found.append(int(entry.name))
     return found
-
-
-def patience(seconds: float) -> float:
-    """`seconds`, and more by as much as the machine has more to do than it has cores."""
-    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-
-
-async def until(done: Callable[[], object], seconds: float, what: str) -> float:
-    """Wait until `done()`, awaited if need be, is true; how long it took. Fails with `what` after `seconds`."""
-    began = time.monotonic()
-    while True:
-        result = done()
-        if hasattr(result, "__await__"):
-            result = await result  # type: ignore[misc]
-        took = time.monotonic() - began
-        if result:
-            return took
-        if took > seconds:
-            raise AssertionError(f"not within {seconds:g} s: {what}")
-        await anyio.sleep(0.02)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from daemon.tap.settings import TapSettings
-from tests.support.patience import wait_until
-from tests.support.ports import free_ports
+from tests.support.patience import wait_until, within
+from tests.support.process import family, listens
 from tests.support.wire import Client
 
 
@@ -75,16 +75,6 @@ class TapProcess:
         return {name: float(value) for name, _, value in pairs}
 
 
-def family(pid: int) -> list[int]:
-    """`pid` and its living descendants."""
-    found = [pid]
-    for one in found:
-        with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{one}/task"):
-                found += map(int, Path(f"/proc/{one}/task/{task}/children").read_text().split())
-    return found
-
-
 def _rss(pid: int) -> int:
     """Anonymous memory: pages of shared files come and go with the page cache and are no growth."""
     with contextlib.suppress(OSError):
@@ -104,29 +94,33 @@ def _run(settings: TapSettings) -> None:
 
 @contextlib.contextmanager
 def tap_process(directory: Path, upstream: int, **settings: object) -> Iterator[TapProcess]:
-    """A tap in its own process, before the engine on port `upstream`; ended with SIGTERM, or SIGKILL after 15 s."""
-    port, admin_port = free_ports(2)
-    spool = directory / "spool"
-    told = {"upstream": f"http://127.0.0.1:{upstream}", "spool_dir": str(spool), "drain_seconds": 1.0, **settings}
-    process = multiprocessing.get_context("spawn").Process(
-        target=_run, args=(TapSettings(port=port, admin_port=admin_port, **told),), name="hostile-tap"
-    )
-    process.start()
-    try:
-        wait_until(lambda: not process.is_alive() or _listens(admin_port), "the tap listens", every=0.05)
-        assert process.is_alive(), f"the tap did not start: exit code {process.exitcode}"
-        yield TapProcess(port, admin_port, process.pid or 0, spool)
-        assert process.is_alive(), f"the tap died: exit code {process.exitcode}"
-    finally:
-        process.terminate()
-        process.join(15)
-        if process.is_alive():
-            process.kill()
-            process.join()
+    """A tap in its own process, before the engine on port `upstream`; ended with SIGTERM, or SIGKILL."""
+    with contextlib.ExitStack() as stack:
+        # Held while the tap lives: nobody else gets these ports, and the tap listens with SO_REUSEPORT.
+        port, admin_port = stack.enter_context(_held()), stack.enter_context(_held())
+        spool = directory / "spool"
+        told = {"upstream": f"http://127.0.0.1:{upstream}", "spool_dir": str(spool), "drain_seconds": 1.0, **settings}
+        context = multiprocessing.get_context("spawn")
+        process = context.Process(
+            target=_run, args=(TapSettings(port=port, admin_port=admin_port, **told),), name="hostile-tap"
+        )
+        process.start()
+        try:
+            wait_until(lambda: listens(port) or not process.is_alive(), "the tap listens")
+            assert process.is_alive(), f"the tap died: exit code {process.exitcode}"
+            yield TapProcess(port, admin_port, process.pid or 0, spool)
+            assert process.is_alive(), f"the tap died: exit code {process.exitcode}"
+        finally:
+            process.terminate()
+            process.join(within())
+            if process.is_alive():
+                process.kill()
+                process.join()
 
 
-def _listens(port: int) -> bool:
-    with contextlib.suppress(OSError):
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        return True
-    return False
+@contextlib.contextmanager
+def _held() -> Iterator[int]:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]

@@ -1,10 +1,8 @@
 """Environments in worker processes, for tests: opened and closed, played a turn, looked at from outside."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-
-import anyio
 
 from actors.messages import ToolCall
 from actors.ports.environments import Episode, Observation
@@ -28,9 +26,3 @@ async def begun(environment: WorkerEnvironment) -> Episode:
 
 async def doing(episode: Episode, name: str) -> Observation:
     return await episode.step([ToolCall(name, "{}", "call-0")], "")
-
-
-async def soon(true: Callable[[], bool]) -> None:
-    with anyio.fail_after(30):
-        while not true():  # noqa: ASYNC110  # processes have no event
-            await anyio.sleep(0.02)

@@ -11,13 +11,14 @@ os.environ.update(CPU_ENVIRONMENT)
 if find_spec("verl") is None:
     pytest.exit("tests/verl runs in verl's own environment: `make test-verl`", returncode=4)
 
+from tests.support.patience import within
 from tests.verl.rig import SETTINGS, batch, qwen, two_ranks
 
 
 def pytest_collection_modifyitems(items):
     """Two ranks take half a minute to start on two idle cores, minutes on busy ones."""
     for item in items:
-        item.add_marker(pytest.mark.timeout(300))
+        item.add_marker(pytest.mark.timeout(within(400)))
 
 
 @pytest.fixture(scope="session", autouse=True)

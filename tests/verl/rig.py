@@ -2,8 +2,6 @@
 
 import json
 import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +11,8 @@ import numpy as np
 from learner.batch import TrajectoryBatch
 from learner.settings import LearnerSettings
 from learner.trainers.verl import CPU_ENVIRONMENT
+from tests.support.ports import free_port
+from tests.support.process import Process
 
 VOCABULARY = 512
 SETTINGS = LearnerSettings(
@@ -75,7 +75,7 @@ def two_ranks(job: str, directory: Path, settings: LearnerSettings, **arguments:
     """Run `tests.verl.job`'s function `job` on rank 0 of two, under torchrun over gloo; what it returned.
 
     Raises:
-        AssertionError: with the processes' output, if it failed or took too long.
+        AssertionError: with the processes' output, if it failed or, as `Late`, took too long.
     """
     directory.mkdir(parents=True, exist_ok=True)
     order = {"job": job, "directory": str(directory), "arguments": arguments}
@@ -83,20 +83,10 @@ def two_ranks(job: str, directory: Path, settings: LearnerSettings, **arguments:
     (directory / "job.json").write_text(json.dumps(order))
     command = [
         sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr",
-        "127.0.0.1", "--master-port", str(_free_port()), "-m", "tests.verl.job", str(directory / "job.json"),
+        "127.0.0.1", "--master-port", str(free_port()), "-m", "tests.verl.job", str(directory / "job.json"),
     ]  # fmt: skip
     environment = {**os.environ, **CPU_ENVIRONMENT, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    try:
-        done = subprocess.run(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS, text=True
-        )
-    except subprocess.TimeoutExpired as error:
-        raise AssertionError(f"two ranks took more than {SECONDS} s:\n{(error.stdout or b'')[-4000:]}") from error
-    assert done.returncode == 0, done.stdout[-6000:]
+    with Process(command, directory / "ranks.log", env=environment) as ranks:  # torchrun and its ranks
+        code = ranks.wait(SECONDS)
+    assert code == 0, ranks.tail(6000)
     return json.loads((directory / "result.json").read_text())
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

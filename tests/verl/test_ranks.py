@@ -1,7 +1,6 @@
 """Two ranks as one trainer: bad input and failures leave them in step."""
 
 import os
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +9,7 @@ import torch
 from learner.trainers.files import load_tensors
 from learner.trainers.native import NativeTrainer
 from learner.trainers.verl import CPU_ENVIRONMENT
+from tests.support.process import run
 from tests.verl.rig import SETTINGS, batch
 from tests.verl.test_trainer import CLOSE, distance, files
 
@@ -73,7 +73,7 @@ def test_a_learner_without_a_gpu_says_what_to_do():
         pytest.fail("this suite is for machines without a GPU")
     environment = {k: v for k, v in os.environ.items() if k not in CPU_ENVIRONMENT}
     command = [sys.executable, "-m", "daemon.cli", "learner", "--set", "learner.trainer=verl"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    done = run(command, 200, env=environment)
     assert done.returncode == 2
     assert "there is no GPU" in done.stderr
     assert "VERL_PLATFORM=cpu" in done.stderr

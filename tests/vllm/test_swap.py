@@ -22,9 +22,10 @@ from learner.settings import LearnerSettings
 from learner.spot_check import spot_check
 from tests.support import checkpoints
 from tests.support.epochs import seen_epoch
+from tests.support.patience import within
 from tests.vllm.conftest import MODEL, Started, greedy
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 BAD = {
     "missing": "is missing", "unknown": "not part of the model", "shape": "has shape", "dtype": "is F16",
     "nan": "NaN", "truncated": "truncated", "config": "num_attention_heads", "digest": "sha256", "path": "is the path",
@@ -104,7 +105,10 @@ async def streamed(url: str, tokens: int) -> int:
         "stream": True, "return_token_ids": True,
     }  # fmt: skip
     ids, finish = 0, ""
-    async with httpx.AsyncClient(timeout=60) as http, http.stream("POST", f"{url}/v1/chat/completions", json=body) as r:
+    async with (
+        httpx.AsyncClient(timeout=within()) as http,
+        http.stream("POST", f"{url}/v1/chat/completions", json=body) as r,
+    ):
         assert r.status_code == 200
         async for line in r.aiter_lines():
             if line.startswith("data: {"):
@@ -219,12 +223,12 @@ async def test_without_the_plug_in_the_stock_reload_swaps_exactly(vllm: str, tmp
     save_file(noisy, other / "model.safetensors", metadata={"format": "pt"})
     async with VllmEngine(vllm) as stock:
         assert not (await stock.abilities()).plugin
-        before = greedy(vllm, "desk")
+        before = greedy(vllm)
         good = str(MODEL.absolute())
         await swap(stock, other, 2, last_good=good)
-        assert greedy(vllm, "desk") != before
+        assert greedy(vllm) != before
         await swap(stock, MODEL.absolute(), 3, last_good=str(other))
-        assert greedy(vllm, "desk") == before
+        assert greedy(vllm) == before
 
 
 @pytest.mark.parametrize("how", ["missing", "shape", "nan", "truncated", "tied"])
@@ -233,13 +237,13 @@ async def test_without_the_plug_in_a_bad_or_tied_checkpoint_is_refused_before_it
 ) -> None:
     bad = Path(shutil.copytree(MODEL, tmp_path / "bad"))
     checkpoints.spoil(bad, how)
-    before = greedy(vllm, "desk")
+    before = greedy(vllm)
     async with VllmEngine(vllm) as stock:
         outcome = await perform(job(stock, bad, 2, last_good=str(MODEL.absolute())), stock)
     assert outcome.result == "refused"
     if how == "tied":
         assert "head is tied" in outcome.reason
-    assert greedy(vllm, "desk") == before
+    assert greedy(vllm) == before
 
 
 async def test_a_smaller_lease_epoch_is_refused_whatever_it_brings(tied: Started, versions: Path) -> None:

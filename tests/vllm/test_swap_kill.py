@@ -1,12 +1,22 @@
-"""kill -9 at every line of the swap protocol, with a real vLLM and the plug-in behind it."""
+"""kill -9 in the midst of a swap, with a real vLLM and the plug-in behind it: at the points where it is the engine that
+makes the difference. tests/chaos/test_swap_kill.py has all of them."""
 
 import pytest
 
-from tests.chaos.test_swap_kill import *  # noqa: F403  the tables and what they ask; here they get another engine
-from tests.chaos.test_swap_kill import Bench, test_the_daemon_dies_and_the_engine_goes_on
+from tests.chaos import test_swap_kill as table
+from tests.chaos.test_swap_kill import *  # noqa: F403  its fixtures and what has no points
+from tests.chaos.test_swap_kill import Bench, named
 from tests.vllm.conftest import Started
 
-BY_THE_PLUG_IN = [("evolved_info", 1, "before"), ("evolved_prepare", 1, "before"), ("evolved_prepare", 1, "after")]
+DAEMON_DIES = [
+    ("evolved_info", 1, "before"),  # the plug-in is asked
+    ("evolved_prepare", 1, "before"),
+    ("evolved_prepare", 1, "after"),
+    ("pause", 1, "after"),
+    ("load", 1, "before"),
+    ("load", 1, "after"),
+]
+BOTH_DIE = [("load", 1, "before"), ("load", 1, "after")]
 
 
 @pytest.fixture(scope="module")
@@ -14,6 +24,11 @@ def url(tiny: Started) -> str:
     return tiny.url
 
 
-@pytest.mark.parametrize("point", BY_THE_PLUG_IN, ids=lambda point: "-".join(map(str, point)))
-async def test_so_it_does_while_the_workers_read_the_version(bench: Bench, seen, point) -> None:
-    await test_the_daemon_dies_and_the_engine_goes_on(bench, seen, point)
+@pytest.mark.parametrize("point", DAEMON_DIES, ids=named)
+async def test_the_daemon_dies_and_the_engine_goes_on(bench: Bench, seen, point) -> None:
+    await table.test_the_daemon_dies_and_the_engine_goes_on(bench, seen, point)
+
+
+@pytest.mark.parametrize("point", BOTH_DIE, ids=named)
+async def test_daemon_and_program_die_and_the_next_daemon_resumes_the_engine(bench: Bench, seen, point) -> None:
+    await table.test_daemon_and_program_die_and_the_next_daemon_resumes_the_engine(bench, seen, point)

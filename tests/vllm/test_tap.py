@@ -11,9 +11,15 @@ import pytest
 from actors.messages import Exchange, floats_array, ids_array
 from actors.messages.spool import RawExchange
 from actors.trajectories.parsed_exchange import read_turn
+from adapters.engines.swap import perform
+from adapters.engines.swap_files import SwapJob
+from adapters.engines.vllm import VllmEngine
 from adapters.intake.tap import exchange_from_raw
 from tests.clients.verdict import stitched
+from tests.support.epochs import seen_epoch
+from tests.support.patience import within
 from tests.support.tapping import Rig, running_tap
+from tests.vllm.conftest import Started
 
 pytestmark = pytest.mark.anyio
 MESSAGES = [{"role": "user", "content": "book a flight to Oslo, please"}]
@@ -44,6 +50,17 @@ def anyio_backend() -> object:
 async def rig(vllm: str, tmp_path: Path) -> AsyncIterator[Rig]:
     async with running_tap(tmp_path, int(vllm.rpartition(":")[2])) as running:
         yield running
+
+
+@pytest.fixture
+async def desk(tiny: Started, versions: Path) -> str:
+    """Base URL of a server with the plug-in that stores responses; it always says the same tool call."""
+    async with VllmEngine(tiny.url) as engine:
+        job = SwapJob(
+            engine=tiny.url, path=str(versions / "scripted"), version=0, result="", epoch=seen_epoch(tiny.url)
+        )
+        assert (await perform(job, engine)).result == "swapped"
+    return tiny.url
 
 
 @pytest.fixture
@@ -122,8 +139,8 @@ async def test_the_plug_in_changes_nothing_that_an_agent_of_the_messages_api_see
 
 
 async def test_counting_tokens_is_left_alone(desk: str, desk_rig: Rig) -> None:
-    asked = {"model": "desk", "messages": TURNS, "tools": SCHEMAS}
-    async with httpx.AsyncClient(timeout=60) as http:
+    asked = {"model": "tiny", "messages": TURNS, "tools": SCHEMAS}
+    async with httpx.AsyncClient(timeout=within()) as http:
         direct = await http.post(f"{desk}{BLOCKS}/count_tokens", json=asked)
         through = await http.post(f"{desk_rig.url}{BLOCKS}/count_tokens", json=asked)
     assert (through.status_code, through.content) == (200, direct.content)
@@ -131,10 +148,10 @@ async def test_counting_tokens_is_left_alone(desk: str, desk_rig: Rig) -> None:
 
 async def same(engine: str, rig: Rig, path: str, asked: dict[str, object], stream: bool) -> None:
     """The answer to `asked` is the same from the engine and through the tap."""
-    body = {"model": "desk", "temperature": 0, "max_tokens": 12, **asked, "stream": stream}
+    body = {"model": "tiny", "temperature": 0, "max_tokens": 12, **asked, "stream": stream}
     if "max_output_tokens" in asked:
         del body["max_tokens"]
-    async with httpx.AsyncClient(timeout=60) as http:
+    async with httpx.AsyncClient(timeout=within()) as http:
         for _ in range(ATTEMPTS):
             # vLLM puts tokens that are ready at one time into one event: two streams may be cut differently.
             direct = await http.post(engine + path, json=body)
@@ -148,8 +165,8 @@ async def same(engine: str, rig: Rig, path: str, asked: dict[str, object], strea
 
 
 async def kept(rig: Rig, path: str, body: dict[str, object]) -> Exchange:
-    async with httpx.AsyncClient(timeout=60) as http:
-        assert (await http.post(rig.url + path, json={"model": "desk", **body})).status_code == 200
+    async with httpx.AsyncClient(timeout=within()) as http:
+        assert (await http.post(rig.url + path, json={"model": "tiny", **body})).status_code == 200
     (record,) = await rig.records()
     assert isinstance(record, RawExchange)
     return exchange_from_raw(record)
@@ -164,8 +181,8 @@ async def test_the_kept_ids_are_the_engines_own(
 ) -> None:
     body = {**asked, "temperature": 1.0, "seed": 7, "max_tokens": 8}
     exchange = await kept(rig, path, {**body, "stream": stream})
-    async with httpx.AsyncClient(timeout=60) as http:
-        truth = (await http.post(vllm + path, json={"model": "desk", **body, "return_token_ids": True})).json()
+    async with httpx.AsyncClient(timeout=within()) as http:
+        truth = (await http.post(vllm + path, json={"model": "tiny", **body, "return_token_ids": True})).json()
     choice = truth["choices"][0]
     assert ids_array(exchange.response_ids).tolist() == choice["token_ids"]
     assert ids_array(exchange.prompt_ids).tolist() == (choice.get("prompt_token_ids") or truth["prompt_token_ids"])
@@ -190,8 +207,8 @@ async def test_a_call_of_another_api_trains_where_the_plug_in_is(
     assert read_turn(exchange).why_not == ""
     assert not any(name in exchange.response for name in (b'"tokens"', b'"logprobs":[-', b"evolved_tokens"))
     prompt, said = ids_array(exchange.prompt_ids).tolist(), ids_array(exchange.response_ids).tolist()
-    body = {"model": "desk", "prompt": prompt + said, "max_tokens": 1, "prompt_logprobs": 0}
-    async with httpx.AsyncClient(timeout=60) as http:
+    body = {"model": "tiny", "prompt": prompt + said, "max_tokens": 1, "prompt_logprobs": 0}
+    async with httpx.AsyncClient(timeout=within()) as http:
         answer = (await http.post(desk + COMPLETIONS, json=body)).json()
     truth = [entry[str(token)]["logprob"] for entry, token in zip(told(answer)[len(prompt) :], said, strict=True)]
     assert floats_array(exchange.logprobs).tolist() == pytest.approx(truth, abs=1e-3)
@@ -203,8 +220,8 @@ def told(answer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def test_a_run_by_previous_response_ids_is_one_trajectory_and_trains(desk_rig: Rig) -> None:
-    body: dict[str, Any] = {"model": "desk", "tools": FUNCTIONS, "max_output_tokens": 24}
-    async with httpx.AsyncClient(timeout=60) as http:
+    body: dict[str, Any] = {"model": "tiny", "tools": FUNCTIONS, "max_output_tokens": 24}
+    async with httpx.AsyncClient(timeout=within()) as http:
         items: object = "book a flight to Oslo, please"
         for _ in range(3):
             answer = (await http.post(desk_rig.url + RESPONSES, json={**body, "input": items})).json()
@@ -220,9 +237,9 @@ async def test_a_run_by_previous_response_ids_is_one_trajectory_and_trains(desk_
 
 async def test_a_run_of_messages_is_one_trajectory_and_trains(desk_rig: Rig) -> None:
     said: list[Any] = list(MESSAGES)
-    async with httpx.AsyncClient(timeout=60) as http:
+    async with httpx.AsyncClient(timeout=within()) as http:
         for _ in range(3):
-            body = {"model": "desk", "tools": SCHEMAS, "max_tokens": 24, "messages": said}
+            body = {"model": "tiny", "tools": SCHEMAS, "max_tokens": 24, "messages": said}
             content = (await http.post(desk_rig.url + BLOCKS, json=body)).json()["content"]
             said.append({"role": "assistant", "content": content})
             calls = [block["id"] for block in content if block["type"] == "tool_use"]
@@ -251,6 +268,6 @@ async def test_where_vllm_gives_no_ids_or_log_probs_the_turn_says_so(
 
 @pytest.mark.parametrize("path", ["/pause", "/collective_rpc", "/update_weights", "/sleep", "/reset_prefix_cache"])
 async def test_the_admin_plane_is_out_of_reach(vllm: str, rig: Rig, path: str) -> None:
-    async with httpx.AsyncClient(timeout=60) as http:
+    async with httpx.AsyncClient(timeout=within()) as http:
         assert (await http.post(rig.url + path, json={})).status_code == 404
         assert (await http.get(f"{rig.url}/health")).status_code == 200

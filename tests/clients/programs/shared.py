@@ -7,6 +7,7 @@ what each run got, by key, to the file that its second argument names.
 
 import asyncio
 import json
+import os
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
@@ -59,7 +60,7 @@ def use(name: str, arguments: str) -> str:
         return f"error: {error}"
 
 
-PATIENCE = 300
+PATIENCE = 300 * float(os.environ.get("EVOLVED_SLOW") or 1)
 """Seconds for a run, when all programs of all clients start at once on two cores."""
 
 Run = Callable[[str, str, bool], Awaitable[Any]]

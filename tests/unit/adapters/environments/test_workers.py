@@ -11,8 +11,9 @@ import pytest
 from actors.ports.environments import Cloneable, Environment, Stateful
 from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed
 from adapters.environments.workers import WorkerEnvironment
-from tests.support.processes import alive
-from tests.support.working import TROUBLE, begun, doing, soon, workers
+from tests.support.patience import until
+from tests.support.process import alive
+from tests.support.working import TROUBLE, begun, doing, workers
 
 TRAVEL = "adapters.environments.travel:TravelDesk"
 pytestmark = pytest.mark.anyio
@@ -115,7 +116,7 @@ async def test_a_killed_worker_is_started_again_and_its_episodes_are_counted_as_
         episodes = [await begun(environment) for _ in range(3)]
         before = environment.pids[0]
         os.kill(before, signal.SIGKILL)
-        await soon(lambda: not alive(before))
+        await until(lambda: not alive(before), "the worker is gone")
         fresh = await begun(environment)
         assert (environment.lost, environment.restarts, environment.instances) == (3, 1, 1)
         assert (await doing(fresh, "count")).text == "1"
@@ -151,7 +152,7 @@ async def test_closing_ends_what_an_environment_started():
         child = int((await doing(await begun(environment), "fork")).text)
         worker = environment.pids[0]
         assert alive(child)
-    await soon(lambda: not alive(child) and not alive(worker))
+    await until(lambda: not alive(child) and not alive(worker), "worker and child are gone")
     with pytest.raises(EnvironmentFailed, match="closed"):
         await environment.reset(None)  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ import structlog.testing
 from actors.ports.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
 from actors.system import runtime
 from adapters.live.mcp import McpApi, McpSettings
-from tests.support.processes import alive
+from tests.support.process import alive
 
 pytestmark = pytest.mark.anyio
 SERVER = str(Path(__file__).parents[3] / "support" / "bad_mcp_server.py")

@@ -21,7 +21,7 @@ from daemon.composition import cluster
 from daemon.composition.cluster import ClusterSettings, LeaderCollector, Member, StandbyRefuses, leader_view, sole_use
 from daemon.errors import StartFailed
 from daemon.ingest.spool_lock import alone
-from tests.support.swapping import until
+from tests.support.patience import until
 
 pytestmark = pytest.mark.anyio
 HOLD = """
@@ -130,11 +130,11 @@ async def test_of_two_shippers_of_one_spool_one_works_and_the_other_takes_over(t
         supervisor.add("shipper", alone(tmp_path / "spool", shipper(name)))
     async with anyio.create_task_group() as group:
         group.start_soon(lambda: one.run(signals=False))
-        await until(lambda: working, 30, "one works")
+        await until(lambda: working, "one works")
         group.start_soon(lambda: two.run(signals=False))
-        await until(lambda: two.state().ready, 30, "the other one is ready")
+        await until(lambda: two.state().ready, "the other one is ready")
         assert two.state().actors[0].status == "standby"
         one.drain()
-        await until(lambda: len(working) == 2, 30, "it takes over")
+        await until(lambda: len(working) == 2, "it takes over")
         two.drain()
     assert working == ["one", "two"]

@@ -18,7 +18,7 @@ from daemon.ingest.conversion import DEAD_SPOOL, InThread, Load
 from daemon.ingest.converter import Converter
 from daemon.tap.segments import Position
 from daemon.tap.spool_reader import SpoolReader
-from tests.support.processes import alive
+from tests.support.process import alive
 from tests.unit.daemon.ingest.test_shipper import QUICK, Rig, call, key, spool
 
 pytestmark = pytest.mark.anyio
