@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from daemon.cli.options import json_option
+
 PLAN_HELP = """\
 What it takes to learn with a model from so much traffic: memory, seconds and bytes of an update, updates a day, how
 old a run is when it is learned from, and what judge and shadow engine are asked. Nothing is loaded or started.
@@ -67,7 +69,7 @@ def add_plan(add: Any) -> None:
     command.add_argument(
         "--disk", type=_positive, default=1.0, metavar="GB", help="written in a second, in 1e9 bytes (1, assumed)"
     )
-    command.add_argument("--json", action="store_true", help="as JSON")
+    json_option(command)
 
 
 def run_plan(arguments: argparse.Namespace) -> int:
