@@ -24,6 +24,7 @@ from actors.system.runner import run_actor
 from actors.system.streams import POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
 from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
+from tests.simulation.stage import in_one_thread
 from tests.support.travelling import plays
 from tests.unit.actors.system.conftest import Recorder, note
 
@@ -34,8 +35,8 @@ RUNS = 70
 
 @pytest.fixture
 def anyio_backend():
-    # Not 0: the clock must not run on while a worker thread is in the database.
-    return "trio", {"clock": MockClock(autojump_threshold=0.002)}
+    with in_one_thread():
+        yield "trio", {"clock": MockClock(autojump_threshold=0)}
 
 
 class Endpoint:
