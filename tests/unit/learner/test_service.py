@@ -16,7 +16,6 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from safetensors.numpy import load_file, save_file
 from structlog.testing import capture_logs
-from trio.testing import MockClock
 
 from actors.messages import BatchOrder, Candidate, Directive, decode, encode_batch
 from actors.system.actor import DeadLetter
@@ -29,15 +28,9 @@ from learner.settings import LearnerSettings
 from learner.tensorboard import TensorBoard
 from learner.trainers import UpdateReport
 from learner.update import Outcome
-from tests.simulation.stage import in_one_thread
 from tests.support.patience import until
+from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.unit.learner.maker import VOCABULARY, item, row
-
-
-@pytest.fixture
-def anyio_backend():
-    with in_one_thread():
-        yield "trio", {"clock": MockClock(autojump_threshold=0)}
 
 
 class FakeTrainer:

@@ -1,14 +1,13 @@
 """What the guard around a live API lets through, and what it answers in its place."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 import structlog
-from trio.testing import MockClock
 
 from actors.ports.errors import LiveApiRefused, LiveApiUnavailable
 from adapters.live import CallResult
@@ -17,8 +16,8 @@ from adapters.live.guarded import Guarded
 from adapters.live.limits import RateSettings, WindowBreakerSettings
 from adapters.live.policy import PolicySettings
 from adapters.live.recording import Recordings
-from tests.simulation.stage import in_one_thread
 from tests.support.scripted_live_api import ScriptedLiveApi, operation
+from tests.support.simulated_time import anyio_backend as anyio_backend
 
 pytestmark = pytest.mark.anyio
 RETURNS = {
@@ -32,12 +31,6 @@ TOOLS = (
     operation("drop_item", id={"type": "integer"}),
 )
 KEY = "t0p-secret/key"
-
-
-@pytest.fixture
-def anyio_backend() -> Iterator[tuple[str, dict[str, Any]]]:
-    with in_one_thread():
-        yield "trio", {"clock": MockClock(autojump_threshold=0)}
 
 
 def guarded(
