@@ -54,7 +54,6 @@ def run_curriculum(arguments: argparse.Namespace) -> int:
 
 def show(found: dict[str, Any], *, tasks: bool) -> None:
     """Print it as tables."""
-    from rich.markup import escape
     from rich.table import Column
 
     from daemon.cli.output import OutputTable, screen
@@ -84,7 +83,7 @@ def show(found: dict[str, Any], *, tasks: bool) -> None:
     )
     for one in found["tasks"]:
         table.add_row(
-            one["id"], escape(one["goal"]), one["state"], str(one["tried"]), str(one["solved"]),
+            one["id"], one["goal"], one["state"], str(one["tried"]), str(one["solved"]),
             f"{one['difficulty']:.2f}", one["reason"],
         )  # fmt: skip
     console.print(table)

@@ -34,7 +34,7 @@ examples:
   evolved completion zsh > ~/.zfunc/_evolved              with ~/.zfunc in fpath, before compinit
   evolved completion tcsh > ~/.evolved.tcsh               and: source ~/.evolved.tcsh
 """
-_SIGNS = {"well": "[green]well[/green]", "warning": "[yellow]warning[/yellow]", "fault": "[red]fault[/red]"}
+_COLOURS = {"well": "green", "warning": "yellow", "fault": "red"}
 
 
 def add_doctor(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -107,21 +107,21 @@ def run_doctor(arguments: argparse.Namespace) -> int:
 
 def show(done: "list[Examined]") -> None:
     """Print what was found: the table of the checks, then each finding with its remedy."""
-    from rich.markup import escape
     from rich.table import Column
 
-    from daemon.cli.output import OutputTable, screen
+    from daemon.cli.output import OutputTable, coloured, screen
 
     console = screen()
     table = OutputTable(Column("check", no_wrap=True), "state", "looks at")
     for one in done:
-        sign = _SIGNS.get(one.state, f"not looked: {escape(one.why_not)}")
-        table.add_row(one.check, sign, escape(one.looks_at))
+        told = one.state if one.state in _COLOURS else f"not looked: {one.why_not}"
+        table.add_row(one.check, coloured(told, _COLOURS.get(one.state, "")), one.looks_at)
     console.print(table)
     for one in done:
         for finding in one.findings:
-            console.print(f"{_SIGNS[finding.severity]} {escape(one.check)}: {escape(finding.what)}", soft_wrap=True)
-            console.print(f"  remedy: {escape(finding.remedy)}", soft_wrap=True)
+            sign = coloured(finding.severity, _COLOURS[finding.severity])
+            console.print(sign, f"{one.check}: {finding.what}", soft_wrap=True)
+            console.print(f"  remedy: {finding.remedy}", soft_wrap=True)
     if not any(one.findings for one in done):
         console.print("nothing found")
 

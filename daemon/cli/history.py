@@ -74,7 +74,6 @@ def add_history(add: Any) -> None:
 def run_history(arguments: argparse.Namespace) -> int:
     """Exit status 0."""
     import msgspec
-    from rich.markup import escape
     from rich.table import Column
 
     from actors.store.history import history
@@ -93,9 +92,9 @@ def run_history(arguments: argparse.Namespace) -> int:
             f"v{item.version}",
             "" if item.parent is None or item.parent < 0 else f"v{item.parent}",
             when(item.trained),
-            "" if last is None else escape(f"{last.decision}: {last.reason}"),
+            "" if last is None else f"{last.decision}: {last.reason}",
             "\n".join(f"{span.engine} {when(span.since)} {how_long(span.since, span.until)}" for span in item.served),
-            escape("\n".join(f"{back.kind} ({back.who}) {when(back.at)}: {back.reason}" for back in item.setbacks)),
+            "\n".join(f"{back.kind} ({back.who}) {when(back.at)}: {back.reason}" for back in item.setbacks),
         )
     screen().print(table)
     return 0
@@ -139,7 +138,7 @@ def _version(name: str) -> int | None:
 def _run_story(arguments: argparse.Namespace) -> int:
     from actors.store.run_story import RunStory, run_story
     from daemon.api.run_story import lines, told, unknown
-    from daemon.cli.output import print_json
+    from daemon.cli.output import print_json, screen
     from daemon.errors import TransferFailed
 
     found = _asked(arguments, lambda connection: run_story(connection, arguments.name))
@@ -148,7 +147,7 @@ def _run_story(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(told(found))
     else:
-        print("\n".join(lines(found)))
+        screen().print("\n".join(lines(found)), soft_wrap=True)
     return 0
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.markup import escape
 from rich.table import Column
 
 from daemon.cli.output import OutputTable, print_json, screen
@@ -63,8 +62,8 @@ def _list(arguments: argparse.Namespace, config: Config, path: Path) -> int:
     table = OutputTable(Column("id", no_wrap=True), "scope", "tenant", "state", "created", "expires", "note")
     for key in keys:
         table.add_row(
-            key.id, key.scope, escape(key.tenant), key.state(now), _day(key.created), _day(key.expires),
-            escape(key.note),
+            key.id, key.scope, key.tenant, key.state(now), _day(key.created), _day(key.expires),
+            key.note,
         )  # fmt: skip
     screen().print(table)
     return 0

@@ -20,14 +20,14 @@ def show(action: str, answer: Any, console: Console | None = None) -> None:
             _lesson(answer, console)
         case "add":
             said = "added, on trial" if answer["added"] else f"was there already, {answer['lesson']['state']}"
-            console.print(f"{answer['lesson']['id']}: {said}", markup=False)
+            console.print(f"{answer['lesson']['id']}: {said}")
         case "feedback":
             voices, news = answer["voices"], "" if answer["counted"] else " (this key had said so before)"
-            console.print(f"{voices['useful']} found it useful, {voices['useless']} did not{news}", markup=False)
+            console.print(f"{voices['useful']} found it useful, {voices['useless']} did not{news}")
         case "import":
             _imported(answer, console)
         case _:
-            console.print(f"{answer['id']}: {answer['state']} (revision {answer['revision']})", markup=False)
+            console.print(f"{answer['id']}: {answer['state']} (revision {answer['revision']})")
 
 
 def _lessons(found: Sequence[dict[str, Any]], console: Console) -> None:
@@ -40,11 +40,11 @@ def _lessons(found: Sequence[dict[str, Any]], console: Console) -> None:
         facts += [lesson["state"], lesson["kind"], lesson["origin"], f"tenant {lesson['tenant']}"]
         counted = f"guided {_of(lesson['guided'])}, unguided {_of(lesson['unguided'])}"
         facts += [counted, f"users +{voices['useful']} -{voices['useless']}"]
-        console.print(plain("  ".join(filter(None, facts))), style="bold")
+        console.print("  ".join(filter(None, facts)), style="bold")
         words = OutputTable.grid(padding=(0, 2))
         for name, text in (("when", lesson["when_to_use"]), ("do", lesson["content"]), ("why", lesson["reason"])):
             if text:
-                words.add_row("", name, plain(text))
+                words.add_row("", name, text)
         console.print(words)
 
 
@@ -52,26 +52,26 @@ def _lesson(told: dict[str, Any], console: Console) -> None:
     lesson, voices = told["lesson"], told["voices"]
     facts = OutputTable.grid(padding=(0, 2))
     for name in ("id", "tenant", "kind", "state", "reason", "origin", "when_to_use", "content"):
-        facts.add_row(name.replace("_", " "), plain(str(lesson[name])))
+        facts.add_row(name.replace("_", " "), str(lesson[name]))
     facts.add_row("guided", f"{_of(lesson['guided'])}; unguided {_of(lesson['unguided'])}")
     facts.add_row("users", f"{voices['useful']} found it useful, {voices['useless']} did not")
     if lesson["detail"]:
-        facts.add_row("detail", plain(str(lesson["detail"])))
+        facts.add_row("detail", str(lesson["detail"]))
     console.print(facts)
     revisions = OutputTable("revision", "changed", "state", "reason", title="revisions", title_justify="left")
     for item in told["revisions"]:
-        revisions.add_row(str(item["revision"]), _when(item["updated"]), item["state"], plain(item["reason"]))
+        revisions.add_row(str(item["revision"]), _when(item["updated"]), item["state"], item["reason"])
     console.print(revisions)
     if told["sources"]:
         sources = OutputTable("trajectory", "ended", "outcome", "goal", title="drawn from", title_justify="left")
         for item in told["sources"]:
-            goal = plain(item["goal"]) if item["known"] else Text("no longer in the store", style="dim")
+            goal = item["goal"] if item["known"] else Text("no longer in the store", style="dim")
             outcome = "" if item["outcome"] is None else f"{item['outcome']:g}"
-            sources.add_row(plain(item["id"]), _when(item["ended"]), outcome, goal)
+            sources.add_row(item["id"], _when(item["ended"]), outcome, goal)
         console.print(sources)
     for word in told["said"]:
         said = "useful" if word["useful"] else "useless"
-        console.print(plain(f"{_when(word['created'])} {word['key']}: {said} {word['reason']}".rstrip()))
+        console.print(f"{_when(word['created'])} {word['key']}: {said} {word['reason']}".rstrip())
 
 
 def _imported(told: dict[str, Any], console: Console) -> None:
@@ -79,7 +79,7 @@ def _imported(told: dict[str, Any], console: Console) -> None:
     parts = [f"{told['added']:,} {would}added ({told['quarantined']:,} in quarantine)", f"{told['known']:,} known"]
     if told["forgotten"]:
         parts.append(f"{told['forgotten']:,} left out: drawn from what was forgotten here")
-    console.print(f"{told['lessons']:,} lessons: {', '.join(parts)}", markup=False)
+    console.print(f"{told['lessons']:,} lessons: {', '.join(parts)}")
 
 
 def show_forgotten(told: dict[str, Any], console: Console | None = None) -> None:
@@ -107,11 +107,6 @@ def show_forgotten(told: dict[str, Any], console: Console | None = None) -> None
         console.print(f"{orders} of the batches had no version yet: if the learner was at it, one may still come of it")
     if not told["folded"]:
         console.print("the database's files still hold some of it, until they are overwritten by themselves")
-
-
-def plain(text: str) -> Text:
-    """`text` as it is, but for what would move a terminal's cursor or colour it: lessons are other people's words."""
-    return Text("".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text))
 
 
 def _of(tried: Sequence[int]) -> str:

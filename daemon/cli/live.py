@@ -72,14 +72,14 @@ def run_adapters(arguments: argparse.Namespace) -> int:
         found = _ask(arguments, "POST", f"{base}/{arguments.name}/test", {})
     else:
         found = _ask(arguments, "DELETE", f"{base}/{arguments.name}")
-    if arguments.json:
-        from daemon.cli.output import print_json
+    from daemon.cli.output import print_json, screen
 
+    if arguments.json:
         print_json(found)
     elif action == "list":
         show(found)
     elif action == "remove":
-        print(f"removed {found['removed']}")
+        screen().print(f"removed {found['removed']}")
     else:
         _show_tools(found)
     return 0
@@ -110,19 +110,20 @@ def order(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def show(found: dict[str, Any]) -> None:
     """Print what `list` brings as tables."""
-    from rich.markup import escape
 
-    from daemon.cli.output import OutputTable, screen
+    from rich.text import Text
+
+    from daemon.cli.output import OutputTable, coloured, screen
 
     console = screen()
     table = OutputTable("live API", "kind", "by", "mode", "tools", "state", "last success", "last error", "where")
     for one in found["adapters"]:
-        state = "[green]ok[/green]" if one["ok"] else "[red]broken[/red]"
+        state = coloured("ok", "green") if one["ok"] else coloured("broken", "red")
         if one["ok"] and one["last_success"] is None:
-            state = "not asked yet"
+            state = Text("not asked yet")
         table.add_row(
             one["name"], one["kind"], one["origin"], one["mode"], str(one["tools"]), state, _time(one["last_success"]),
-            f"{_time(one['last_failure'])} {escape(one['error'])}" if one["error"] else "-", escape(one["where"]),
+            f"{_time(one['last_failure'])} {one['error']}" if one["error"] else "-", one["where"],
         )  # fmt: skip
     console.print(table if found["adapters"] else "no live APIs; see evolved adapters --help")
     installed = OutputTable("installed adapter", "kind", "at")
@@ -132,18 +133,17 @@ def show(found: dict[str, Any]) -> None:
 
 
 def _show_tools(found: dict[str, Any]) -> None:
-    from rich.markup import escape
     from rich.table import Column
 
     from daemon.cli.output import OutputTable, screen
 
-    one = found["adapter"]
-    print(f"{one['name']}: {'ok' if one['ok'] else 'broken'}, {len(found['tools'])} tools, mode {one['mode']}")
+    console, one = screen(), found["adapter"]
+    console.print(f"{one['name']}: {'ok' if one['ok'] else 'broken'}, {len(found['tools'])} tools, mode {one['mode']}")
     table = OutputTable("tool", "claim", Column("what it does", no_wrap=True))
     for tool in found["tools"]:
         claim = "says it reads" if tool["claims_read_only"] else "may write"
-        table.add_row(escape(tool["name"]), claim, escape(tool["description"].strip().partition("\n")[0]))
-    screen().print(table)
+        table.add_row(tool["name"], claim, tool["description"].strip().partition("\n")[0])
+    console.print(table)
 
 
 def _time(seconds: float | None) -> str:

@@ -1,4 +1,7 @@
-"""What commands print, in one place: tables for people on a terminal, aligned plain lines in a pipe, and JSON."""
+"""What commands print, in one place: tables for people on a terminal, aligned plain lines in a pipe, and JSON.
+
+No string is markup: reasons, goals and errors are other people's words. What is coloured is a `Text`.
+"""
 
 import json
 import sys
@@ -8,6 +11,7 @@ from typing import Any, TextIO
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
+from rich.style import StyleType
 from rich.table import Table
 from rich.text import Text
 
@@ -17,7 +21,27 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=2), flush=True)
 
 
-def screen(file: TextIO | None = None) -> Console:
+class Screen(Console):
+    """A console that prints strings as they are."""
+
+    def render_str(
+        self, text: str, *, style: StyleType = "", justify: Any = None, overflow: Any = None, **_: Any
+    ) -> Text:
+        """Called for every string: what is printed, and a table's cells, headings, title and caption."""
+        return Text(_printable(text), style, justify=justify, overflow=overflow)
+
+
+def coloured(text: str, style: str) -> Text:
+    """`text` as it is, in a colour."""
+    return Text(_printable(text), style)
+
+
+def _printable(text: str) -> str:
+    """`text` without what would move a terminal's cursor or colour it."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def screen(file: TextIO | None = None) -> Screen:
     """Where people read, standard output unless told otherwise.
 
     A terminal has its own width (or that of COLUMNS). In a pipe or a file no line is wrapped or cut, and nothing is
@@ -25,8 +49,8 @@ def screen(file: TextIO | None = None) -> Console:
     """
     out = file or sys.stdout
     if out.isatty():
-        return Console(file=out, highlight=False)
-    return Console(file=out, force_terminal=False, color_system=None, soft_wrap=True, highlight=False)
+        return Screen(file=out, highlight=False)
+    return Screen(file=out, force_terminal=False, color_system=None, soft_wrap=True, highlight=False)
 
 
 class OutputTable(Table):
@@ -58,6 +82,6 @@ class OutputTable(Table):
 
 
 def _plain(cell: RenderableType) -> str:
-    """`cell` without markup, on one line: its lines stand behind semicolons."""
-    text = cell if isinstance(cell, Text) else Text.from_markup(str(cell), emoji=False)
-    return "; ".join(" ".join(line.split()) for line in text.plain.splitlines() if line.strip())
+    """`cell` without colours, on one line: its lines stand behind semicolons."""
+    text = cell.plain if isinstance(cell, Text) else str(cell)
+    return "; ".join(_printable(" ".join(line.split())) for line in text.splitlines() if line.strip())

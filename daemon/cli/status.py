@@ -5,12 +5,12 @@ from typing import Any
 
 import httpx
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from actors.curation.remedies import counted
 from daemon.cli.control_client import control_client, refusal, unreachable
-from daemon.cli.output import OutputTable, screen
+from daemon.cli.output import OutputTable, coloured, screen
 from daemon.errors import ControlUnreachable
 from daemon.settings.control import ControlSettings
 
@@ -50,9 +50,9 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
     figures = OutputTable.grid(padding=(0, 2))
     _learning(figures, status)
     if status.get("kill_switch"):
-        figures.add_row("kill switch", f"[red]{escape(status['kill_switch'])}[/red]")
+        figures.add_row("kill switch", coloured(status["kill_switch"], "red"))
     if leader and not leader["here"]:
-        figures.add_row("leader", escape(f"{leader['name']} at {leader['address']}" if leader["name"] else "nobody"))
+        figures.add_row("leader", f"{leader['name']} at {leader['address']}" if leader["name"] else "nobody")
     figures.add_row("serving", f"v{serving['version']}" if serving else "as the engine started")
     figures.add_row("trained", f"v{status['trained']}")
     figures.add_row(
@@ -74,14 +74,14 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
         )
     missed = status.get("learning", {}).get("effect", {}).get("no_gradient", {})
     if missed:
-        figures.add_row("no gradient", f"{sum(missed.values())} runs ordered: {escape(counted(missed))}")
+        figures.add_row("no gradient", f"{sum(missed.values())} runs ordered: {counted(missed)}")
     for told in status.get("sentinel", {}).get("told", [])[-_TOLD:]:
-        figures.add_row("sentinel", escape(f"{told['action']}: {told['reason']}"))
+        figures.add_row("sentinel", f"{told['action']}: {told['reason']}")
     settings = status.get("settings", {})
     if settings.get("error"):
-        figures.add_row("settings", f"[red]the file was not taken[/red]: {escape(settings['error'])}")
+        figures.add_row("settings", coloured("the file was not taken", "red").append(f": {settings['error']}"))
     if settings.get("pending"):
-        figures.add_row("needs a restart", escape(", ".join(settings["pending"])))
+        figures.add_row("needs a restart", ", ".join(settings["pending"]))
     for name, value in sorted(status["counts"].items()):
         figures.add_row(name.replace("_", " "), str(value))
     console.print(figures)
@@ -93,9 +93,7 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
         console.print(_engines(fleet))
     actors = OutputTable("actor", "status", "restarts", "last error")
     for actor in status["actors"]:
-        actors.add_row(
-            actor["name"], actor["status"], str(actor["restarts"]), escape(actor["note"] or actor["last_error"])
-        )
+        actors.add_row(actor["name"], actor["status"], str(actor["restarts"]), actor["note"] or actor["last_error"])
     console.print(actors)
 
 
@@ -104,24 +102,26 @@ def _learning(figures: Table, status: dict[str, Any]) -> None:
     learning = status.get("learning", {})
     if not learning:
         # Another daemon leads, or the books are still being read: it is not known, and not green.
-        figures.add_row("learning", "[red]frozen[/red]" if status["frozen"] else "[yellow]not known here[/yellow]")
+        figures.add_row(
+            "learning", coloured("frozen", "red") if status["frozen"] else coloured("not known here", "yellow")
+        )
         return
-    colour = _COLOURS[learning["state"]]
-    figures.add_row("learning", f"[{colour}]{learning['state']}[/{colour}]: {escape(learning['sentence'])}")
+    state = coloured(learning["state"], _COLOURS[learning["state"]])
+    figures.add_row("learning", state.append(f": {learning['sentence']}"))
     if learning["remedy"]:
-        figures.add_row("", f"what to change: {escape(learning['remedy'])}")
+        figures.add_row("", f"what to change: {learning['remedy']}")
     if learning["effect"]["sentence"]:
-        figures.add_row("effect", escape(learning["effect"]["sentence"]))
+        figures.add_row("effect", learning["effect"]["sentence"])
     outcomes = learning.get("outcomes", {})
     if outcomes.get("share") is not None:
         why = f"; of the rest {counted(outcomes['none_because'], 5)}" if outcomes["none_because"] else ""
         figures.add_row(
             "reports",
-            f"{outcomes['had_effect']} of {outcomes['reported']} reported outcomes had an effect{escape(why)}",
+            f"{outcomes['had_effect']} of {outcomes['reported']} reported outcomes had an effect{why}",
         )
     if "provisional" in learning:
-        figures.add_row("outcomes", escape(outcome_shares(status)))
-        figures.add_row("outcome model", escape(outcome_model(learning["provisional"])))
+        figures.add_row("outcomes", outcome_shares(status))
+        figures.add_row("outcome model", outcome_model(learning["provisional"]))
 
 
 def outcome_shares(status: dict[str, Any]) -> str:
@@ -157,11 +157,10 @@ def _agents(agents: list[dict[str, Any]], known: int) -> OutputTable:
         "agent", "runs", "reported", "learned from", "calls that train", "is there learning from it, and what to change"
     )
     for agent in agents[:_AGENTS]:
-        told = escape(agent["sentence"]) + (f"\n→ {escape(agent['remedy'])}" if agent["remedy"] else "")
+        told = agent["sentence"] + (f"\n→ {agent['remedy']}" if agent["remedy"] else "")
         colour = "green" if agent["learning"] else "yellow"
         numbers = (str(agent["runs"]), str(agent["reported"]), str(agent["learned"]))
-        calls = escape(agent["calls_sentence"])
-        table.add_row(escape(agent["label"]), *numbers, calls, f"[{colour}]{told}[/{colour}]")
+        table.add_row(agent["label"], *numbers, agent["calls_sentence"], coloured(told, colour))
     rest = agents[_AGENTS:]
     if known > _AGENTS:
         learning = sum(agent["learning"] for agent in rest)
@@ -169,9 +168,9 @@ def _agents(agents: list[dict[str, Any]], known: int) -> OutputTable:
     return table
 
 
-def _version(number: int | None) -> str:
+def _version(number: int | None) -> str | Text:
     if number is None:
-        return "[red]away[/red]"
+        return coloured("away", "red")
     return f"v{number}" if number >= 0 else "as it started"
 
 
@@ -193,10 +192,12 @@ def _engines(fleet: dict[str, Any]) -> OutputTable:
         since = datetime.fromtimestamp(view["since"], UTC).strftime("%Y-%m-%d %H:%M:%SZ") if view["since"] else "–"
         share = f"{100 * view['canary_share']:.3g} % (canary)" if view["canary_share"] else "by weight"
         share = "all" if len(fleet["engines"]) == 1 else share
-        notes = ["[red]paused[/red]"] if view["paused"] else []
+        notes = [coloured("paused", "red")] if view["paused"] else []
         if name == fleet["canary_engine"]:
-            notes.append(_trial(fleet))
-        engines.add_row(name, version, since, share, "; ".join([*notes, *filter(None, [escape(view["note"])])]))
+            notes.append(Text(_trial(fleet)))
+        if view["note"]:
+            notes.append(Text(view["note"]))
+        engines.add_row(name, version, since, share, Text("; ").join(notes))
     stable = "nothing yet" if fleet["stable"] is None else f"v{fleet['stable']}"
     trial = f"; v{fleet['canary']} is on trial" if fleet["canary"] is not None else ""
     waiting = f"; v{fleet['waiting']} waits for its trial" if fleet["waiting"] is not None else ""

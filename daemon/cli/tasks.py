@@ -146,7 +146,6 @@ def _summary(found: dict[str, Any], seconds: float) -> None:
 
 
 def _list(state: "QuestionerState", dropped: bool) -> None:
-    from rich.markup import escape
     from rich.table import Column
 
     from daemon.cli.output import OutputTable, screen
@@ -154,12 +153,12 @@ def _list(state: "QuestionerState", dropped: bool) -> None:
     if dropped:
         table = OutputTable("reason", "goal", "detail")
         for one in state.dropped:
-            table.add_row(one.reason, escape(one.goal), escape(one.detail))
+            table.add_row(one.reason, one.goal, one.detail)
     else:
         table = OutputTable(Column("id", no_wrap=True, max_width=10), "difficulty", "verifier", "goal", "reference")
         for task in state.tasks:
             calls = " ".join(call["name"] for call in task.spec["reference"])
-            cells = (task.id, f"{task.difficulty:.1f}", task.spec["verifier"], escape(task.goal), escape(calls))
+            cells = (task.id, f"{task.difficulty:.1f}", task.spec["verifier"], task.goal, calls)
             table.add_row(*cells)
     screen().print(table)
 
@@ -167,7 +166,7 @@ def _list(state: "QuestionerState", dropped: bool) -> None:
 def _show(state: "QuestionerState", task_id: str, as_json: bool) -> int:
     import msgspec
 
-    from daemon.cli.output import print_json
+    from daemon.cli.output import print_json, screen
 
     if not task_id:
         print_json(msgspec.to_builtins(state.model))
@@ -180,8 +179,11 @@ def _show(state: "QuestionerState", task_id: str, as_json: bool) -> int:
         print_json(msgspec.to_builtins(task))
         return 0
     spec = task.spec
-    print(f"{task.id}\ngoal        {task.goal}\nbegins in   {spec['base_goal']}")
-    print(f"difficulty  {task.difficulty:.1f}\nverifier    {spec['verifier']} {spec['answer']}".rstrip())
-    for call in spec["reference"]:
-        print(f"  {call['name']} {json.dumps(call['arguments'], ensure_ascii=False)}")
+    told = f"""{task.id}
+goal        {task.goal}
+begins in   {spec["base_goal"]}
+difficulty  {task.difficulty:.1f}
+{f"verifier    {spec['verifier']} {spec['answer']}".rstrip()}"""
+    calls = (f"  {call['name']} {json.dumps(call['arguments'], ensure_ascii=False)}" for call in spec["reference"])
+    screen().print("\n".join((told, *calls)), soft_wrap=True)
     return 0

@@ -71,7 +71,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 async def _search(arguments: argparse.Namespace, catalogue: "Catalogue") -> int:
-    from rich.markup import escape
     from rich.table import Column
 
     from daemon.cli.output import OutputTable, print_json, screen
@@ -84,7 +83,7 @@ async def _search(arguments: argparse.Namespace, catalogue: "Catalogue") -> int:
         return 0
     table = OutputTable("tool", "api", Column("what it does", no_wrap=True))
     for one in found:
-        table.add_row(escape(one.shown), escape(one.api), escape(one.operation.description))
+        table.add_row(one.shown, one.api, one.operation.description)
     none = f"none of {len(catalogue.index):,} tools fits; ask in other words"
     screen().print(table if found else none)
     return 0

@@ -3,7 +3,6 @@
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from daemon.api.why import how_long, when
 from daemon.cli.output import OutputTable, screen
@@ -25,20 +24,18 @@ def show(told: dict[str, Any]) -> None:
             "served", f"{span['engine']} from {when(span['since'])}, {how_long(span['since'], span['until'])}"
         )
     for back in told["setbacks"]:
-        facts.add_row(back["kind"], escape(f"{when(back['at'])} {back['who']}: {back['reason']}"))
+        facts.add_row(back["kind"], f"{when(back['at'])} {back['who']}: {back['reason']}")
     console.print(facts)
     batches = OutputTable("batch", "tenant", "source", "trajectories", title="trained on", title_justify="left")
     for batch in told["batches"]:
         for source in batch["sources"] or [{"tenant": "?", "source": "?", "trajectories": batch["trajectories"]}]:
-            batches.add_row(
-                batch["batch_id"], escape(source["tenant"]), escape(source["source"]), str(source["trajectories"])
-            )
+            batches.add_row(batch["batch_id"], source["tenant"], source["source"], str(source["trajectories"]))
     console.print(batches)
     _figures(console, "learner", told["metrics"])
     for verdict in told["verdicts"]:
         good = verdict["signature_problem"] or "signature good"
         title = f"{when(verdict['created'])} {verdict['decision']} against v{verdict['incumbent']} ({good})"
-        console.print(f"{title}: {verdict['reason']}", markup=False)
+        console.print(f"{title}: {verdict['reason']}")
         _figures(console, "measurement", verdict["measurements"])
 
 

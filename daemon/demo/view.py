@@ -47,7 +47,8 @@ class View:
     def stage(self, text: str) -> None:
         """A new stage: always said, on a terminal and in a log alike."""
         self._stage = text
-        self._console.print(f"[dim]{self.seconds:6.0f} s[/dim]  {text}", highlight=False, soft_wrap=True)
+        said = Text.assemble((f"{self.seconds:6.0f} s", "dim"), f"  {text}")
+        self._console.print(said, highlight=False, soft_wrap=True)
 
     def update(self, done: float, status: dict[str, Any] | None, rates: Sequence[float]) -> None:
         """Progress of this stage, `done` between 0 and 1, with the daemon's `/api/status` if it answers."""

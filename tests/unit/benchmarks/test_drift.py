@@ -1,6 +1,5 @@
-"""The drift benchmark tells a link that holds from one that is broken, and how a name was called."""
+"""The drift benchmark tells what recovered from what did not, and how a name was called."""
 
-import argparse
 from pathlib import Path
 
 import pytest
@@ -11,26 +10,10 @@ from actors.messages import ToolCall  # noqa: E402
 from adapters.environments.service_desk import ServiceDesk  # noqa: E402
 from daemon.demo.worlds import WORLDS  # noqa: E402
 from tests.benchmarks.copying import outcome  # noqa: E402
-from tests.benchmarks.drift import Link, Story, figures_of  # noqa: E402
+from tests.benchmarks.drift import Link, figures_of  # noqa: E402
 from tests.benchmarks.drift_world import Attempt, renamed, write  # noqa: E402
 
-pytestmark = [pytest.mark.torch, pytest.mark.anyio]
-
-
-def story(tmp_path: Path) -> Story:
-    torch.set_num_threads(1)
-    options = argparse.Namespace(world="service", warm=0, experience=True, tasks=12, every=1)
-    return Story(options, 0, 0, tmp_path)
-
-
-async def test_a_probe_finds_made_names_and_they_are_given_to_whoever_has_the_tools(tmp_path: Path) -> None:
-    link = await story(tmp_path).run(updates=1)
-    found = [name for name in link.names if any(name in lesson for lesson in link.lessons)]
-    # The policy samples, and rounds otherwise on another processor: a probe may miss a name (2 of 36 over 12 seeds).
-    assert found
-    assert link.drawn == len(found) / len(link.names)
-    assert link.given > 0.0
-    assert len(link.after) == 1
+pytestmark = pytest.mark.torch
 
 
 def test_names_are_made_for_each_drift_and_the_same_again() -> None:

@@ -16,7 +16,6 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from safetensors.numpy import load_file, save_file
 from structlog.testing import capture_logs
-from trio.testing import MockClock
 
 from actors.messages import BatchOrder, Candidate, Directive, decode, encode_batch
 from actors.system.actor import DeadLetter
@@ -29,13 +28,9 @@ from learner.settings import LearnerSettings
 from learner.tensorboard import TensorBoard
 from learner.trainers import UpdateReport
 from learner.update import Outcome
+from tests.support.patience import until
+from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.unit.learner.maker import VOCABULARY, item, row
-
-
-@pytest.fixture
-def anyio_backend():
-    # Jumps only when nothing happens for a while: the service's worker threads must not look like idleness.
-    return "trio", {"clock": MockClock(autojump_threshold=0.05)}
 
 
 class FakeTrainer:
@@ -66,6 +61,9 @@ class FakeTrainer:
     def save_state(self, directory):
         save_file({"m": np.array([self.weight])}, directory / "optimizer.safetensors")
         return ()
+
+    def settle(self, weights):
+        return 0
 
     def restore(self, weights, state, *, rewarm=False):
         self.weight = float(load_file(weights / "model.safetensors")["w"][0])
@@ -120,9 +118,7 @@ class Bench:
 
     async def until(self, n):
         """Wait until `n` candidates are out in all, and what called for them is acked."""
-        watch = await self.bus.subscribe("watch", (POLICY_CANDIDATE,))
-        while len(self.candidates) < n:
-            await watch.ack(await watch.fetch(n, 60.0))  # more, and a jump of the clock would expire the stream
+        await until(lambda: len(self.candidates) >= n, f"{n} candidates")
         await anyio.sleep(1)
         return self.candidates
 

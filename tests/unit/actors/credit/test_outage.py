@@ -8,7 +8,6 @@ from collections import Counter
 
 import anyio
 import pytest
-from trio.testing import MockClock
 
 from actors.credit.attributor import Attributor, AttributorSettings
 from actors.credit.breaker import BreakerSettings
@@ -24,18 +23,13 @@ from actors.system.runner import run_actor
 from actors.system.streams import POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
 from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
+from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.support.travelling import plays
 from tests.unit.actors.system.conftest import Recorder, note
 
 pytestmark = pytest.mark.anyio
 DOWN, UP = 150.0, 3750.0
 RUNS = 70
-
-
-@pytest.fixture
-def anyio_backend():
-    # Not 0: the clock must not run on while a worker thread is in the database.
-    return "trio", {"clock": MockClock(autojump_threshold=0.002)}
 
 
 class Endpoint:

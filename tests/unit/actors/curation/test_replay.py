@@ -9,7 +9,6 @@ import anyio
 import msgspec
 import pytest
 import trio
-import trio.testing
 
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
@@ -22,16 +21,12 @@ from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
 from tests.support.credited import attributed
 from tests.support.driving import Driver
 from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
+from tests.support.simulated_time import anyio_backend as anyio_backend
 
 pytestmark = pytest.mark.anyio
 GOALS = ("book a flight", "cancel an order", "find a person")
 TRAFFIC = cluster_of(GOALS[1])
 UPDATES = 16
-
-
-@pytest.fixture
-def anyio_backend():
-    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
 
 
 class ThreeKinds(FakeEnvironment):

@@ -5,21 +5,16 @@ from itertools import product
 
 import anyio
 import pytest
-import trio.testing
 
 from actors.gate.panel import Finding, Panel, PanelSettings, Report, conclude
 from actors.gate.sandbox_trial import Comparison
+from tests.support.simulated_time import anyio_backend as anyio_backend
 
 pytestmark = pytest.mark.anyio
 SAFETY = Finding("safety", "calls drop_table")
 CONDUCT = Finding("conduct", "refusals 0.50 against 0.00")
 DRIFT = Finding("drift", "2.000 nats a token")
 OPINION = Finding("opinion", "judge conduct prefers it on 0.10")
-
-
-@pytest.fixture
-def anyio_backend():
-    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
 
 
 def effect(decision: str) -> Comparison:

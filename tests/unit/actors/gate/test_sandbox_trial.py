@@ -6,7 +6,6 @@ import math
 import anyio
 import msgspec
 import pytest
-import trio.testing
 
 from actors.gate.forgetting import ForgettingSettings
 from actors.gate.panel import Panel, PanelSettings
@@ -15,15 +14,11 @@ from actors.gate.sandbox_trial import Records, SandboxTrial, SandboxTrialSetting
 from actors.messages import Experience, Task, derived_id
 from adapters.judges.conduct import ConductJudge
 from tests.support.fakes import FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
+from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.unit.actors.gate.test_prompts import BROKEN, SAME, store_of
 
 pytestmark = pytest.mark.anyio
 SETTINGS = SandboxTrialSettings(batch=16, tasks=64, max_tasks=128, attempts=2, margin=0.1, first_seed=0)
-
-
-@pytest.fixture
-def anyio_backend():
-    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
 
 
 class Lucky(FakeEngine):

@@ -21,6 +21,7 @@ from actors.ports.errors import EmbedderUnavailable
 from actors.store import Store
 from adapters.embedders.openai import OpenAIEmbedder
 from tests.support.embedding_server import EmbeddingServer, listed
+from tests.support.patience import within
 
 pytestmark = pytest.mark.anyio
 TOPICS = FEW + 4
@@ -204,7 +205,7 @@ class Slow:
 async def test_a_server_that_never_answers_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     meanings = Meanings(Slow(), ticks=Ticks())
-    with anyio.fail_after(2.0):
+    with anyio.fail_after(within()):
         await meanings.look(["one", "two", "one", ""])
     assert meanings.counts == {"unavailable": 2}
 

@@ -7,7 +7,6 @@ import anyio
 import msgspec
 import pytest
 import trio
-import trio.testing
 
 from actors.kinds.clusters import cluster_of
 from actors.messages import Experience, Task, Trajectory, ids_array
@@ -15,14 +14,10 @@ from actors.ports.store import TaskPlanner
 from actors.rollout.rollout import Rollout
 from actors.rollout.settings import RolloutSettings
 from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeEpisode, FakeRetriever, FakeStore
+from tests.support.simulated_time import anyio_backend as anyio_backend
 
 pytestmark = pytest.mark.anyio
 LESSON = Experience(id="lesson-1", when_to_use="LESSON", content="win, then finish", kind="practice")
-
-
-@pytest.fixture
-def anyio_backend():
-    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
 
 
 class Bench:

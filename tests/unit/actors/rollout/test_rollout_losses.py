@@ -2,20 +2,15 @@
 
 import anyio
 import pytest
-import trio.testing
 
 from actors.messages import Task
 from actors.ports.environments import Observation
 from actors.ports.errors import EnvironmentFailed
 from tests.support.fakes import FakeEnvironment, FakeEpisode
+from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.unit.actors.rollout.test_rollout import Bench
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
 
 
 def lose_the_first_answer(bench):

@@ -4,7 +4,6 @@ import random
 
 import anyio
 import pytest
-from trio.testing import MockClock
 
 from actors.messages import Directive
 from actors.system.actor import Result
@@ -16,11 +15,7 @@ from actors.system.runner import run_actor
 from actors.system.streams import POLICY_DIRECTIVE
 from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
-
-
-@pytest.fixture
-def anyio_backend():
-    return "trio", {"clock": MockClock(autojump_threshold=0)}
+from tests.support.simulated_time import anyio_backend as anyio_backend
 
 
 def note(record: str) -> Directive:

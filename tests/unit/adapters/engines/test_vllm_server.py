@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from adapters.engines.vllm_server import command_line, environment, main
+from tests.support.patience import wait_until
 
 
 def test_a_gpu_gets_what_evolved_needs_and_nothing_else() -> None:
@@ -59,15 +59,8 @@ def test_a_launcher_that_is_killed_takes_the_server_with_it(tmp_path: Path) -> N
     python.chmod(0o755)
     command = [sys.executable, "-m", "daemon.cli", "engine", "--vllm", "m", "--python", str(python)]
     launcher = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    wait(pid.exists)
+    wait_until(pid.exists, "the server has started")
     server = Path(f"/proc/{int(pid.read_text())}")
     launcher.kill()
     launcher.wait()
-    wait(lambda: not server.exists() or " Z " in (server / "stat").read_text())
-
-
-def wait(done, seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_until(lambda: not server.exists() or " Z " in (server / "stat").read_text(), "it has ended")

@@ -42,15 +42,14 @@ async def test_a_crash_costs_its_episode_and_nothing_else(trouble: str):
         assert environment.instances == 0
 
 
-@on_both_loops
-@pytest.mark.parametrize("trouble", ["hang", "sleep"])
+@pytest.mark.parametrize(("anyio_backend", "trouble"), [("trio", "hang"), ("asyncio", "sleep")])
 async def test_a_hung_step_is_ended_at_its_deadline_and_its_neighbours_play_on(trouble: str):
-    async with workers(step_seconds=0.5) as environment:
+    async with workers(step_seconds=3.0) as environment:
         bad, good = await begun(environment), await begun(environment)
         seen: list[str] = []
 
         async def hang() -> None:
-            with pytest.raises(EnvironmentFailed, match=r"did not answer within 0\.5 s"):
+            with pytest.raises(EnvironmentFailed, match=r"did not answer within 3 s"):
                 await doing(bad, trouble)
 
         async with anyio.create_task_group() as group:
@@ -125,7 +124,7 @@ async def test_a_killed_worker_is_started_again_and_its_episodes_are_counted_as_
 
 
 async def test_a_question_that_hangs_ends_the_worker_and_the_next_one_is_answered():
-    async with workers(options={"bad": "hang-sample"}, ask_seconds=0.5, backoff=0.0) as environment:
+    async with workers(options={"bad": "hang-sample"}, ask_seconds=3.0, backoff=0.0) as environment:
         with pytest.raises(EnvironmentFailed, match="ask_seconds"):
             environment.sample(0, "train", None)
         assert environment.timeouts == 1

@@ -10,14 +10,10 @@ from actors.ports.errors import AdapterNotSetUp
 from actors.ports.graders import Grade
 from adapters.graders.ensemble import EnsembleGrader, make
 from adapters.graders.environment import EnvironmentGrader
+from tests.support.simulated_time import anyio_backend as anyio_backend
 
 pytestmark = pytest.mark.anyio
 TASK = Task(id="t", goal="g", environment="fake")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
 
 
 class Fixed:
@@ -54,7 +50,7 @@ async def test_the_larger_camp_decides_if_it_is_large_enough(scores, quorum, gra
 
 async def test_a_member_that_breaks_or_hangs_has_no_voice_and_takes_none_away() -> None:
     members = [Fixed(0.9), Fixed(0.8), Fixed(0.1, RuntimeError("boom")), Fixed(0.2, seconds=60.0)]
-    ensemble = EnsembleGrader(members, quorum=2, timeout=0.2)
+    ensemble = EnsembleGrader(members, quorum=2, timeout=5.0)
     assert (await ensemble.grade(TASK, [])).score == pytest.approx(0.85)
     assert ensemble.counts == {"agreed": 1, "failed_says-0.1": 1, "late_says-0.2": 1}
 

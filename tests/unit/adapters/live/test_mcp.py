@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import anyio
@@ -15,12 +14,12 @@ import structlog.testing
 from actors.ports.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
 from actors.system import runtime
 from adapters.live.mcp import McpApi, McpSettings
+from tests.support.patience import until, wait_until, within
 from tests.support.process import alive
 
 pytestmark = pytest.mark.anyio
 SERVER = str(Path(__file__).parents[3] / "support" / "bad_mcp_server.py")
 both = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-PATIENCE = 30.0
 
 
 def server(mode: str = "good", **settings: object) -> McpApi:
@@ -28,15 +27,9 @@ def server(mode: str = "good", **settings: object) -> McpApi:
     return McpApi(mode, McpSettings(command=(sys.executable, SERVER, mode), **given))
 
 
-async def until(condition):
-    with anyio.fail_after(PATIENCE):
-        while not condition():  # of another process: there is no event for it  # noqa: ASYNC110
-            await anyio.sleep(0.02)
-
-
 async def eventually(api: McpApi, tool: str):
     """The answer of `tool`, past the pause that follows a death."""
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(within()):
         while True:
             try:
                 return await api.call(tool, {})
@@ -116,12 +109,17 @@ async def test_a_server_that_hangs_at_its_start_is_given_up_and_leaves_no_proces
 
 @both
 async def test_calls_have_a_deadline_and_a_server_that_answers_none_of_three_is_replaced():
-    async with server(timeout=0.2) as api:
+    async with server(timeout=2.0) as api:
         await api.tools()
-        for _ in range(3):
+
+        async def hang() -> None:
             with pytest.raises(LiveApiUnavailable, match="deadline"):
                 await api.call("hang", {})
-        await until(lambda: not children(SERVER, "good"))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(hang)
+        await until(lambda: not children(SERVER, "good"), "the server has ended")
         assert (await eventually(api, "count")).text.startswith("1 calls")
 
 
@@ -188,7 +186,7 @@ async def test_a_server_that_will_not_go_is_killed():
     async with server("stubborn") as api:
         pid = int((await api.call("count", {})).text.split()[-1])
         assert alive(pid)
-    await until(lambda: not alive(pid))
+    await until(lambda: not alive(pid), "the child has ended")
 
 
 async def test_many_calls_at_once_get_their_own_answers():
@@ -231,10 +229,7 @@ def test_a_server_dies_with_us_even_if_we_are_killed():
     assert alive(pid)
     ours.send_signal(signal.SIGKILL)
     ours.wait()
-    ends = time.monotonic() + PATIENCE
-    while alive(pid) and time.monotonic() < ends:
-        time.sleep(0.05)
-    assert not alive(pid)
+    wait_until(lambda: not alive(pid), "the server has ended")
 
 
 def test_settings_want_one_way_in_and_no_secrets():

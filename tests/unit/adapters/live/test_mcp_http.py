@@ -12,6 +12,7 @@ import pytest
 from actors.ports.errors import LiveApiError, LiveApiRefused, LiveApiUnavailable
 from adapters.live.addresses import AddressGuard
 from adapters.live.mcp import McpApi, McpSettings
+from tests.support.patience import within
 
 pytestmark = pytest.mark.anyio
 SERVER = Path(__file__).parents[3] / "support" / "mcp_http_server.py"
@@ -59,7 +60,7 @@ class Odd(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def odd():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Odd)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
 
@@ -97,7 +98,7 @@ async def test_a_server_that_went_away_and_came_back_is_spoken_to_again():
             with pytest.raises(LiveApiUnavailable):
                 await http_api.call("echo", {"text": "b"})
             process, _ = started("json", url.split(":")[2].split("/")[0])
-            with anyio.fail_after(30):
+            with anyio.fail_after(within()):
                 while True:
                     try:
                         answer = await http_api.call("echo", {"text": "c"})

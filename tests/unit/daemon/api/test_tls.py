@@ -26,6 +26,7 @@ from daemon.processes.asgi import serve
 from daemon.settings.control import ControlSettings
 from tests.support.authority import Authority
 from tests.support.certificates import Certificate
+from tests.support.patience import within
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +58,7 @@ async def served(tls: ServerTls | None, authority: Authority | None) -> AsyncIte
             await serve(app, settings, tls=tls, stop=stop)
 
         group.start_soon(run)
-        with anyio.fail_after(30):
+        with anyio.fail_after(within()):
             while True:
                 try:
                     await (await anyio.connect_tcp("127.0.0.1", settings.port)).aclose()

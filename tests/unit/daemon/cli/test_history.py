@@ -30,7 +30,7 @@ def state(tmp_path: Path) -> Path:
     for version in (0, 1):
         versions.write(
             version, version - 1,
-            lambda aside: (shutil.copyfile(base / "model.safetensors", aside / "model.safetensors"), ())[1],
+            lambda aside: shutil.copy(base / "model.safetensors", aside) and (),
             rest=base, batch_ids=("b",) if version else (), metrics={"kl_old": 0.01}, created=10.0 + version,
         )  # fmt: skip
     first, second = versions.candidate(0), versions.candidate(1)
@@ -79,6 +79,24 @@ def test_history_tells_who_served_how_long_and_what_was_taken_back_why(state, ca
     ]  # fmt: skip
     assert run(state, "history") == 0
     assert "success fell" in capsys.readouterr().out
+
+
+def test_a_reason_is_printed_as_it_was_written_whatever_it_looks_like(state, capsys):
+    reason = "[/x] [bold fell [red]:warning:\\"
+    told = Directive(id="x", kind="rollback", reason=reason, origin="[/ops]", created=29.5, details={"version": "1"})
+
+    async def add() -> None:
+        store = Store(Config(state_dir=str(state)).store_url, clock=lambda: 50.0)
+        await store.open()
+        await store.save([told])
+        await store.aclose()
+
+    anyio.run(add)
+    for words in (("history",), ("why", "1")):
+        assert run(state, *words) == 0
+        shown = capsys.readouterr().out
+        assert reason in shown
+        assert "[/ops]" in shown
 
 
 def test_why_tells_sources_measurements_and_that_the_signatures_are_good(state, capsys):

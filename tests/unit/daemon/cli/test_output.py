@@ -17,7 +17,7 @@ import structlog
 import daemon.cli.control_client
 from daemon.cli.examples import subcommands
 from daemon.cli.main import main, parser
-from daemon.cli.output import OutputTable, screen
+from daemon.cli.output import OutputTable, coloured, screen
 from daemon.demo.agents import __file__ as demo_file
 from tests.unit.daemon.cli.test_history import state  # noqa: F401 - a store with two versions
 from tests.unit.daemon.cli.test_parser import PRINTS_NO_TABLE
@@ -94,7 +94,8 @@ WORDS: dict[tuple[str, ...], str] = {
     ("plan",): "--model 7b",
     ("promote",): "3", ("rollback",): "--reason x", ("freeze",): "", ("thaw",): "", ("status",): "",
     ("history",): "", ("why",): "1", ("audit",): "verify", ("provenance",): "show", ("curriculum",): "--tasks",
-    ("judge",): "report", ("keys", "list"): "", ("config",): "", ("forget",): "--tenant acme --reason x --yes",
+    ("judge",): "report",
+    ("plan",): "--model 7b", ("keys", "list"): "", ("config",): "", ("forget",): "--tenant acme --reason x --yes",
     ("db", "status"): "", ("db", "check"): "", ("db", "migrate"): "", ("db", "vacuum"): "",
     ("db", "backup"): "{tmp}/made-{number}.tar", ("install",): "--system --dry-run --root {tmp}/root",
     ("environments", "list"): "", ("adapters", "list"): "", ("adapters", "remove"): "crm", ("adapters", "test"): "crm",
@@ -115,6 +116,10 @@ SAYS_NOTHING = {
     ("experience", "export"): "--out {tmp}/none/x",
 }  # fmt: skip
 """What makes a subcommand fail, where its result would take another process, or too long."""
+
+HOSTILE = "[/x] [bold fell [red] :warning: \x1b[2J"
+TELLS_NUMBERS = {("experience", "feedback"), ("experience", "import")}
+"""They print no text that is not ours."""
 
 
 @pytest.fixture(autouse=True)
@@ -190,6 +195,46 @@ def test_json_is_one_document_and_a_pipe_gets_plain_lines(
         ), path
 
 
+def hostile(told: Any) -> Any:
+    """`told`, each of its texts with one behind it that is markup in rich's language, and moves a cursor."""
+    match told:
+        case str():
+            return f"{told} {HOSTILE}"
+        case dict():
+            return {name: hostile(value) for name, value in told.items()}
+        case list():
+            return [hostile(value) for value in told]
+        case _:
+            return told
+
+
+@pytest.mark.usefixtures("answering")
+@pytest.mark.parametrize("terminal", [False, True])
+def test_other_peoples_words_are_printed_as_they_were_written(
+    state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool  # noqa: F811
+) -> None:  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "4000")
+    use(monkeypatch, state)
+    tool = {"type": "function", "function": {"name": "book", "description": f"Books a flight. {HOSTILE}"}}
+    (state / "desk.json").write_text(json.dumps([tool]))
+    (state / "lessons.jsonl").write_text("{}\n")
+    for path, answer in ANSWERS.items():
+        if path != "/api/experience/export":
+            monkeypatch.setitem(ANSWERS, path, hostile(answer))
+    monkeypatch.setitem(globals(), "HEARD", hostile(HEARD))
+    assert main(["keys", "add", "--tenant", "acme", "--note", HOSTILE]) == 0
+    capsys.readouterr()
+    if terminal:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    for path, given in WORDS.items():
+        if path[0] in ("status", "curriculum", "judge", "adapters", "experience", "tools") or path == ("keys", "list"):
+            assert main(words(path, given, state)) == 0, path
+            told = capsys.readouterr().out
+            shown = "[/x] [bold fell [red] :warning:" in told
+            assert shown or path in TELLS_NUMBERS, (path, told)
+            assert "\x1b[2J" not in told, path
+
+
 @pytest.mark.usefixtures("answering")
 def test_what_fails_says_so_on_standard_error_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -218,7 +263,7 @@ def test_tables_and_json_are_made_in_one_place() -> None:
 
 def table() -> OutputTable:
     made = OutputTable("version", "reason", "served", title="what\nbecame")
-    made.add_row("v3", "[red]fell[/red]", "a  b\tc\nd")
+    made.add_row("v3", coloured("fell", "red"), "a  b\tc\nd")
     made.add_row("v12", "", "\N{CJK UNIFIED IDEOGRAPH-4E2D} " + "x" * 200)
     made.columns[0].justify = "right"
     return made

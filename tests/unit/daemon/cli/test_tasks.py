@@ -13,6 +13,7 @@ import pytest
 
 from actors.tasks.questioner.state import read
 from daemon.cli.main import main
+from tests.support.patience import wait_until
 
 
 def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -81,9 +82,7 @@ def test_a_run_that_is_killed_goes_on_from_its_last_world(tmp_path: Path, capsys
     command = [sys.executable, "-m", "daemon.cli", "tasks", "generate", "travel", "--count", "5000", "--out", str(path)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 90
-        while not path.exists() and time.monotonic() < end:
-            time.sleep(0.05)
+        wait_until(path.exists, "the first world is written")
         # Somewhere in the next worlds, maybe in the middle of a write.
         time.sleep(0.3)
     finally:

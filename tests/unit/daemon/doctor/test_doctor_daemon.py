@@ -24,6 +24,7 @@ from daemon.settings.config import AdapterSettings, Config
 from daemon.settings.control import ControlSettings
 from daemon.tap.keys import KeyRing, add_key
 from daemon.tap.settings import TapSettings
+from tests.support.patience import until
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.anyio
@@ -43,9 +44,7 @@ async def test_a_daemon_that_wants_a_key_is_ours_and_another_server_is_not(tmp_p
     scene = Scene(Config(state_dir=str(tmp_path), control=settings))
     async with anyio.create_task_group() as group:
         group.start_soon(lambda: serve(app, settings, stop=stop))
-        with anyio.fail_after(30):
-            while not await listens(settings.host, settings.port):  # noqa: ASYNC110 - another server has no event
-                await anyio.sleep(0.02)
+        await until(lambda: listens(settings.host, settings.port), "it listens")
         if guarded:
             assert await daemon_answers(scene)
         else:
@@ -97,9 +96,7 @@ async def test_learning_that_is_stuck_is_a_fault_with_what_it_waits_for_and_what
     async with anyio.create_task_group() as group:
         app = Starlette(routes=[Route("/api/status", status)])
         group.start_soon(lambda: serve(app, settings, stop=stop))
-        with anyio.fail_after(30):
-            while not await listens(settings.host, settings.port):  # noqa: ASYNC110 - another server has no event
-                await anyio.sleep(0.02)
+        await until(lambda: listens(settings.host, settings.port), "it listens")
         if not state:
             with pytest.raises(NotLooked, match="does not lead"):
                 await check.look(scene)

@@ -23,6 +23,7 @@ from daemon.tap.replay import ask_replay, asked_replay
 from daemon.tap.segments import read_cursor
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.tap.spool_reader import SpoolReader
+from tests.support.patience import until, within
 
 pytestmark = pytest.mark.anyio
 QUICK = ShipperSettings(poll_seconds=0.002, retry_seconds=0.002, max_retry_seconds=0.01)
@@ -81,9 +82,7 @@ class Rig:
             self.unit.interrupt()
 
     async def published(self, number: int) -> list:
-        with anyio.fail_after(5):
-            while len(self.bus.published) < number:  # noqa: ASYNC110 - the stub has no event for a publisher
-                await anyio.sleep(0.002)
+        await until(lambda: len(self.bus.published) >= number, f"{number} messages are published", every=0.002)
         return self.bus.published
 
     def figure(self, name: str, **labels: str) -> float:
@@ -123,9 +122,7 @@ async def test_the_cursor_moves_only_over_what_the_bus_has(tmp_path: Path) -> No
     rig = Rig(tmp_path)
     rig.bus.down = True
     async with rig.running():
-        with anyio.fail_after(5):
-            while not rig.figure("evolved_shipper_waits_total"):  # noqa: ASYNC110 - a counter is no event
-                await anyio.sleep(0.002)
+        await until(lambda: rig.figure("evolved_shipper_waits_total"), "it waits", every=0.002)
         assert rig.unit.status == "waiting"
         assert read_cursor(tmp_path).segment == -1
         rig.bus.down = False
@@ -138,7 +135,7 @@ async def test_draining_during_an_outage_ends_at_once_and_loses_nothing(tmp_path
     spool(tmp_path, call(0))
     rig = Rig(tmp_path)
     rig.bus.down = True
-    with anyio.fail_after(5):
+    with anyio.fail_after(within()):
         async with rig.running():
             await anyio.sleep(0.02)
     assert len(SpoolReader(tmp_path).read()) == 1
@@ -217,9 +214,7 @@ async def test_a_replay_that_was_asked_for_doubles_nothing(tmp_path: Path) -> No
     async with rig.running():
         await rig.published(2)
         ask_replay(tmp_path, 0.0)
-        with anyio.fail_after(5):
-            while rig.figure("evolved_shipper_records_total", kind="exchange") < 4:  # noqa: ASYNC110 - no event
-                await anyio.sleep(0.002)
+        await until(lambda: rig.figure("evolved_shipper_records_total", kind="exchange") >= 4, "all came again")
     assert len(rig.bus.published) == 2
     assert rig.figure("evolved_shipper_replays_total", reason="asked") == 1
     assert asked_replay(tmp_path) is None

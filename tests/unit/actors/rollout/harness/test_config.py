@@ -6,7 +6,6 @@ from itertools import count
 import anyio
 import pytest
 import trio
-import trio.testing
 
 from actors.gate.exam import Exam, ExamSettings
 from actors.messages import Experience, Trajectory
@@ -19,14 +18,10 @@ from actors.rollout.rollout import Rollout
 from actors.rollout.settings import RolloutSettings
 from tests.support.contexts import Recorder
 from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
+from tests.support.simulated_time import anyio_backend as anyio_backend
 
 pytestmark = pytest.mark.anyio
 LESSON = Experience(id="lesson-1", when_to_use="LESSON", content="win, then finish", kind="practice")
-
-
-@pytest.fixture
-def anyio_backend():
-    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
 
 
 async def rolled(

@@ -118,7 +118,7 @@ def main(out: Path) -> None:
     for mode, variables in MODES.items():
         handler = type("Recording", (Server,), {"out": out, "mode": mode, "taken": {}})
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         environment = {
             **os.environ, **variables, "OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_SERVICE_NAME": "an-agent",
