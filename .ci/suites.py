@@ -2,6 +2,7 @@
 
     python3 .ci/suites.py ci             all of them, as far as 40 minutes allow; what `.ci/run` does
     python3 .ci/suites.py run NAME ...   these; what `make test` and `make test-NAME` do
+    python3 .ci/suites.py list           their names
     python3 .ci/suites.py prove          what the runner says of tests that fail on purpose
 
 Logs: build/ci/NAME/GO/log. Standard library only: it makes the environments.
@@ -173,6 +174,9 @@ def main(words: list[str]) -> int:
         case ["ci"]:
             install_packages()
             return Runner(SUITES, bounded=True).run() if set_up() else 1
+        case ["list"]:
+            print(*names)
+            return 0
         case ["prove"]:
             return prove() if set_up() else 1
         case ["run", *wanted] if wanted and names.keys() >= set(wanted):

@@ -9,6 +9,8 @@ import importlib.util
 import io
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 
@@ -55,7 +57,7 @@ def faults(words: Sequence[str]) -> list[str]:
         found += _refused(rest)
     elif program == "make":
         targets = [word for word in rest if "=" not in word and not word.startswith("-")]
-        found += [f"no target {name} in the Makefile" for name in targets if name not in _targets()]
+        found += [f"no target {name} in the Makefile" for name in targets if name not in targets()]
     elif program.startswith(("python", "torchrun")) and "-m" in rest:
         module = rest[rest.index("-m") + 1]
         if module.startswith(("tests.", "daemon.", "learner.", "adapters.")):
@@ -114,5 +116,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser()
 
 
-def _targets() -> set[str]:
-    return set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.M))
+@cache
+def targets() -> set[str]:
+    """What `make` makes: its rules, and `test-NAME` for each suite."""
+    listed = subprocess.run(
+        [sys.executable, ROOT / ".ci" / "suites.py", "list"], capture_output=True, text=True, check=True
+    )
+    rules = re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.M)
+    return {*rules, *(f"test-{suite}" for suite in listed.stdout.split())}
