@@ -57,7 +57,7 @@ def faults(words: Sequence[str]) -> list[str]:
         found += _refused(rest)
     elif program == "make":
         targets = [word for word in rest if "=" not in word and not word.startswith("-")]
-        found += [f"no target {name} in the Makefile" for name in targets if name not in targets()]
+        found += [f"no target {name} in the Makefile" for name in targets if name not in make_targets()]
     elif program.startswith(("python", "torchrun")) and "-m" in rest:
         module = rest[rest.index("-m") + 1]
         if module.startswith(("tests.", "daemon.", "learner.", "adapters.")):
@@ -117,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 @cache
-def targets() -> set[str]:
+def make_targets() -> set[str]:
     """What `make` makes: its rules, and `test-NAME` for each suite."""
     listed = subprocess.run(
         [sys.executable, ROOT / ".ci" / "suites.py", "list"], capture_output=True, text=True, check=True
