@@ -36,7 +36,10 @@ SUITES = (
     # All other actors ask the same methods of the store: they ran on SQLite.
     Suite(
         "postgres", 60, tier=1, debian=POSTGRES, environment=(("EVOLVED_TEST_DATABASE", "postgresql"),),
-        tests=("tests/postgres", "tests/unit/actors/store", "tests/unit/daemon/experience", "tests/unit/daemon/upkeep"),
+        tests=(
+            "tests/postgres", "tests/integration/test_fencing.py", "tests/unit/actors/store", "tests/unit/daemon/experience",
+            "tests/unit/daemon/upkeep",
+        ),
     ),
     Suite(
         "operations", 70, tier=1, tests=("tests/operations",),
