@@ -72,6 +72,7 @@ def test_the_tenant_is_what_the_header_says() -> None:
     assert len(door().admit(request({"X-Evolved-Tenant": "a" * 999})).tenant) == 256
 
 
+@pytest.mark.promise
 def test_the_callers_own_authorization_is_left_alone_and_a_key_of_ours_never_travels_on() -> None:
     assert not door().admit(request({"Authorization": "Bearer sk-engine"})).strip_authorization
     assert door().admit(request({"Authorization": "Bearer evk_000000000000_x"})).strip_authorization
@@ -135,6 +136,7 @@ def test_every_key_that_opens_nothing_gets_the_same_answer(keys: Path) -> None:
     assert answers.pop()[:2] == (401, "invalid_key")
 
 
+@pytest.mark.promise
 def test_a_refusal_never_repeats_the_key(keys: Path) -> None:
     text = key(keys)
     says = refusal(door(keys_file=str(keys)), request({"x-evolved-key": text + "x"}))[2]
@@ -180,6 +182,7 @@ def test_an_admin_page_for_others_needs_an_admin_key(keys: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["1", "true", "yes", "please", " TRUE "])
+@pytest.mark.promise
 def test_who_opts_out_passes_and_leaves_nothing(value: str) -> None:
     at = door()
     visitor = at.admit(request({"X-Evolved-Opt-Out": value}))

@@ -168,6 +168,7 @@ def test_only_posts_under_v1_are_kept() -> None:
 @pytest.mark.parametrize(
     ("value", "kept"), [("1", False), ("true", False), ("yes", False), ("0", True), ("false", True)]
 )
+@pytest.mark.promise
 def test_opting_out_means_no_record_and_an_untouched_request(value: str, kept: bool) -> None:
     asked = request(x_evolved_opt_out=value)
     found = capture().plan(asked, visitor(asked))
@@ -188,6 +189,7 @@ def test_a_record_holds_what_went_by() -> None:
     assert len(bytes.fromhex(kept.id)) == 16
 
 
+@pytest.mark.promise
 def test_keys_are_never_copied() -> None:
     asked = request(authorization="Bearer secret", cookie="secret", x_api_key="secret", user_agent="agent/1")
     assert record(asked).headers == {"user-agent": "agent/1"}
@@ -204,6 +206,7 @@ def test_a_length_is_kept_if_asked_for_although_it_is_no_part_of_a_head() -> Non
     assert taking.mirrored(chunked, visitor(chunked)).headers == {}
 
 
+@pytest.mark.promise
 def test_a_setting_that_would_copy_keys_is_refused() -> None:
     with pytest.raises(InvalidTapSettings, match="authorization"):
         captured_headers(TapSettings(capture_headers=("Authorization",)))
@@ -250,6 +253,7 @@ def test_engines_that_cannot_be_told_apart_or_take_nothing_are_refused(told: tup
         upstreams_of(TapSettings(upstreams=upstreams))
 
 
+@pytest.mark.promise
 def test_record_ids_are_sixteen_bytes_and_never_twice() -> None:
     ids = RecordIds()
     made = {ids.next() for _ in range(1000)} | {RecordIds().next()}

@@ -41,6 +41,7 @@ def test_only_an_outcome_ends_a_trajectory_by_default() -> None:
     assert not read(trajectory_id="t", outcome=1, final=False).final
 
 
+@pytest.mark.promise
 def test_the_same_report_is_the_same_record_whenever_it_is_sent() -> None:
     body = json.dumps({"response_id": "r1", "outcome": 1}).encode()
     ids = [read_feedback(body, tenant, at)[0][0].id for tenant, at in (("acme", 1.0), ("acme", 2.0), ("other", 1.0))]
@@ -190,6 +191,7 @@ def test_a_list_is_answered_with_a_list() -> None:
     assert counts.feedback == {"told": 2}
 
 
+@pytest.mark.promise
 def test_who_opts_out_is_answered_and_not_kept() -> None:
     spool = Spool()
     visitor = Visitor("acme", keep=False, why_not="opted_out")
@@ -199,6 +201,7 @@ def test_who_opts_out_is_answered_and_not_kept() -> None:
 
 
 @pytest.mark.parametrize("spool", [Spool(taking=False), Spool(room=1)])
+@pytest.mark.promise
 def test_what_cannot_be_written_down_is_to_be_sent_again(spool: Spool) -> None:
     with pytest.raises(Refused) as refusal:
         post(spool, [{"response_id": "a", "outcome": 1}, {"response_id": "b", "outcome": 0}])

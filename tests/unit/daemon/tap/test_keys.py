@@ -38,6 +38,7 @@ def test_a_key_is_found_by_its_text_and_by_nothing_else(path: Path) -> None:
     assert [ring.find(one) for one in wrong] == [None] * len(wrong)
 
 
+@pytest.mark.promise
 def test_the_file_holds_no_key_and_is_for_its_owner_alone(path: Path) -> None:
     text, key = made(path)
     assert text not in path.read_bytes()
