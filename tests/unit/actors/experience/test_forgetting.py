@@ -9,7 +9,7 @@ from actors.messages import Experience
 from actors.store import Store
 from tests.support.databases import rows
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 
 
 @pytest.fixture

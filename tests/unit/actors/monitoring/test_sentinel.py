@@ -29,11 +29,6 @@ pytestmark = pytest.mark.anyio
 SETTINGS = SentinelSettings()
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Bench:
     def __init__(self) -> None:
         self.store, self.clock = FakeStore(), Clock()

@@ -43,11 +43,6 @@ RUNS = 160
 """Of which a fourth is the gate's, and of the others most are reported first, so that the model can learn."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class World:
     """A curator on a store of its own, fed with recorded runs and reports."""
 

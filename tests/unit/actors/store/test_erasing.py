@@ -34,7 +34,7 @@ from actors.system.streams import (
 from tests.support.credited import attributed
 from tests.support.traffic import exchange, feedback
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 SECRET = b"the bank account of Ms Hyde"
 DAY = 86_400.0
 

@@ -21,7 +21,7 @@ from tests.support.driving import Driver
 from tests.support.experience import lesson, plain_forget
 from tests.support.traffic import exchange
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 MIXED = [0.0, 1.0, 1.0, 0.0]
 
 
