@@ -4,6 +4,7 @@ EVOLVED_TEST_DATABASE=postgresql runs only the tests that use a store, and on a 
 `make test-postgres` sets it.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from tests.support.postgres import Cluster
 
 pytest_plugins = ["tests.support.secret_scan", "tests.support.progress"]
+with contextlib.suppress(ImportError):  # suites with an environment of their own may not have it
+    import hypothesis
+
+    hypothesis.settings.load_profile("ci")  # here as there: no deadline, the same examples every time, no database
 ON_POSTGRES = os.environ.get("EVOLVED_TEST_DATABASE", "sqlite") == "postgresql"
 
 

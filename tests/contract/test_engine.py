@@ -256,6 +256,7 @@ async def test_the_client_says_that_the_engine_refused(bench):
     assert error.value.status == 400
 
 
+@pytest.mark.promise
 async def test_a_pause_holds_requests_and_resume_finishes_them(bench):
     prompt = await bench.prompt()
     finished = anyio.Event()
@@ -278,6 +279,7 @@ async def test_a_pause_holds_requests_and_resume_finishes_them(bench):
     assert len(made[0].token_ids) == 5
 
 
+@pytest.mark.promise
 async def test_a_swap_under_load_loses_nothing_and_goes_on_with_the_new_weights_alone(bench):
     engine, path = bench.engine, bench.directory / "b"
     prompts = [await bench.prompt(f"Number {i}") for i in range(3)]

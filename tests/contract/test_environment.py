@@ -33,7 +33,7 @@ from adapters.live.guarded import Guarded
 from adapters.live.policy import PolicySettings
 from adapters.live.recording import Recordings
 from adapters.live.toolset import LiveTools
-from tests.support.environment_promises import PROMISES, Case, keeps, simple
+from tests.support.environment_promises import PROMISES, Case, attempts_are_independent, keeps, simple
 from tests.support.scripted_live_api import CallsLiked, ScriptedLiveApi, operation
 from tests.support.served import served
 
@@ -118,12 +118,13 @@ def elsewhere() -> Iterator[None]:
         anyio.run(environment.aclose)
 
 
-@pytest.fixture(params=["trio", "asyncio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 async def test_an_environment_keeps_its_promises(name: str, promise):
     await keeps(ENVIRONMENTS[name], promise)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+async def test_an_environment_keeps_a_promise_on_the_other_loop(name: str):
+    await keeps(ENVIRONMENTS[name], attempts_are_independent)

@@ -17,11 +17,6 @@ pytestmark = pytest.mark.anyio
 SEARCH = {"when_to_use": "booking a flight", "content": "Search before you book."}
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 def run(id: str = "t", outcome: float = 1.0, goal: str = "Book a flight.", observation: str = "ok") -> Trajectory:
     step = Step(exchange_id=id, tool_calls=(ToolCall("book", '{"fid": "F1"}'),), observation=observation)
     return Trajectory(id=id, goal=goal, outcome=outcome, steps=(step,), started=0.0, ended=1.0)
@@ -36,6 +31,7 @@ def extractor(endpoint: ChatEndpoint, **options: Any) -> LlmExtractor:
     return LlmExtractor(**{**told, **options})
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 async def test_it_draws_what_the_model_says():
     with ChatEndpoint(says(lessons(SEARCH))) as endpoint:
         made = extractor(endpoint)

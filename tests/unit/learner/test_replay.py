@@ -165,6 +165,7 @@ def test_without_a_batch_it_goes_on_from_its_weights_and_the_last_state_and_says
     assert states(bench)[0] == [3, 6], "what cannot be made again is written down"
 
 
+@pytest.mark.promise
 def test_a_batch_that_was_forgotten_is_not_kept_for_a_replay(bench):
     train(bench, *range(1, 6))
     memory = Memory(bench.directory / "state" / "learner")
@@ -238,6 +239,7 @@ class Killed(BaseException):
     """Stands for kill -9: nobody catches it."""
 
 
+@pytest.mark.promise
 def test_killed_at_any_step_of_writing_it_goes_on_as_if_nothing_had_been(tmp_path, small, bench, monkeypatch):
     straight, struck = made(tmp_path, "straight", small), set[bool]()
     for at in range(24):

@@ -143,6 +143,7 @@ async def test_each_order_becomes_a_candidate(bench):
     assert bench.registry.get_sample_value("evolved_learner_tokens_total") == 8
 
 
+@pytest.mark.promise
 @pytest.mark.anyio
 async def test_an_order_that_was_not_acked_is_answered_again_and_not_trained_again(bench):
     order = bench.order("a")

@@ -462,6 +462,7 @@ def test_without_a_target_it_goes_to_the_parent(bench):
     assert bench.updater.go_back(back(version="2")).candidate.version == 1
 
 
+@pytest.mark.promise
 def test_a_directive_that_comes_again_is_answered_the_same_and_done_once(bench):
     bench.train("o1", group())
     first = bench.updater.go_back(back(version="1", to="0"))

@@ -107,6 +107,7 @@ async def an_hour_without(judge: Endpoint, url: str) -> tuple[Store, Recorder, A
     return store, bystander, attributor, got
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("hangs", [False, True], ids=["refusing", "hanging"])
 async def test_an_hour_without_a_judge_loses_nothing_and_is_caught_up_with(tmp_path, hangs):
     judge = Endpoint(hangs=hangs)

@@ -3,6 +3,7 @@
 import json
 
 import msgspec
+import pytest
 
 from actors.curation.agents import LEARNED, MOST_AGENTS, PERIOD, SANDBOX, Agent, AgentLedger, AgentView, label_of
 from actors.messages import Step, Trajectory
@@ -25,6 +26,7 @@ def whole(view: AgentView) -> bool:
     return view.runs == settled + view.unreported + view.ready + view.training
 
 
+@pytest.mark.promise
 def test_a_run_is_counted_once_however_often_it_is_told_of() -> None:
     ledger = AgentLedger()
     assert ledger.seen(run("a", outcome=None), 1.0)

@@ -31,11 +31,6 @@ pytestmark = pytest.mark.anyio
 MIXED = [0.0, 1.0, 1.0, 0.0]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Bench:
     """A curator on a store, and a clock to turn."""
 
@@ -247,6 +242,7 @@ async def test_batch_files_are_bounded_and_torn_ones_removed(bench: Bench) -> No
     assert Path(order.path).name in bench.files()
 
 
+@pytest.mark.promise
 async def test_the_curriculum_is_told_each_outcome_once_and_knows_it_after_a_restart(bench: Bench) -> None:
     goals = "stack the red block", "find my shoes"
     asked = [attributed(f"p{n}", goal=goals[1], outcome=float(n % 2), ended=3.0 + n) for n in range(ENOUGH)]
@@ -431,6 +427,7 @@ async def test_the_gates_runs_tell_the_estimates_nothing(bench: Bench) -> None:
     assert bench.driver.actor.kinds.estimate(free("new", 1, 0.0).trajectory) is None
 
 
+@pytest.mark.promise
 async def test_what_was_erased_leaves_the_estimates(bench: Bench) -> None:
     await bench.restart(groups_per_batch=0, production_per_batch=99)
     await bench.credit(*[free(f"p{number}", number, float(number)) for number in range(2)])

@@ -374,6 +374,7 @@ runs = st.builds(
 )
 
 
+@pytest.mark.promise
 @given(
     items=st.lists(runs, max_size=40, unique_by=lambda item: item.id), by_groups=st.booleans(), newest=st.integers(0, 6)
 )

@@ -17,11 +17,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
-@pytest.fixture
 async def bench(tmp_path: Path, store_url: str) -> AsyncIterator[Bench]:
     store = Store(store_url, clock=lambda: 0.0)
     await store.open()
@@ -88,6 +83,7 @@ async def test_a_restart_forgets_neither_what_is_settled_nor_what_is_under_way(b
     assert bench.driver.actor.watch.asked == 0.0
 
 
+@pytest.mark.promise
 async def test_a_start_after_an_error_counts_nothing_twice(bench: Bench) -> None:
     await bench.credit(run("t", trainable=False, why_not="temperature 0"), commit=False)
     await bench.driver.actor.start()

@@ -19,11 +19,6 @@ pytestmark = pytest.mark.anyio
 CANARY = CanarySettings(share=0.2, seconds=60.0, runs=20, deadline_seconds=600.0)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class WatchfulRunner(FakeRunner):
     """Notes with every swap who else served."""
 
@@ -263,6 +258,7 @@ async def test_the_tap_is_told_the_share_that_the_trial_has_by_now(bench):
     assert bench.routes.share == 1 / 3
 
 
+@pytest.mark.promise
 async def test_a_paused_engine_that_nobody_swaps_is_resumed(bench):
     bench.engines["b"].paused = True
     await bench.tick()

@@ -16,11 +16,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
-@pytest.fixture
 async def bench(tmp_path) -> Bench:
     """Version 0 has served 100 runs with an outcome, 80 of them solved."""
     bench = Bench(tmp_path)

@@ -22,11 +22,6 @@ from tests.support.keys import key_pair
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Bench:
     def __init__(self, tmp_path: Path, *names: str) -> None:
         self.path, self.clock, self.store = tmp_path, Clock(), FakeStore()

@@ -29,11 +29,6 @@ BUY = "search then book:buy"
 RENAMED = {"cause": "tools", "tenant": "default", "missing": "book", "new": "buy"}
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 class World:
     """An experiencer with all that it works on, and a clock that tests turn."""
 

@@ -1,7 +1,7 @@
 """Lessons: their one form, and what contrast finds on the travel desk and what it does not."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.experience.lessons import ContrastSettings, Practice, contrast, lesson_id, read_practice
@@ -87,7 +87,6 @@ def test_too_little_evidence_is_none():
     assert contrast(runs, ContrastSettings(support=500)) == []
 
 
-@settings(deadline=None)  # of a shared machine
 @given(st.integers(0, 10_000))
 def test_contrast_never_names_a_tool_that_nobody_called(seed: int):
     runs = [played.trajectory for played in plays(12, seed=seed)]

@@ -26,11 +26,6 @@ class Counting(FakeEngine):
         return await super().log_probs(ids)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 async def report(engine: FakeEngine, store, settings: DriftSettings = SETTINGS):
     check = DriftCheck(settings, engine=engine, store=store)
     await check.gather()

@@ -16,11 +16,6 @@ SHIFT = 0.1
 """Of the candidate: liked runs are so much likelier a token, the others unlikelier."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Traffic:
     """A store of runs, the next always the newest."""
 

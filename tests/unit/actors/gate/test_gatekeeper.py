@@ -18,11 +18,6 @@ from tests.support.keys import key_pair
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Bench:
     """A gatekeeper with everything around it."""
 
@@ -275,6 +270,7 @@ async def test_a_shadow_engine_that_was_restarted_is_brought_up_to_date(bench):
     assert bench.heard == [1, 1]
 
 
+@pytest.mark.promise
 async def test_a_shadow_engine_that_a_swap_left_paused_is_loaded_again(bench):
     await bench.offer(1)
     bench.engine.paused = True

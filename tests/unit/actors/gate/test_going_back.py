@@ -14,11 +14,6 @@ pytestmark = pytest.mark.anyio
 HOUR = 3600.0
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Scripted:
     """A trial that says what it is told to."""
 

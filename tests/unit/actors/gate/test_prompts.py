@@ -30,11 +30,6 @@ OTHER = {"tool_calls": [{"function": {"name": "book", "arguments": '{"to": "Rome
 BROKEN = {"tool_calls": [{"function": {"name": "book", "arguments": '{"to": 7}'}}]}
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Speaker:
     """An engine that says `message` with `logprob` a token; it refuses what `refused` holds of."""
 

@@ -19,11 +19,6 @@ IDS = [name for name in (f"t{number}" for number in range(4000)) if held_out(nam
 TOKENS = 4
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 def production(name: str, ended: float, *, outcome: float | None, version: int = 0, tools=("win",), **sampled):
     row = TokenRow(
         ids=pack_array(range(2 + TOKENS), "<i4"),

@@ -9,11 +9,6 @@ from actors.ports.answers import Answer
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Speaker:
     """An engine that says what a function of the request says."""
 

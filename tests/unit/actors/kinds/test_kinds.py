@@ -281,7 +281,7 @@ def test_a_flood_of_agents_goals_and_parties_is_bounded_and_counted() -> None:
     kinds = Kinds()
     for number in range(30):
         kinds.tell(run(number, REFUNDS[number % 3], 1.0, tenant="quiet"))
-    for number in range(6000):
+    for number in range(4500):
         tools = b'[{"name":"t%d"}]' % number
         goal = f"{number:x}a zz{number:x} qq{number * 7:x}"
         kinds.tell(run(number, goal, 0.0, tenant="loud", caller=f"k{number}", role=f"r#{number}", tools=tools))

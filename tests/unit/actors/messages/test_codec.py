@@ -72,7 +72,7 @@ def strategy(info: object) -> st.SearchStrategy[object]:
 
 @pytest.mark.parametrize("kind", get_args(AnyMessage), ids=lambda kind: kind.__name__)
 def test_every_message_round_trips(kind: type) -> None:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(values_of(kind))
     def check(message: object) -> None:
         assert decode(encode(message)) == message

@@ -11,11 +11,6 @@ BOOK = {"type": "function", "function": {"name": "book", "parameters": {"type": 
 REQUEST = Request(messages=[{"role": "user", "content": "A flight to Oslo."}], tools=[BOOK])
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 def calling(name: str, arguments: str) -> Answer:
     return Answer(calls=(ToolCall(name, arguments),))
 

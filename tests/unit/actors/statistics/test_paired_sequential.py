@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.statistics.paired_sequential import confidence_sequence, e_value, log_capital, surely_above, surely_below
@@ -53,7 +53,6 @@ def test_looking_at_a_fixed_size_interval_after_every_batch_would_break_its_prom
     assert rejected > 0.15 * 200
 
 
-@settings(deadline=None)
 @given(differences, st.randoms())
 def test_the_order_of_the_tasks_does_not_matter(values, rng):
     shuffled = list(values)
@@ -61,7 +60,6 @@ def test_the_order_of_the_tasks_does_not_matter(values, rng):
     assert log_capital(shuffled, -0.05) == pytest.approx(log_capital(values, -0.05))
 
 
-@settings(deadline=None)
 @given(differences)
 def test_the_limits_enclose_the_estimate_and_agree_with_the_tests(values):
     interval = confidence_sequence(values, 0.05, 0.05)
@@ -72,7 +70,6 @@ def test_the_limits_enclose_the_estimate_and_agree_with_the_tests(values):
         assert surely_below(values, 0.0, 0.05) == (interval.high < 0)
 
 
-@settings(deadline=None)
 @given(differences)
 def test_evidence_for_one_side_is_none_for_the_other(values):
     assert not (surely_above(values, 0.0, 0.05) and surely_below(values, 0.0, 0.05))

@@ -12,6 +12,8 @@ from actors.store.database import Database
 from actors.store.settings import StoreSettings
 from tests.support.traffic import exchange
 
+pytestmark = pytest.mark.promise
+
 CHILD = Path(__file__).with_name("full_disk_child.py")
 
 

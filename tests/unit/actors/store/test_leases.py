@@ -12,7 +12,13 @@ from actors.store.tables import LeaseRow
 from actors.system.errors import Deposed
 from actors.system.leadership import LEADER
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
+
+
+@pytest.fixture(params=["trio", "asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """The store's threads are used from both."""
+    return request.param
 
 
 @pytest.fixture

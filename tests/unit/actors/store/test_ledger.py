@@ -9,7 +9,7 @@ from actors.store import Store, StoreUnavailable, UnknownRecord
 from actors.system.bus import Outgoing
 from actors.system.errors import DependencyUnavailable
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 
 
 def directive(key: str) -> Directive:

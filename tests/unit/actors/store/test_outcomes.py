@@ -5,7 +5,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import anyio
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
@@ -78,7 +79,8 @@ class Played:
         raise AssertionError("orders without an end")
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.promise
+@settings(max_examples=8)
 @given(st.lists(EVENTS, min_size=25, max_size=40))
 def test_a_revision_is_trained_on_at_most_once_and_has_one_list_of_effects(events: list[tuple]) -> None:
     async def play(path: Path) -> None:

@@ -131,6 +131,7 @@ async def test_outcomes_of_a_version_are_the_newest_there_are_however_many_runs_
     assert [row.id for row in await store.recent_outcomes(source="production", until=2.0)] == ["told 1", "told 0"]
 
 
+@pytest.mark.promise
 async def test_attribution_adds_to_a_trajectory_and_happens_once(store: Store) -> None:
     item = attributed("a")
     await store.save([item.trajectory])

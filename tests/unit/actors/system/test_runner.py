@@ -17,7 +17,7 @@ from actors.system.runner import run_producer
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING
 from tests.unit.actors.system.conftest import Recorder, note
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 
 
 def echo(batch):

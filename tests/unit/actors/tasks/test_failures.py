@@ -28,11 +28,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
-@pytest.fixture
 async def store(store_url: str) -> AsyncIterator[Store]:
     made = Store(store_url, clock=lambda: 1_000.0)
     await made.open()
@@ -196,6 +191,7 @@ async def test_tasks_of_a_kind_are_bounded(store: Store) -> None:
     assert (bench.actor.counts["own"], bench.actor.counts["full"]) == (6, 3)
 
 
+@pytest.mark.promise
 async def test_what_is_forgotten_is_no_failure_any_more_and_takes_its_tasks_along(store: Store) -> None:
     bench = Bench(store)
     await bench.see(*[run(f"f{n}", "D", good=False) for n in range(4)], run("won", "D", good=True))

@@ -17,11 +17,6 @@ from actors.tasks.mixture import Mixture, MixtureSettings, judged
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Bench:
     """A pool of which every cluster is worth the same, unless told otherwise."""
 

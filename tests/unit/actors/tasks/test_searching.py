@@ -16,11 +16,6 @@ from tests.support.fakes import FakeEngine, FakeEnvironment, FakeEpisode
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Winning:
     """Believes those who called `win`; may abstain."""
 

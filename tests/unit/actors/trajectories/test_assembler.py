@@ -16,11 +16,6 @@ from tests.support.traffic import exchange, feedback, without_tools
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Bench:
     """An assembler on a store, and a clock to turn."""
 
@@ -69,6 +64,7 @@ async def test_feedback_closes_the_trajectory_and_the_store_has_all_of_it(bench:
     assert (counts["exchanges"], counts["exchanges_open"], counts["trajectories_production"]) == (3, 0, 1)
 
 
+@pytest.mark.promise
 async def test_a_restart_in_mid_trajectory_loses_nothing(bench: Bench) -> None:
     await bench.see(exchange("a", 0), exchange("b", 0))
     await bench.restart()
@@ -238,6 +234,7 @@ async def test_open_calls_are_bounded(bench: Bench) -> None:
     assert bench.driver.actor.counts["closed_limit"] == 2
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("seed", range(5))
 async def test_restarts_disorder_and_duplicates_count_every_call_once(bench: Bench, seed: int) -> None:
     rng = random.Random(seed)

@@ -20,11 +20,6 @@ QWEN = Sampling(temperature=0.7, top_p=0.8, top_k=20, repetition_penalty=1.05)
 UNSAID = Sampling(unsaid=("temperature", *NUMBERS))
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Engine:
     def __init__(self, says: Sampling | Exception) -> None:
         self.says, self.asked = says, 0

@@ -18,11 +18,6 @@ pytestmark = pytest.mark.anyio
 DAY = 86_400.0
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Good:
     """Every step is good."""
 

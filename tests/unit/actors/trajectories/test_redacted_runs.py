@@ -17,11 +17,6 @@ pytestmark = pytest.mark.anyio
 STAND_IN = [91, 92]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Tokenizer:
     """Renders a conversation as the test's traffic does, with one id for the placeholder in it."""
 

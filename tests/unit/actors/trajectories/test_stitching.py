@@ -183,7 +183,8 @@ TRAFFIC = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.promise
+@settings(max_examples=60)
 @given(
     order=st.permutations(TRAFFIC),
     repeated=st.lists(st.integers(0, len(TRAFFIC) - 1), max_size=8),
@@ -368,7 +369,7 @@ def test_what_is_not_trainable_says_why() -> None:
     assert why_not(sampling=Sampling(forced=True)) == "forced tool choice"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(request=st.binary(max_size=60) | st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3)

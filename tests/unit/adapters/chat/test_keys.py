@@ -18,7 +18,7 @@ from adapters.judges.llm import make
 from adapters.rewriters.llm import LLMRewriter
 from tests.support.chat_endpoint import ChatEndpoint, fails
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 RUN = Trajectory(id="t", goal="Book.", steps=(), started=0.0, ended=1.0)
 MAKERS: dict[str, Callable[..., Any]] = {
     "judge": lambda **options: make(model="m", canary_share=0.0, **options),

@@ -13,11 +13,6 @@ pytestmark = pytest.mark.anyio
 QUICK = Deadlines(connect=0.5, small=0.3, sample=0.3, load=0.3)
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request):
-    return request.param
-
-
 def client(status: int, body: object, asked: list[httpx.Request] | None = None) -> EngineClient:
     """A client whose engine always answers the same."""
 
@@ -29,6 +24,7 @@ def client(status: int, body: object, asked: list[httpx.Request] | None = None) 
     return EngineClient("http://engine", name="serving", model="m", transport=httpx.MockTransport(reply))
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 async def test_a_refused_connection_is_unavailable():
     async with running_engine() as engine:
         port = engine.port

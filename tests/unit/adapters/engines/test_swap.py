@@ -17,12 +17,7 @@ from adapters.engines.swap import perform
 from adapters.engines.swap_files import SwapJob
 from tests.support import checkpoints
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request):
-    return request.param
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 
 
 class FakeEngine:
@@ -111,6 +106,7 @@ def job(directory: Path, **changes) -> SwapJob:
     return SwapJob(**{**fields, **changes})
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 async def test_pauses_loads_labels_resumes_and_looks(directory, engine):
     outcome = await perform(job(directory), engine)
     assert (outcome.result, outcome.version) == ("swapped", 2)

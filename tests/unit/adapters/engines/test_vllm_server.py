@@ -38,6 +38,7 @@ def test_an_option_given_by_hand_takes_the_place_of_ours(given: str, left_out: s
     assert left_out not in command
 
 
+@pytest.mark.promise
 def test_the_server_sees_no_secrets() -> None:
     seen = environment({"PATH": "/bin", "OPENAI_API_KEY": "k", "VLLM_LOGGING_LEVEL": "INFO"}, local=True)
     assert "OPENAI_API_KEY" not in seen

@@ -196,6 +196,7 @@ def test_a_turn_survives_the_shape_of_a_message():
         heard({"content": [1]})
 
 
+@pytest.mark.promise
 async def test_a_step_is_never_taken_twice_and_a_create_as_often_as_allowed():
     asked: list[str] = []
 

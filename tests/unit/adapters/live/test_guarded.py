@@ -149,6 +149,7 @@ async def test_an_unknown_tool_is_refused_and_looked_for_once(tmp_path: Path) ->
     assert api.listed == 1
 
 
+@pytest.mark.promise
 async def test_secrets_are_in_no_answer_record_audit_log_or_error(tmp_path: Path) -> None:
     leaks = {
         "plain": KEY,

@@ -160,6 +160,7 @@ async def test_the_child_gets_no_environment_but_what_it_needs_and_what_is_named
     assert (seen["TOKEN"], seen["MODE"]) == ("t0ken", "plain")
 
 
+@pytest.mark.promise
 async def test_a_secret_that_the_server_complains_with_is_not_in_logs_or_errors(monkeypatch):
     monkeypatch.setenv("THEIR_PASSWORD", "correct-horse-battery")
     async with server("die_at_start", environment={"SECRET": "env:THEIR_PASSWORD"}) as api:

@@ -13,6 +13,8 @@ from adapters.redaction import RedactionSettings, Redactor
 from tests.benchmarks.redaction import kept_of, raw
 from tests.support.planted import frozen, sealed
 
+pytestmark = pytest.mark.promise
+
 _BODY = json.dumps({"messages": [{"role": "user", "content": "password: Haus!Baum9"}]})
 REDACTOR = Redactor(RedactionSettings())
 

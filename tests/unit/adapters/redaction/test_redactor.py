@@ -15,6 +15,8 @@ from actors.messages.spool import RawExchange
 from adapters.redaction import RedactionSettings, Redactor
 from tests.support.plants import ordinary, plants
 
+pytestmark = pytest.mark.promise
+
 MAIL, KEY = "ann.smith@example.com", "sk-proj-4fGh7JkLmN0pQrStUvWx12345678"
 PLANTS = [plant for plant in plants(11, 1) if not plant.held_out]
 JSON_VALUES = st.recursive(
@@ -176,7 +178,7 @@ def test_what_a_placeholder_lays_open_is_found_at_once(redactor: Redactor) -> No
 
 
 @given(st.lists(st.sampled_from([plant.text for plant in plants(5, 2)]), min_size=2, max_size=6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_conversation_reads_the_same_in_every_call_that_carries_it(texts: list[str]) -> None:
     redactor = Redactor(RedactionSettings())
     messages = [{"role": "user", "content": text} for text in texts]
@@ -279,7 +281,7 @@ def test_feedback_and_headers_are_redacted_too(redactor: Redactor) -> None:
 @example(b'{"a":' * 3000 + b"1" + b"}" * 3000, b"[" * 5000 + b"]" * 5000, "application/json")
 @example(b"{}", b"data: " + b"[" * 5000 + b"]" * 5000 + b"\n\n", "text/event-stream")
 @example(b'{"messages": "\\ud800 ann@example.com"}', b'{"x": NaN, "y": "ann@example.com"}', "application/json")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_bytes_make_it_raise(request: bytes, response: bytes, content_type: str) -> None:
     redactor = Redactor(RedactionSettings())
     after = redactor.exchange(raw(request, response, content_type=content_type))
@@ -288,7 +290,7 @@ def test_no_bytes_make_it_raise(request: bytes, response: bytes, content_type: s
 
 
 @given(JSON_VALUES, st.sampled_from(PLANTS), st.integers(0, 9))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_wherever_a_plant_stands_in_json_it_goes_and_doing_it_twice_changes_nothing(
     value: Any, plant: Any, at: int
 ) -> None:
@@ -306,7 +308,7 @@ def test_wherever_a_plant_stands_in_json_it_goes_and_doing_it_twice_changes_noth
 
 
 @given(st.text(max_size=200), st.sampled_from(PLANTS), st.text(max_size=50))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_text_twice_redacted_is_text_once_redacted(before: str, plant: Any, after: str) -> None:
     redactor = Redactor(RedactionSettings())
     once = redactor.text(f"{before} {plant.text} {after}")[0]

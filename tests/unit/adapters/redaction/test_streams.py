@@ -12,6 +12,8 @@ from adapters.intake.tap import exchange_from_raw
 from adapters.redaction import RedactionSettings, Redactor
 from tests.support.plants import plants
 
+pytestmark = pytest.mark.promise
+
 MAIL = "ann.smith@example.com"
 SSE = "text/event-stream; charset=utf-8"
 PLANTS = [plant for plant in plants(23, 1) if not plant.held_out]
@@ -65,7 +67,7 @@ def merged(record: RawExchange) -> Any:
 
 
 @given(st.sampled_from(PLANTS), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.sampled_from(["\n", "\r\n"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_split_answer_reads_like_the_whole_one(plant: Any, sizes: list[int], newline: str) -> None:
     redactor = Redactor(RedactionSettings())
     arguments = json.dumps({"note": plant.text, "n": 1})

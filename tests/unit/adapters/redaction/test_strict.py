@@ -16,6 +16,8 @@ from adapters.redaction import InvalidRedaction, RedactionSettings, Redactor
 from tests.support.byte_engine import _DIALECTS as ANSWERS
 from tests.support.byte_engine import PATHS, Case, combinations, request_of, said_to
 
+pytestmark = pytest.mark.promise
+
 SECRET = "Pinkelephant 4711"
 ODD = "Pinkelephant_k3y9x8w7v6u5t4"
 """A name's form, and a key's."""

@@ -10,6 +10,8 @@ from actors.messages.spool import RawExchange
 from adapters.intake.tap import exchange_from_raw
 from adapters.redaction import RedactionSettings, Redactor
 
+pytestmark = pytest.mark.promise
+
 MAIL = "ann.smith@example.com"
 PATH = "/v1/chat/completions"
 

@@ -35,11 +35,6 @@ from tests.support.keys import key_pair
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 def attributed(number: int, outcome: float | None = 1.0) -> Attributed:
     step = Step(exchange_id=f"e{number}", tool_calls=(ToolCall("book", '{"fid": "K1"}'),), observation='{"ref": "Z1"}')
     run = Trajectory(

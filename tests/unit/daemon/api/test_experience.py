@@ -256,6 +256,7 @@ async def test_nothing_is_taken_in_if_one_line_is_bad(desk: Desk, http: httpx.As
     assert {item.tenant for item in await desk.store.experiences()} == {"acme"}
 
 
+@pytest.mark.promise
 async def test_lessons_from_what_was_forgotten_here_do_not_come_back_by_import(
     desk: Desk, http: httpx.AsyncClient
 ) -> None:

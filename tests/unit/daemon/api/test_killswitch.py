@@ -12,11 +12,6 @@ from daemon.api.killswitch import ORIGIN, KillSwitch
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Looks:
     """A life of so many looks; what is to happen before each is in `steps`."""
 

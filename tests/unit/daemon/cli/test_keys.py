@@ -35,6 +35,7 @@ def test_a_key_is_alone_on_standard_output_and_opens(shell: Shell) -> None:
     assert out.strip() not in err
 
 
+@pytest.mark.promise
 def test_what_is_made_is_listed_without_its_secret(shell: Shell) -> None:
     text = shell("add", "--tenant", "ops", "--scope", "admin", "--expires", "90d", "--note", "for Ada")[0].strip()
     (listed,) = json.loads(shell("list", "--json")[0])

@@ -25,11 +25,6 @@ from tests.unit.actors.gate.test_going_back import Bench as Gate
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Desk:
     """A real curator and gatekeeper on one clock, and a fleet to set."""
 

@@ -17,11 +17,6 @@ from tests.support.fakes import FakeEngine, FakeStore
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 async def test_every_value_and_what_was_done_is_scraped() -> None:
     engine = FakeEngine("serving")
     sentinel = Sentinel(SentinelSettings(), store=FakeStore(), engines={"serving": engine}, clock=time.time)

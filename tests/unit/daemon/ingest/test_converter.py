@@ -50,11 +50,6 @@ SILENT = (
 )
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 def load(directory: Path, position: Position | None = None, limit: int = 100) -> Load:
     return Load(str(directory), position or SpoolReader(directory).position, limit, 1 << 20)
 

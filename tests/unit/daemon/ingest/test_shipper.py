@@ -29,11 +29,6 @@ pytestmark = pytest.mark.anyio
 QUICK = ShipperSettings(poll_seconds=0.002, retry_seconds=0.002, max_retry_seconds=0.01)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 def key(number: int) -> str:
     return f"{number:032x}"
 
@@ -117,6 +112,7 @@ async def test_several_spools_are_emptied(tmp_path: Path) -> None:
         await rig.published(2)
 
 
+@pytest.mark.promise
 async def test_the_cursor_moves_only_over_what_the_bus_has(tmp_path: Path) -> None:
     spool(tmp_path, call(0), call(1))
     rig = Rig(tmp_path)
@@ -131,6 +127,7 @@ async def test_the_cursor_moves_only_over_what_the_bus_has(tmp_path: Path) -> No
     assert SpoolReader(tmp_path).read() == []
 
 
+@pytest.mark.promise
 async def test_draining_during_an_outage_ends_at_once_and_loses_nothing(tmp_path: Path) -> None:
     spool(tmp_path, call(0))
     rig = Rig(tmp_path)
@@ -141,6 +138,7 @@ async def test_draining_during_an_outage_ends_at_once_and_loses_nothing(tmp_path
     assert len(SpoolReader(tmp_path).read()) == 1
 
 
+@pytest.mark.promise
 async def test_after_a_crash_records_come_again_under_the_same_ids(tmp_path: Path) -> None:
     spool(tmp_path, call(0), call(1))
     first, second = Rig(tmp_path), Rig(tmp_path)
@@ -183,6 +181,7 @@ async def test_the_replay_is_capped(tmp_path: Path) -> None:
     assert anyio.current_time() - began >= 0.14
 
 
+@pytest.mark.promise
 async def test_what_a_broker_confirmed_and_lost_is_published_again(tmp_path: Path) -> None:
     spool(tmp_path, call(0), call(1), call(2))
     rig = Rig(tmp_path)
@@ -208,6 +207,7 @@ async def test_a_loss_while_the_shipper_was_down_is_found_at_its_first_record(tm
     assert [item.id[-1] for item in published] == ["2", "0", "1"]
 
 
+@pytest.mark.promise
 async def test_a_replay_that_was_asked_for_doubles_nothing(tmp_path: Path) -> None:
     spool(tmp_path, call(0), call(1))
     rig = Rig(tmp_path)

@@ -162,6 +162,7 @@ async def test_an_openapi_document_is_added_by_its_address_and_its_server_is_gua
                     assert "not public" in await refused(answer, 403)
 
 
+@pytest.mark.promise
 async def test_what_was_added_is_there_after_a_restart_and_its_file_holds_no_secret(tmp_path, address):
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "docs-token").write_text("s3cret-of-docs")

@@ -103,7 +103,7 @@ def test_an_unreadable_cursor_means_reading_from_the_beginning(tmp_path: Path) -
     assert payloads(SpoolReader(tmp_path)) == [b"one"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     records=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=8),
     cut=st.integers(min_value=0, max_value=200),
@@ -158,7 +158,7 @@ def test_a_flipped_bit_costs_one_record(tmp_path: Path) -> None:
     assert reader.torn == 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     records=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=6),
     where=st.floats(min_value=0, max_value=1, exclude_max=True),

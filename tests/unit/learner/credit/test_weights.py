@@ -54,7 +54,7 @@ made = st.builds(
 batches = st.lists(made, min_size=2, max_size=8)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(batches, st.sampled_from(SETTINGS), st.data())
 def test_weight_zero_is_bit_for_bit_what_abstaining_on_all_steps_is(items, credit, data):
     out = data.draw(st.lists(st.booleans(), min_size=len(items), max_size=len(items)))
@@ -63,7 +63,7 @@ def test_weight_zero_is_bit_for_bit_what_abstaining_on_all_steps_is(items, credi
     same(assign(zero, credit), assign(silent, credit))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(batches, st.sampled_from(SETTINGS), st.floats(0.01, 1.0))
 def test_one_weight_for_all_scales_the_process_channel_and_nothing_else(items, credit, weight):
     # What labels say of a single trajectory is cut at what its outcome says, unless nothing is skipped.
@@ -76,7 +76,7 @@ def test_one_weight_for_all_scales_the_process_channel_and_nothing_else(items, c
         assert found == pytest.approx(alone + weight * (full - alone), abs=1e-5)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(batches, st.sampled_from(SETTINGS), st.data())
 def test_any_weights_give_finite_credit_within_what_the_labels_alone_would_give(items, credit, data):
     weights = data.draw(st.lists(st.floats(0.0, 1.0), min_size=len(items), max_size=len(items)))

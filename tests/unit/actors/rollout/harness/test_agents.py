@@ -19,11 +19,6 @@ pytestmark = pytest.mark.anyio
 SEARCH = ("search", {"to": "Oslo"})
 
 
-@pytest.fixture(params=["trio", "asyncio"])
-def anyio_backend(request):
-    return request.param
-
-
 async def run(loop, *, seconds=20.0, engine=None, lessons="", **options):
     engine, episode = Recorder(engine or Babble(("", [SEARCH]))), LongEpisode(1)
 
@@ -78,6 +73,7 @@ def by_blocking_client(session):
     return run(session)
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 @pytest.mark.parametrize("lessons", ["", "LESSON: go by train"], ids=["unguided", "guided"])
 @pytest.mark.parametrize("loop", [converse, by_client, by_blocking_client])
 async def test_a_loop_is_recorded_token_exactly_however_it_asks(loop, lessons):

@@ -174,7 +174,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(request=anything, response=anything, ending=st.sampled_from(sorted(ENDINGS)))
 def test_no_json_is_too_strange(request: object, response: object, ending: str) -> None:
     fields = {"request": json.dumps(request).encode(), "response": json.dumps(response).encode()}
