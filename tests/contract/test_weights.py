@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import re
 import shutil
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,6 +33,7 @@ from daemon.upkeep.weights import ServerSettings, server, source
 from learner.versions import Versions
 from tests.support.full_disk import full_disk
 from tests.support.keys import key_pair
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.anyio
 FLOATS = 1_500_000
@@ -148,9 +148,7 @@ class Nodes:
 
 @asynccontextmanager
 async def standing(root: Path) -> AsyncIterator[Nodes]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     token = "t" * 40
     (root / "token").write_text(token + "\n")
     line = Line(port)
