@@ -82,7 +82,7 @@ def served(leader, directory: Path, model: str) -> dict:
     settings = msgspec.structs.replace(leader._settings, warm_start=model)
     versions = []
     for i in range(2):
-        checkpoints = Checkpoints(directory / "state", keep=4)
+        checkpoints = Checkpoints(directory / "state", keep=4, state_every=2)
         updater = Updater(settings, checkpoints, leader.open, clock=lambda: 100.0)
         found = updater.open()
         rows = [row([5, 6, 7, 8], [-1, -1, 0, 1], version=found), row([5, 6, 9, 3], [-1, -1, 0, 1], version=found)]
