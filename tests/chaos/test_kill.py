@@ -38,7 +38,6 @@ class Story:
 
     def until(self, done: Callable[[], bool], what: str) -> None:
         """Keep the processes alive until `done()`."""
-
         while not done():
             self.world.check()
             if time.monotonic() > self._end:

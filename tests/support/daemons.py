@@ -33,7 +33,7 @@ from tests.support.swapping import Door, door
 
 NAMES = ("a", "b", "c")
 LEASE_SECONDS = min(60.0, 15.0 * SLOW)
-"""That nobody is deposed for being slow."""
+"""Long, so that no leader is deposed for being slow."""
 SINGLETONS = ("assembler", "attributor", "curator", "experiencer", "gatekeeper", "swapper", "sentinel")
 
 
