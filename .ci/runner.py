@@ -139,6 +139,13 @@ class Runner:
             signal.signal(signal.SIGALRM, self._give_up)
             signal.setitimer(signal.ITIMER_REAL, ALARM)
         shutil.rmtree(self.logs, ignore_errors=True)
+        try:
+            self._run()
+        finally:  # Ctrl-C too
+            kill_descendants()
+        return self._close()
+
+    def _run(self) -> None:
         while self.waiting or self.again or self.running:
             self._start_what_fits()
             time.sleep(0.2)
@@ -149,8 +156,6 @@ class Runner:
                 self._stop("no time")
             if self.running and time.monotonic() > self._told + TELL_SECONDS:
                 self._say(", ".join(f"{job.record.suite.name} {job.ended()}" for job in self.running))
-        kill_descendants()
-        return self._close()
 
     # --- What comes next ---
 

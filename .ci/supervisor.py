@@ -148,6 +148,9 @@ class Supervisor:
     def run(self) -> Ended:
         become_subreaper()
         signal.signal(signal.SIGTERM, _cut_off)
+        # A shell starts what runs in its background with SIGINT ignored, and so would be the tests that send one. A
+        # handler becomes the default in whoever is started; the runner hears a Ctrl-C itself, and ends this with -9.
+        signal.signal(signal.SIGINT, lambda *_: None)
         result, began = Ended("passed"), time.monotonic()
         process = None
         try:
