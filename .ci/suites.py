@@ -51,10 +51,6 @@ SUITES = (
         watches=("tests/vllm", "adapters/engines", "adapters/weights", "daemon/tap"),
     ),
     Suite(
-        "matrix", 190, cores=2, command=("make", "chaos-matrix", "MINUTES=2"), debian=COMPILER,
-        watches=("tests/chaos", "actors", "daemon"),
-    ),
-    Suite(
         "clients", 95, tests=("tests/clients",), needs=("clients",), debian=NPM,
         watches=("tests/clients", "daemon/tap", "actors/trajectories"),
     ),
