@@ -135,13 +135,14 @@ class Runner:
     def run(self) -> int:
         """Run them and tell; the exit status."""
         become_subreaper()
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         if self.bounded:
             signal.signal(signal.SIGALRM, self._give_up)
             signal.setitimer(signal.ITIMER_REAL, ALARM)
         shutil.rmtree(self.logs, ignore_errors=True)
         try:
             self._run()
-        finally:  # Ctrl-C too
+        finally:  # Ctrl-C and SIGTERM too
             kill_descendants()
         return self._close()
 
