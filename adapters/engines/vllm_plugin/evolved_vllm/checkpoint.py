@@ -6,6 +6,7 @@ the load then takes the same mapped pages. The evolved daemon has a check of the
 vLLM is installed.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -188,7 +189,7 @@ class Check(threading.Thread):
         self._stop_asked.set()
 
     def run(self) -> None:
-        _step_aside()
+        _leave_the_workers_cores()
         self.look()
 
     def look(self) -> None:
@@ -273,14 +274,14 @@ def _is_finite(piece: npt.NDArray[Any], dtype: str) -> bool:
             return True
 
 
-def _step_aside() -> None:
-    """Lower the calling thread's priority, and move it off the cores that the worker is bound to."""
-    try:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)  # on Linux a thread's own
-        everywhere = os.sched_getaffinity(os.getppid())  # vLLM binds the worker, not its parent
-        os.sched_setaffinity(0, everywhere - os.sched_getaffinity(os.getpid()) or everywhere)
-    except (OSError, AttributeError):
-        pass  # it is slower to the others, not wrong
+def _leave_the_workers_cores() -> None:
+    """Let the calling thread run wherever the kernel finds room, and not only on the cores that the worker is bound to.
+
+    Its priority stays: a thread that holds the interpreter's lock and gets no time, because another engine polls on the
+    same core, keeps its whole worker from answering. Seen: a worker stood still for 88 s.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        os.sched_setaffinity(0, os.sched_getaffinity(os.getppid()))  # vLLM binds the worker, not its parent
 
 
 def _json(path: Path) -> dict[str, Any]:
