@@ -9,7 +9,6 @@ than MOST_FAILURES.
 import contextlib
 import hashlib
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -34,7 +33,7 @@ _END = b'"seconds": '
 MOST_FAILURES, MOST_FLAKY, MOST_GOES = 20, 5, 3
 CORES = 2
 QUIET_LOOP_SECONDS = 1.0
-"""What `_loop` takes of a quiet core of the machine that the suites' usual seconds were measured on."""
+"""What `_LOOP` takes of a quiet core of the machine that the suites' usual seconds were measured on."""
 
 
 @dataclass(frozen=True)
@@ -364,17 +363,19 @@ class Runner:
             file.write(json.dumps({"commit": self.head, "at": int(time.time()), "ended": ended}) + "\n")
 
 
+_LOOP = """
+import hashlib, time
+began, data = time.perf_counter(), b""
+for _ in range(2_800_000):
+    data = hashlib.sha256(data).digest()
+print(time.perf_counter() - began)
+"""
+
+
 def measure() -> float:
-    """How many times slower than quiet both cores are now; 1 at least."""
-    with multiprocessing.Pool(CORES) as pool:
-        return max(1.0, max(pool.map(_loop, range(CORES))) / QUIET_LOOP_SECONDS)
-
-
-def _loop(_: int) -> float:
-    began, data = time.perf_counter(), b""
-    for _ in range(2_800_000):
-        data = hashlib.sha256(data).digest()
-    return time.perf_counter() - began
+    """How many times slower than quiet all cores are now; 1 at least."""
+    loops = [subprocess.Popen([sys.executable, "-c", _LOOP], stdout=subprocess.PIPE) for _ in range(CORES)]
+    return max(1.0, max(float(loop.communicate()[0]) for loop in loops) / QUIET_LOOP_SECONDS)
 
 
 def _stolen() -> float:
