@@ -255,9 +255,7 @@ class Runner:
             record.failing = ended.failed
         elif ended.verdict in ("passed", "failed"):
             record.flaky |= {test: told for test, told in record.failing.items() if test not in ended.failed}
-            record.failing = {
-                test: ended.failed.get(test, told) for test, told in record.failing.items() if test in ended.failed
-            }
+            record.failing = ended.failed  # with what else went wrong this time
         self._judge(record, ended)
         if record.suite.name == "check" and record.verdict == "red":
             self._stop("make check is red")
@@ -270,7 +268,7 @@ class Runner:
         elif defects or (record.failing and (not record.suite.retries or len(record.failing) > MOST_FAILURES)):
             record.verdict = "red"
         elif ended.verdict == "cut off":
-            record.verdict = "red" if record.goes > 1 else "cut off"
+            record.verdict = "red" if record.failing else "cut off"  # what failed was not seen to pass
         elif not record.failing:
             record.verdict = "green"
         elif record.goes == MOST_GOES:

@@ -257,12 +257,14 @@ class Supervisor:
         self._ended.setdefault(test, {"outcome": "failed", "kind": kind, "seconds": 0.0, "why": why})
 
     def _judge(self, process: "subprocess.Popen[bytes] | None", began: float) -> None:
-        for test in self._begun.keys() - self._ended.keys():
-            self._note(test, "crash", f"its process ended in the middle of it:\n{tail(self._log)}")
         status = process.returncode if process is not None else 0
         if time.monotonic() > began + self.order.seconds:
             self._note("the suite", "hang", f"was over its limit of {self.order.seconds:.0f} s\n{tail(self._log)}")
-        elif status != 0 and not any(end["outcome"] == "failed" for end in self._ended.values()):
+            return
+        for test in {**self._collected, **dict.fromkeys(self.order.only or ())}:
+            if test not in self._ended:
+                self._note(test, "crash", f"did not come to its end, and so did not pass:\n{tail(self._log)}")
+        if status != 0 and not any(end["outcome"] == "failed" for end in self._ended.values()):
             # The tests are well and their session is not: a secret in a log that outlives them, say.
             self._note("the suite", "promise" if self.order.tests and status == 1 else "exit", tail(self._log))
 
