@@ -38,6 +38,8 @@ _HEARTBEAT = 2.0
 """Seconds after which the server says that a request still stands, if no record came meanwhile."""
 _SILENCE = 2.5 * _HEARTBEAT
 """Seconds without a word after which it does not: the server that led the consumer is dead, and nobody will tell."""
+_LEAVING = 1.0
+"""Seconds for the server to say that nothing more is on its way."""
 _RECHECK = 0.5
 """Seconds before a refused request is made again, after making sure that the consumer exists."""
 
@@ -289,20 +291,26 @@ class NatsPull:
         return Depth(waiting=waiting, in_flight=in_flight, expired=expired)
 
     async def close(self) -> None:
-        """Hand the buffer back and leave the inbox. The durable stays."""
+        """Leave the inbox, then hand the buffer back: to requests that still stood, it would come once more. The durable
+        stays."""
         if self._closed:
             return
         self._closed = True
         self._event.set()
         if self._forget_requests in self._client.reconnected:
             self._client.reconnected.remove(self._forget_requests)
+        if self._inbox is not None and self._nats is not None and not self._nats.is_closed:
+            # Not cancelled in the end: nats-py's reader fails over an answer that nobody waits for any more.
+            await asyncio.wait({asyncio.create_task(self._leave(self._inbox))}, timeout=_LEAVING)
         await self._answer(list(self._buffer), b"-NAK")
         self._buffer.clear()
-        if self._inbox is not None and self._nats is not None and not self._nats.is_closed:
-            try:
-                await self._inbox.unsubscribe()
-            except (nats.errors.Error, OSError) as error:
-                _log.debug("unsubscribe_failed", durable=self._durable, error=repr(error))
+
+    async def _leave(self, inbox: Inbox) -> None:
+        try:
+            # What is on its way arrives before the server's answer to this.
+            await inbox.drain()
+        except (TimeoutError, nats.errors.Error, OSError) as error:
+            _log.debug("unsubscribe_failed", durable=self._durable, error=repr(error))
 
 
 def _message(delivery: Delivery) -> Msg:
