@@ -291,7 +291,7 @@ class NatsPull:
         return Depth(waiting=waiting, in_flight=in_flight, expired=expired)
 
     async def close(self) -> None:
-        """Leave the inbox, then hand the buffer back: to requests that still stood, it would come once more. The durable
+        """Leave the inbox, then hand the buffer back: it would come again to requests that still stood. The durable
         stays."""
         if self._closed:
             return
