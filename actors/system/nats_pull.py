@@ -88,7 +88,7 @@ class NatsPull:
         self._prefix = ""
         self._nats: Client | None = None
         self._number = 0
-        self._closed = False
+        self._closed = self._left = False
 
     async def open(self) -> None:
         """Create the consumers and the inbox.
@@ -142,7 +142,9 @@ class NatsPull:
 
     async def _receive(self, message: Msg) -> None:
         status = JetStreamContext.is_status_msg(message)
-        if not status:
+        if not status and self._left:
+            await self._answer([message], b"-NAK")
+        elif not status:
             self._buffer.append(message)
             source = self._sources.get(message.metadata.stream)
             if source is not None:
@@ -302,6 +304,7 @@ class NatsPull:
         if self._inbox is not None and self._nats is not None and not self._nats.is_closed:
             # Not cancelled in the end: nats-py's reader fails over an answer that nobody waits for any more.
             await asyncio.wait({asyncio.create_task(self._leave(self._inbox))}, timeout=_LEAVING)
+        self._left = True
         await self._answer(list(self._buffer), b"-NAK")
         self._buffer.clear()
 

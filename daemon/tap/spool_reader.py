@@ -45,17 +45,23 @@ class SpoolReader:
         keep_seconds: float = 300.0,
         keep_bytes: int = 1 << 30,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Args:
             directory: need not exist yet.
-            keep_seconds: published segments are kept for so long: a broker that lost power may have acked records
-                that it had not written, and they can be published again from here (`rewind`).
+            keep_seconds: published segments are kept for so long by this reader, whatever the time of day does: a
+                broker that lost power may have acked records that it had not written, and they can be published again
+                from here (`rewind`).
             keep_bytes: of published segments. Beyond it the oldest go sooner: what is kept takes room from what is
                 not yet published.
             clock: unix seconds.
+            monotonic: seconds.
         """
-        self._directory, self._keep, self._keep_bytes, self._clock = directory, keep_seconds, keep_bytes, clock
+        self._directory, self._keep, self._keep_bytes = directory, keep_seconds, keep_bytes
+        self._clock, self._monotonic = clock, monotonic
+        self._published_by: dict[int, float] = {}
+        """Segments that are kept, and when they were found published (`monotonic`)."""
         cursor = read_cursor(directory)
         self._at = Position(cursor.segment, cursor.offset)
         self._published = cursor.segment
@@ -118,8 +124,7 @@ class SpoolReader:
         """
         now = self._clock()
         for number in range(max(0, self._published), position.segment):
-            # From now on a segment's time is that of its publication: it may have been written long before, in an
-            # outage, and has to be kept for as long as any other.
+            # From now on a segment's time is that of its publication: it may have been written long before.
             with contextlib.suppress(FileNotFoundError):
                 os.utime(segment_path(self._directory, number), (now, now))
         self._published, self.sequence = position.segment, sequence
@@ -153,9 +158,11 @@ class SpoolReader:
         """
         cursor = read_cursor(self._directory)
         kept = [(number, found) for number, found in self._kept(cursor) if number < cursor.segment]
+        now = self._monotonic()
+        self._published_by = {number: self._published_by.get(number, now) for number, _ in kept}
         size, removed = sum(found.st_size for _, found in kept), 0
         for number, found in kept:
-            if size > self._keep_bytes or (aged and found.st_mtime < self._clock() - self._keep):
+            if size > self._keep_bytes or (aged and now - self._published_by[number] > self._keep):
                 segment_path(self._directory, number).unlink(missing_ok=True)
                 size -= found.st_size
                 removed += 1
