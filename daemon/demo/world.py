@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import msgspec
 import tomli_w
 
 from daemon.demo.agents import AgentSettings
+from daemon.demo.ports import free_ports
 from daemon.demo.processes import Child, module, wait_until
 from daemon.demo.worlds import WORLDS
 from daemon.settings import toml
@@ -19,18 +19,11 @@ from daemon.settings.config import Config, load
 PROFILE = Path(__file__).parent / "profile.toml"
 TASKS_A_SEED = 10_000_000
 """Task numbers of one seed of the demo: agents draw from the lower half, the sandbox from the upper one."""
+START_SECONDS = 300.0
+"""That a child has to answer, on a machine as slow as may be. One that ends is told of at once."""
 STOP_SECONDS = 40.0
 """That a child has to end: more than the daemon (10 s) and the learner (30 s) drain, with their clean-up after that."""
 WARM_START = WORLDS["travel"].warm_start
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports on loopback that are free now; held open together, so they differ."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 class World:
@@ -126,10 +119,7 @@ class World:
         """
         for child in (self.broker, self.serving, self.shadow):
             child.start()
-        self._wait(
-            (self.serving, f"{self.serving_url}/health"), (self.shadow, f"{self.shadow_url}/health"),
-            seconds=90 if self._vllm is None else 300,
-        )  # fmt: skip
+        self._wait((self.serving, f"{self.serving_url}/health"), (self.shadow, f"{self.shadow_url}/health"))
 
     def start(self) -> None:
         """Start what is missing but the agents, and wait until it answers.
@@ -143,7 +133,7 @@ class World:
             child.start()
         self._wait((self.tap, f"{self.tap_url}/health"), (self.daemon, f"{self.control_url}/api/status"))
         versions = self.config.state / "versions"
-        wait_until(lambda: (versions / "v000000" / "manifest.json").exists(), self.learner, 90)
+        wait_until(lambda: (versions / "v000000" / "manifest.json").exists(), self.learner, START_SECONDS)
 
     def rehire(self, **changed: Any) -> None:
         """Let the agents finish, and put others in their place whose settings differ by `changed`."""
@@ -156,9 +146,9 @@ class World:
         agents.start()
 
     @staticmethod
-    def _wait(*places: tuple[Child, str], seconds: float = 90) -> None:
+    def _wait(*places: tuple[Child, str]) -> None:
         for child, url in places:
-            wait_until(lambda url=url: answers(url), child, seconds)
+            wait_until(lambda url=url: answers(url), child, START_SECONDS)
 
     def check(self) -> None:
         """Start again whatever died."""
