@@ -32,7 +32,11 @@ SUITES = (
         tests=("tests/unit", "tests/contract", "-n", "2", "--dist", "loadfile"),
     ),
     Suite("chaos", 350, tier=1, tests=("tests/chaos",), debian=(*POSTGRES, *COMPILER)),
-    Suite("integration", 160, tier=1, tests=("tests/integration",), debian=(("chattr", "e2fsprogs"),)),
+    # It waits most of the time: two at once, and beside another suite.
+    Suite(
+        "integration", 110, tier=1, tests=("tests/integration", "-n", "2", "--dist", "loadfile"),
+        debian=(("chattr", "e2fsprogs"),),
+    ),
     # All other actors ask the same methods of the store: they ran on SQLite.
     Suite(
         "postgres", 60, tier=1, debian=POSTGRES, environment=(("EVOLVED_TEST_DATABASE", "postgresql"),),
