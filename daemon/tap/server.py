@@ -260,11 +260,14 @@ class Tap:
             self._door.reload()
 
     async def _drain(self) -> None:
+        # What was accepted in the same round of the loop is made in the next one, or after its handshake.
+        await asyncio.sleep(0)
         log.info("tap_draining", connections=len(self._agents), in_flight=self.counts.in_flight)
-        for agent in tuple(self._agents):
-            agent.finish()
         end = time.monotonic() + self._settings.drain_seconds
-        while self._agents and time.monotonic() < end:  # noqa: ASYNC110 - at the end of the process, for seconds
+        while self._agents and time.monotonic() < end:
+            for agent in tuple(self._agents):
+                if not agent.closing:
+                    agent.finish()
             await asyncio.sleep(0.05)
         if self._agents:
             self.counts.errors["cut_off"] += len(self._agents)

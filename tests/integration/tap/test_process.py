@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,21 @@ async def test_a_drain_answers_the_first_request_of_a_connection_that_it_had_acc
         assert (await read_all(client)).startswith(b"HTTP/1.1 202 ")
         with pytest.raises(anyio.EndOfStream):
             await silent.receive()
+
+
+@pytest.mark.promise
+async def test_a_connection_that_a_drain_accepts_last_ends_with_it(tmp_path: Path) -> None:
+    async with running_tap(tmp_path, free_port()) as rig:
+        # Nothing is awaited in between: the tap accepts it in the round of its loop in which it hears of the end.
+        with socket.create_connection(("127.0.0.1", rig.bound.port)) as late:
+            late.sendall(post(b'{"response_id": "r", "outcome": 1}', path=b"/v1/feedback"))
+            rig.stop.set()
+            late.settimeout(within())
+            answer = await anyio.to_thread.run_sync(late.recv, 65_536)
+            assert answer.startswith(b"HTTP/1.1 202 ")
+            assert await anyio.to_thread.run_sync(late.recv, 65_536) == b"", "it is closed"
+            await until(lambda: not rig.tap.counts.connections, "nobody is left")
+            assert rig.tap.counts.errors["cut_off"] == 0
 
 
 @pytest.mark.promise
