@@ -31,7 +31,7 @@ SUITES = (
         "unit", 300, tier=1, cores=2, must_end=True,
         tests=("tests/unit", "tests/contract", "-n", "2", "--dist", "loadfile"),
     ),
-    Suite("chaos", 350, tier=1, tests=("tests/chaos",), debian=(*POSTGRES, *COMPILER)),
+    Suite("chaos", 600, tier=1, tests=("tests/chaos",), debian=(*POSTGRES, *COMPILER, ("mkfs.ext4", "e2fsprogs"))),
     # It waits most of the time: two at once, and beside another suite.
     Suite(
         "integration", 110, tier=1, tests=("tests/integration", "-n", "2", "--dist", "loadfile"),

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -312,6 +312,40 @@ def table(found: list[Cell], console: Console) -> None:
     report.table("chaos matrix", columns, rows, console)
 
 
+def play(matrix: Matrix, planned: Iterable[Cell], minutes: float = 0.0) -> tuple[list[Cell], dict[str, int]]:
+    """Start it, try one cell after the other and settle: the cells and figures.
+
+    Args:
+        minutes: begin no further fault after so long; 0: no limit.
+    """
+    began, done = time.monotonic(), list[Cell]()
+    try:
+        matrix.start()
+        # Ctrl-C ends an open-ended matrix, and what was tried is settled.
+        with contextlib.suppress(KeyboardInterrupt):
+            for cell in planned:
+                if minutes and time.monotonic() - began > 60 * minutes:
+                    break
+                matrix.attempt(cell)
+                done.append(cell)
+                took = f"{cell.seconds:.1f} s" if cell.seconds >= 0 else f"NOT RECOVERED {cell.missing}"
+                print(f"{len(done):3} {' + '.join(map(str, cell.faults))}: {took}", flush=True)
+        calls = matrix.settle(done)
+    finally:
+        matrix.stop()
+    return done, {
+        "faults": sum(len(one.faults) for one in done if one.hit),
+        "lost": max(0, sum(one.lost for one in done) - matrix.dropped),
+        "doubled": sum(one.doubled for one in done),
+        "agent_errors": sum(one.agent_errors for one in done),
+        "not_recovered": sum(one.seconds < 0 for one in done),
+        "cut": sum(one.cut for one in done),
+        "dropped": matrix.dropped,
+        "calls": calls,
+        "seconds": round(time.monotonic() - began),
+    }
+
+
 def main() -> int:
     """The matrix; 1 if a promise was broken."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -324,33 +358,8 @@ def main() -> int:
     told = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("the chaos matrix mounts a small disk: run it as root, on a machine of its own")
-    began, done = time.monotonic(), list[Cell]()
     matrix = Matrix(told.directory.absolute(), told.seed)
-    try:
-        matrix.start()
-        # Ctrl-C ends an open-ended matrix, and what was tried is settled.
-        with contextlib.suppress(KeyboardInterrupt):
-            for cell in cells(told.faults, random.Random(told.seed), told.paired):
-                if told.minutes and time.monotonic() - began > 60 * told.minutes:
-                    break
-                matrix.attempt(cell)
-                done.append(cell)
-                took = f"{cell.seconds:.1f} s" if cell.seconds >= 0 else f"NOT RECOVERED {cell.missing}"
-                print(f"{len(done):3} {' + '.join(map(str, cell.faults))}: {took}", flush=True)
-        calls = matrix.settle(done)
-    finally:
-        matrix.stop()
-    figures = {
-        "faults": sum(len(one.faults) for one in done if one.hit),
-        "lost": max(0, sum(one.lost for one in done) - matrix.dropped),
-        "doubled": sum(one.doubled for one in done),
-        "agent_errors": sum(one.agent_errors for one in done),
-        "not_recovered": sum(one.seconds < 0 for one in done),
-        "cut": sum(one.cut for one in done),
-        "dropped": matrix.dropped,
-        "calls": calls,
-        "seconds": round(time.monotonic() - began),
-    }
+    done, figures = play(matrix, cells(told.faults, random.Random(told.seed), told.paired), told.minutes)
     table(done, Console(width=170))
     reached = {(fault.process, fault.action) for cell in done for fault in cell.faults}
     print("rows not reached:", ", ".join(f"{process} {action}" for process, action in ROWS.keys() - reached) or "none")
