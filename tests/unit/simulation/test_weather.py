@@ -11,15 +11,18 @@ from tests.simulation import bus, faults
 from tests.simulation.plan import Cell
 from tests.simulation.planted import BUGS, play
 from tests.simulation.weather import shown
-from tests.simulation.world import simulate
+from tests.simulation.world import Ran, simulate
 
-SMALL = Cell(scenario="better", rate=10.0, feedback=1.0, agents=2, engines=3, faults=True, most=90)
-SMALLER = msgspec.structs.replace(SMALL, most=30)
+SMALL = Cell(scenario="better", rate=10.0, feedback=1.0, agents=2, engines=3, faults=True, most=30)
+
+
+@pytest.fixture(scope="module")
+def ran() -> Ran:
+    return simulate(SMALL, 1)
 
 
 @pytest.mark.promise
-def test_faults_break_no_promise() -> None:
-    ran = simulate(SMALL, 1)
+def test_faults_break_no_promise(ran: Ran) -> None:
     assert ran.broken == ()
     assert ran.counts["promotion"] > 0
     assert sum(ran.faults.values()) > 10
@@ -27,14 +30,14 @@ def test_faults_break_no_promise() -> None:
     assert shown([ran])["broken"] == 0
 
 
-def test_a_seed_replays_event_for_event_in_another_process() -> None:
+def test_a_seed_replays_event_for_event_in_another_process(ran: Ran) -> None:
     code = (
         "import msgspec; from tests.simulation.plan import Cell; from tests.simulation.world import simulate;"
-        f"print(simulate(msgspec.json.decode({msgspec.json.encode(SMALLER)!r}, type=Cell), 1).digest)"
+        f"print(simulate(msgspec.json.decode({msgspec.json.encode(SMALL)!r}, type=Cell), 1).digest)"
     )
     env = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.getcwd()}
     other = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert other.stdout.strip() == simulate(SMALLER, 1).digest
+    assert other.stdout.strip() == ran.digest
 
 
 @pytest.mark.promise
@@ -46,7 +49,7 @@ def test_what_is_rare_breaks_no_promise_where_it_is_not(what: str, monkeypatch: 
         "commit_failed": [(faults, "_FAILED")],
     }[what]:
         monkeypatch.setattr(module, name, 0.7 if name == "_ALL_DIE" else 0.08)
-    found = simulate(SMALLER, 3)
+    found = simulate(SMALL, 3)
     assert found.broken == ()
     assert found.faults[what] > 0
 
@@ -54,5 +57,5 @@ def test_what_is_rare_breaks_no_promise_where_it_is_not(what: str, monkeypatch: 
 @pytest.mark.parametrize("bug", ["an engine is not resumed", "an outcome counted twice"])
 def test_a_planted_bug_breaks_its_promise(bug: str) -> None:
     promise, planted = BUGS[bug]
-    found = play(SMALLER, 2, planted)
+    found = play(SMALL, 2, planted)
     assert [one.promise for one in found.broken][:1] == [promise]

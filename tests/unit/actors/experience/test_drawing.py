@@ -79,7 +79,7 @@ async def test_later_traffic_that_says_the_same_makes_it_active_where_there_is_n
 
 
 async def test_two_lessons_of_one_agent_do_not_drive_each_other_out(world: World):
-    await world.see(*desk(1, 384, 1.0))
+    await world.see(*desk(1, 240, 1.0))
     states = {one.content: one for one in (await world.live()).values()}
     assert len(states) >= 5
     assert not any("another lesson" in one.reason for one in await world.store.experiences())

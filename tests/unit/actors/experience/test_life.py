@@ -147,7 +147,7 @@ async def test_without_a_sandbox_later_traffic_confirms_a_candidate(world: World
     await world.see(*traffic(120, seed=1))
     assert (await world.lesson(CHECK)).state == "candidate"
     world.now += 10.0
-    later = [msgspec.structs.replace(run, ended=world.now + 1.0) for run in traffic(900, seed=2)]
+    later = [msgspec.structs.replace(run, ended=world.now + 1.0) for run in traffic(500, seed=2)]
     await world.see(*later)
     await world.see(*later[:1])
     lesson = await world.lesson(CHECK)
@@ -159,7 +159,7 @@ async def test_where_there_is_a_sandbox_traffic_confirms_nothing(world: World):
     await world.restart(window=2000, contrast_every=64)
     await world.see(*traffic(120, seed=1))
     world.now += 10.0
-    await world.see(*[msgspec.structs.replace(run, ended=world.now + 1.0) for run in traffic(900, seed=2)])
+    await world.see(*[msgspec.structs.replace(run, ended=world.now + 1.0) for run in traffic(500, seed=2)])
     assert (await world.lesson(CHECK)).state == "candidate"
 
 
@@ -194,7 +194,7 @@ async def test_a_skill_becomes_active_by_its_replay_and_is_tried_again_after_a_d
 
 async def test_a_tenant_that_writes_nine_tenths_crowds_nobody_out(world: World):
     rng = random.Random(0)
-    loud, quiet = traffic(900, seed=3, tenant="loud"), traffic(120, seed=4, tenant="quiet")
+    loud, quiet = traffic(540, seed=3, tenant="loud"), traffic(60, seed=4, tenant="quiet")
     mixed = sorted([*loud, *quiet], key=lambda _: rng.random())
     await world.restart(contrast_every=16)
     for first in range(0, len(mixed), 64):

@@ -30,6 +30,8 @@ def swap(
 ) -> list[Finding]:
     """What is found of a swap, `first` runs before it and `count` since."""
     watch, rng = Watch(), random.Random(seed)
+    # The others have tests of their own, and take most of the time.
+    watch.monitors = [monitor for monitor in watch.monitors if monitor.name in ("outcomes", "hacking", "agents")]
     watch.add(list(shared(rng, 0, before, 0, first, lie, share)))
     watch.swap(1, float(first))
     found: list[Finding] = []
@@ -42,7 +44,7 @@ def told_off(run: RunSummary, version: int) -> float:
     return float(version == 0)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_one_party_that_reports_failures_since_a_swap_is_told_by_name_and_rolls_nothing_back(seed: int) -> None:
     found = swap(seed, 0.9, 0.9, told_off)
     assert {finding.action for finding in found} == {"tell"}
@@ -50,7 +52,7 @@ def test_one_party_that_reports_failures_since_a_swap_is_told_by_name_and_rolls_
     assert "liar" in found[0].reason
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_one_party_that_reports_successes_always_does_not_hide_a_fall(seed: int) -> None:
     found = swap(seed, 0.9, 0.6, lambda run, version: 1.0)
     assert "rollback" in {finding.action for finding in found}

@@ -1,6 +1,8 @@
 """The same recorded inputs with provisional outcomes and without: batches differ, and nothing that judges does."""
 
+import copy
 import random
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,10 @@ from tests.support.fakes import FakeEngine
 pytestmark = pytest.mark.anyio
 RUNS = 160
 """Of which a fourth is the gate's, and of the others most are reported first, so that the model can learn."""
+REPORTED = 110
+WELL = random.Random(4)
+TRUTH = {f"run{number}": WELL.random() < 0.6 for number in range(RUNS)}
+"""How each run really went."""
 
 
 class World:
@@ -51,12 +57,15 @@ class World:
         rules = CuratorSettings(
             groups_per_batch=0, production_per_batch=4, max_staleness=1000, order_seconds=1e9, provisional=provisional
         )
-        self.curator = Curator(rules, store=store, batches=path, clock=lambda: self.now)
+        self.curator = Curator(rules, store=store, batches=path, clock=self.clock)
         self.driver = Driver(self.curator, store)
         self.sentinel = Sentinel(
-            SentinelSettings(), store=store, engines={"serving": FakeEngine("serving")}, clock=lambda: self.now
+            SentinelSettings(), store=store, engines={"serving": FakeEngine("serving")}, clock=self.clock
         )
         self.verdicts: list[Directive] = []
+
+    def clock(self) -> float:
+        return self.now
 
     async def closes(self, *items: Attributed) -> None:
         await self.store.save([item.trajectory for item in items])
@@ -124,37 +133,55 @@ def recorded(number: int, well: bool, start: float, version: int = 0) -> Attribu
     )  # fmt: skip
 
 
-@pytest.fixture
-async def worlds(tmp_path: Path) -> AsyncIterator[list[World]]:
-    made: list[World] = []
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "trio"
+
+
+async def new_store(path: Path) -> Store:
+    store = Store(f"sqlite:///{path}", clock=lambda: 100.0)
+    await store.open()
+    return store
+
+
+@pytest.fixture(scope="module")
+async def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, World]:
+    """The world without and the one with, fed with the same; by their closed databases."""
+    path, made = tmp_path_factory.mktemp("replayed"), dict[Path, World]()
     for name in ("without", "with"):
-        store = Store(f"sqlite:///{tmp_path}/{name}.db", clock=lambda: 100.0)
-        await store.open()
-        made.append(World(store, tmp_path / name, provisional=name == "with"))
-        await made[-1].curator.start()
+        database = path / f"{name}.db"
+        world = made[database] = World(await new_store(database), path / name, provisional=name == "with")
+        await world.curator.start()
+        await replay(world)
+        await world.store.aclose()
+    return made
+
+
+@pytest.fixture
+async def worlds(replayed: dict[Path, World], tmp_path: Path) -> AsyncIterator[list[World]]:
+    """Copies of both, for one test alone."""
+    made: list[World] = []
+    for database, world in replayed.items():
+        store = await new_store(Path(shutil.copy(database, tmp_path)))
+        made.append(copy.deepcopy(world, {id(world.store): store}))
     yield made
     for world in made:
         await world.store.aclose()
 
 
-async def replay(worlds: list[World], reported: int = 110) -> dict[str, bool]:
-    """Feed both worlds with the same; how each run really went."""
-    rng = random.Random(4)
-    truth = {f"run{number}": rng.random() < 0.6 for number in range(RUNS)}
-    for world in worlds:
-        start = world.now
-        items = [recorded(number, truth[f"run{number}"], start + 5.0 * number) for number in range(RUNS)]
-        for at in range(0, RUNS, 20):
-            await world.closes(*items[at : at + 20])
-        world.now += 5.0 * RUNS
-        world.now += RIPE
+async def replay(world: World) -> None:
+    start = world.now
+    items = [recorded(number, TRUTH[f"run{number}"], start + 5.0 * number) for number in range(RUNS)]
+    for at in range(0, RUNS, 20):
+        await world.closes(*items[at : at + 20])
+    world.now += 5.0 * RUNS
+    world.now += RIPE
+    await world.hears()
+    for number in range(REPORTED):
+        await world.says(f"run{number}", float(TRUTH[f"run{number}"]))
+    for _ in range(12):
         await world.hears()
-        for number in range(reported):
-            await world.says(f"run{number}", float(truth[f"run{number}"]))
-        for _ in range(12):
-            await world.hears()
-            await world.learns()
-    return truth
+        await world.learns()
 
 
 async def judged(world: World) -> dict[str, Any]:
@@ -172,7 +199,6 @@ async def judged(world: World) -> dict[str, Any]:
 
 
 async def test_what_judges_is_the_same_and_gate_and_sentinel_come_to_the_same(worlds: list[World]) -> None:
-    truth = await replay(worlds)
     without, with_ = worlds
     assert not without.guessed
     assert len(with_.guessed) >= 8, "or the test says nothing"
@@ -182,13 +208,15 @@ async def test_what_judges_is_the_same_and_gate_and_sentinel_come_to_the_same(wo
         assert not held_out(run.id)
         assert item.estimate is not None
         assert run.outcome is not None
-        assert (run.outcome > item.estimate.mean) == truth[run.id]
+        assert (run.outcome > item.estimate.mean) == TRUTH[run.id]
     for world in worlds:
         for version in (0, 1):
-            for number in range(5000 + 1000 * version, 5040 + 1000 * version):
-                # Users thank all the same, and what is reported of the new version is that it failed.
-                await world.closes(recorded(number, True, world.now, version=version))
-                world.now += 5.0
+            # Users thank all the same, and what is reported of the new version is that it failed.
+            numbers = range(5000 + 1000 * version, 5040 + 1000 * version)
+            start = world.now - 5.0 * numbers[0]
+            await world.closes(*[recorded(one, True, start + 5.0 * one, version=version) for one in numbers])
+            world.now += 200.0
+            for number in numbers:
                 await world.says(f"run{number}", 1.0 - version)
             swap = Serving(
                 id="s1", engine="serving", version=1, previous=0, path="", result="swapped", since=world.now
@@ -205,12 +233,11 @@ async def test_what_judges_is_the_same_and_gate_and_sentinel_come_to_the_same(wo
 
 
 async def test_what_is_reported_later_corrects_what_was_guessed(worlds: list[World]) -> None:
-    truth = await replay(worlds[1:])
     world = worlds[1]
     guess = world.guessed[0].attributed.trajectory
     story = await world.story(guess.id)
     assert [(one.revision, one.rank, one.outcome) for one in story.revisions] == [(0, "provisional", guess.outcome)]
-    wrong = float(not truth[guess.id])
+    wrong = float(not TRUTH[guess.id])
     await world.says(guess.id, wrong)
     # A correction rides with a batch: four more runs make one.
     fresh = [number for number in range(1000, 1040) if not held_out(f"run{number}")][:8]
@@ -233,7 +260,6 @@ async def test_what_is_reported_later_corrects_what_was_guessed(worlds: list[Wor
 
 
 async def test_a_report_before_the_order_takes_the_guesss_place(worlds: list[World]) -> None:
-    truth = await replay(worlds[1:], reported=110)
     world = worlds[1]
     some = [recorded(number, True, world.now) for number in range(2000, 2010)]
     await world.closes(*[one for one in some if not held_out(one.id)])
@@ -249,11 +275,9 @@ async def test_a_report_before_the_order_takes_the_guesss_place(worlds: list[Wor
     await world.learns()
     mine = [item.attributed.trajectory for item in world.items if item.attributed.id == key]
     assert [(run.outcome, run.provisional) for run in mine] in ([], [(0.0, False)])
-    assert truth
 
 
 async def test_a_report_that_comes_while_the_batch_is_written_is_the_next_revision(worlds: list[World]) -> None:
-    await replay(worlds[1:])
     world = worlds[1]
     store = world.store
     item = recorded(3000, True, world.now)
@@ -274,7 +298,6 @@ async def test_a_report_that_comes_while_the_batch_is_written_is_the_next_revisi
 
 
 async def test_off_the_model_learns_and_nothing_is_ordered_that_nobody_reported(worlds: list[World]) -> None:
-    await replay(worlds[:1])
     world = worlds[0]
     assert world.curator.provisional.model.serving is not None
     assert world.curator.provisional.model.weight("default/desk#1") > 0.0
@@ -282,7 +305,6 @@ async def test_off_the_model_learns_and_nothing_is_ordered_that_nobody_reported(
 
 
 async def test_a_restart_takes_up_the_model_and_the_runs_that_wait(worlds: list[World]) -> None:
-    await replay(worlds[1:])
     world = worlds[1]
     await world.curator._save_kinds()  # pyright: ignore[reportPrivateUsage]
     before = world.curator.provisional
@@ -301,7 +323,6 @@ async def test_a_restart_takes_up_the_model_and_the_runs_that_wait(worlds: list[
 
 
 async def test_it_is_shown_everywhere_as_what_it_is(worlds: list[World]) -> None:
-    await replay(worlds[1:])
     world = worlds[1]
     guess = world.guessed[0].attributed.trajectory
     said = "\n".join(lines(await world.story(guess.id)))
@@ -311,8 +332,8 @@ async def test_it_is_shown_everywhere_as_what_it_is(worlds: list[World]) -> None
     assert "gives it a chance of" in said
     figures = await world.store.outcome_figures()
     guessed = len({item.attributed.id for item in world.guessed})
-    assert (figures["runs_reported"], figures["provisional"]) == (110, guessed)
-    assert figures["reported"] == 110
+    assert (figures["runs_reported"], figures["provisional"]) == (REPORTED, guessed)
+    assert figures["reported"] == REPORTED
     status = {"counts": {"trajectories_production": RUNS}, "learning": {"outcomes": figures}}
     assert outcome_shares(status).startswith("69 % of the runs reported, ")
     told = outcome_model({"on": True, **world.curator.provisional.status()})

@@ -65,12 +65,13 @@ async def test_what_is_planned_on_real_requests_is_played(world) -> None:
         assert len(numbers) == TASKS
         played.update(numbers)
         for number in numbers:
+            goal = world.sample(number, "train", None).goal
             for attempt in range(4):
                 curriculum.saw(
                     Trajectory(
                         id=f"{number}-{attempt}",
                         source="sandbox",
-                        goal=world.sample(number, "train", None).goal,
+                        goal=goal,
                         group=str(number),
                         outcome=float(rng.random() < 0.5),
                         steps=(),

@@ -106,8 +106,9 @@ async def test_epochs_rise_even_if_the_database_was_made_anew(two_urls):
         store = Store(url, clock=time.time)
         await store.open()
         epochs.append((await store.leases.take(LEADER, "one", 30.0)).epoch)
-        await anyio.sleep(1.1)
         await store.aclose()
+        if url == two_urls[0]:
+            await anyio.sleep(1.1)
     assert epochs[1] > epochs[0], "an engine that saw the first still takes the second"
 
 

@@ -80,7 +80,7 @@ class Played:
 
 
 @pytest.mark.promise
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(st.lists(EVENTS, min_size=25, max_size=40))
 def test_a_revision_is_trained_on_at_most_once_and_has_one_list_of_effects(events: list[tuple]) -> None:
     async def play(path: Path) -> None:

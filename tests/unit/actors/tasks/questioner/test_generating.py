@@ -37,6 +37,16 @@ async def made(environment: Environment, count: int, seed: int = 0, **settings: 
     return await generator.run(count, lambda state: None)
 
 
+KEPT: dict[str, QuestionerState] = {}
+
+
+async def kept(world: str) -> QuestionerState:
+    """What is made once in each world, for all who only look at it."""
+    if world not in KEPT:
+        KEPT[world] = await made(WORLDS[world](), 40)
+    return KEPT[world]
+
+
 async def follow(episode: Episode, task: Task) -> float:
     """Make the calls of the reference, and say what the verifier wants to hear."""
     said = ""
@@ -51,8 +61,8 @@ async def follow(episode: Episode, task: Task) -> float:
 
 @pytest.mark.parametrize("world", WORLDS)
 async def test_every_kept_task_is_solved_by_its_reference_and_by_doing_nothing_never(world: str):
-    state = await made(WORLDS[world](), 30)
-    assert (state.ended, len(state.tasks)) == ("complete", 30)
+    state = await kept(world)
+    assert (state.ended, len(state.tasks)) == ("complete", 40)
     assert state.counts["replayed"] == state.counts["replays"]
     environment = SyntheticTasks(WORLDS[world]())
     for task in state.tasks:
@@ -66,7 +76,7 @@ async def test_every_kept_task_is_solved_by_its_reference_and_by_doing_nothing_n
 
 @pytest.mark.parametrize("world", WORLDS)
 async def test_proposed_tasks_are_kept_or_dropped_with_a_reason(world: str):
-    state = await made(WORLDS[world](), 30)
+    state = await kept(world)
     assert state.counts["proposed"] == len(state.tasks) + sum(state.reasons.values())
     assert len(state.dropped) == sum(state.reasons.values())
     assert all(one.reason and (one.detail or one.goal) for one in state.dropped)
@@ -74,7 +84,7 @@ async def test_proposed_tasks_are_kept_or_dropped_with_a_reason(world: str):
 
 
 async def test_tasks_are_different_objects_with_different_goals_and_references():
-    tasks = (await made(TravelDesk(), 40)).tasks
+    tasks = (await kept("travel")).tasks
     assert len({task.id for task in tasks}) == len({task.goal for task in tasks}) == 40
     assert len({msgspec.json.encode(task.spec["reference"]) for task in tasks}) == 40
     figures = diversity(tasks)
@@ -112,7 +122,7 @@ async def test_worlds_are_those_of_training_tasks_only():
 
 
 async def test_goals_name_what_must_be_told_and_nothing_that_must_be_found_out():
-    for task in (await made(TravelDesk(), 40)).tasks:
+    for task in (await kept("travel")).tasks:
         spec = SyntheticTaskSpec.of(task)
         assert spec is not None
         given = {value for call in spec.reference for name, value in call.arguments.items() if name in ("name", "to")}
