@@ -184,6 +184,8 @@ class Supervisor:
     def _start(self) -> "subprocess.Popen[bytes]":
         argv = list(self.order.argv)
         environment = {**os.environ, **self.order.environment, "EVOLVED_SLOW": f"{self.order.slow:.2f}"}
+        # Hundreds of processes start in a run: each would compile all that it imports.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         if self.order.tests:
             argv += ["-o", f"cache_dir={self.directory}/cache"]
             environment["EVOLVED_PROGRESS"] = str(self._progress)

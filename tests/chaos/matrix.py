@@ -231,8 +231,10 @@ class Matrix:
         cell.ended = float("inf")
         if any(one.cuts_agents for one in cell.faults):
             time.sleep(0.6)
-            tap, engine = f"{self.world.tap_url}/health", f"{self.world.serving_url}/health"
-            self._until(lambda: answers(tap) and answers(engine), RECOVERY)
+            # On the agents' port the workers of a tap that was killed may still answer, and end a moment later.
+            admin = f"http://127.0.0.1:{self.world.config.tap.admin_port}/healthz"
+            there = (admin, f"{self.world.tap_url}/health", f"{self.world.serving_url}/health")
+            self._until(lambda: all(map(answers, there)), RECOVERY)
         cell.ended = time.time() + 1.0
         first: tuple[int, int] | None = None
         last: tuple[int, int] | None = None
