@@ -32,9 +32,9 @@ SUITES = (
         tests=("tests/unit", "tests/contract", "-n", "2", "--dist", "loadfile"),
     ),
     Suite("chaos", 600, tier=1, tests=("tests/chaos",), debian=(*POSTGRES, *COMPILER, ("mkfs.ext4", "e2fsprogs"))),
-    # It waits most of the time: two at once, and beside another suite.
+    # It waits most of the time: three at once, and beside another suite.
     Suite(
-        "integration", 110, tier=1, tests=("tests/integration", "-n", "2", "--dist", "loadfile"),
+        "integration", 90, tier=1, tests=("tests/integration", "-n", "3", "--dist", "loadfile"),
         debian=(("chattr", "e2fsprogs"),),
     ),
     # All other actors ask the same methods of the store: they ran on SQLite.

@@ -42,12 +42,12 @@ def test_a_seed_replays_event_for_event_in_another_process(ran: Ran) -> None:
 
 
 @pytest.mark.promise
-@pytest.mark.parametrize("what", ["commit_unheard", "commit_failed"])
-def test_what_is_rare_breaks_no_promise_where_it_is_not(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, {"commit_unheard": "_UNHEARD", "commit_failed": "_FAILED"}[what], 0.08)
+def test_what_is_rare_breaks_no_promise_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "_UNHEARD", 0.08)
+    monkeypatch.setattr(faults, "_FAILED", 0.08)
     found = simulate(SMALL, 3)
     assert found.broken == ()
-    assert found.faults[what] > 0
+    assert min(found.faults["commit_unheard"], found.faults["commit_failed"]) > 0
 
 
 @pytest.mark.parametrize("bug", ["an engine is not resumed", "an outcome counted twice"])
