@@ -302,8 +302,11 @@ class Runner:
             record.verdict = record.verdict or "not run"
         self._note_in_ledger(records)
         for record in records:
-            for test, told in record.failing.items():
+            for test, told in list(record.failing.items())[:MOST_FAILURES]:
                 print(f"\n== RED ({told.kind}) {record.suite.name}: {test}\n{told.why}")
+            if len(record.failing) > MOST_FAILURES:
+                others = len(record.failing) - MOST_FAILURES
+                print(f"\n== RED {record.suite.name}: {others} more, in {self.logs / record.suite.name}")
             for test, told in record.flaky.items():
                 print(f"\n== FLAKY ({told.kind}; it passed when it ran again) {record.suite.name}: {test}\n{told.why}")
             if record.why and record.verdict in ("red", "not run") and not record.failing:
