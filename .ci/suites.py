@@ -28,8 +28,8 @@ SUITES = (
     Suite("runner", 60, tier=1, command=("python3", ".ci/suites.py", "prove"), must_end=True),
     Suite("check", 55, tier=1, command=("make", "check"), must_end=True, retries=False),
     Suite(
-        "unit", 300, tier=1, cores=2, must_end=True,
-        tests=("tests/unit", "tests/contract", "-n", "2", "--dist", "loadfile"),
+        "unit", 190, tier=1, cores=2, must_end=True,
+        tests=("tests/unit", "tests/contract", "-n", "3", "--dist", "loadfile"),
     ),
     Suite("chaos", 600, tier=1, tests=("tests/chaos",), debian=(*POSTGRES, *COMPILER, ("mkfs.ext4", "e2fsprogs"))),
     # It waits most of the time: three at once, and beside another suite.
