@@ -21,7 +21,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from supervisor import ROOT, Ended, Failure, Order, become_subreaper, kill_descendants, tail
+from slowness import CORES, measure, stolen
+from supervisor import MOST_FAILURES, ROOT, Ended, Failure, Order, become_subreaper, kill_descendants, tail
 
 LOGS = ROOT / "build" / "ci"
 LEDGER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evolved-ci" / "ledger.jsonl"
@@ -30,10 +31,7 @@ LAST_START, CUT_OFF, ALARM = 36 * 60.0, 38.5 * 60.0, 50 * 60.0
 at the third the runner says what it knows and is gone."""
 TELL_SECONDS = 30.0
 _END = b'"seconds": '
-MOST_FAILURES, MOST_FLAKY, MOST_GOES = 20, 5, 3
-CORES = 2
-QUIET_LOOP_SECONDS = 1.0
-"""What `_LOOP` takes of a quiet core of the machine that the suites' usual seconds were measured on."""
+MOST_FLAKY, MOST_GOES = 5, 3
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class Runner:
         self.ledger, self.past = ledger, _read_ledger(ledger)
         self.head = _git("rev-parse", "HEAD")
         self.records = {suite.name: Record(suite) for suite in suites}
-        self.slow, self.stolen = 1.0, _stolen()
+        self.slow, self.stolen = 1.0, stolen()
         self.slows: list[float] = []
         self.waiting = sorted(suites, key=self._order)
         self.again: list[Record] = []
@@ -331,7 +329,7 @@ class Runner:
         if often:
             print("flaky in three of the last ten runs, mend or delete: " + "; ".join(often))
         slows = ", ".join(f"{slow:.1f}" for slow in self.slows)
-        print(f"slowness {slows}; stolen {_stolen() - self.stolen:.0f} CPU seconds; {self.clock:.0f} s in all")
+        print(f"slowness {slows}; stolen {stolen() - self.stolen:.0f} CPU seconds; {self.clock:.0f} s in all")
 
     def _status(self, records: Sequence[Record]) -> int:
         red = [record.suite.name for record in records if record.verdict == "red"]
@@ -362,26 +360,6 @@ class Runner:
         self.ledger.parent.mkdir(parents=True, exist_ok=True)
         with self.ledger.open("a") as file:
             file.write(json.dumps({"commit": self.head, "at": int(time.time()), "ended": ended}) + "\n")
-
-
-_LOOP = """
-import hashlib, time
-began, data = time.perf_counter(), b""
-for _ in range(2_800_000):
-    data = hashlib.sha256(data).digest()
-print(time.perf_counter() - began)
-"""
-
-
-def measure() -> float:
-    """How many times slower than quiet all cores are now; 1 at least."""
-    loops = [subprocess.Popen([sys.executable, "-c", _LOOP], stdout=subprocess.PIPE) for _ in range(CORES)]
-    return max(1.0, max(float(loop.communicate()[0]) for loop in loops) / QUIET_LOOP_SECONDS)
-
-
-def _stolen() -> float:
-    """CPU seconds that the host of this machine has given to others since boot (proc(5))."""
-    return int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def _git(*words: str) -> str:

@@ -60,7 +60,7 @@ class SpoolReader:
         """
         self._directory, self._keep, self._keep_bytes = directory, keep_seconds, keep_bytes
         self._clock, self._monotonic = clock, monotonic
-        self._published_by: dict[int, float] = {}
+        self._published_at: dict[int, float] = {}
         """Segments that are kept, and when they were found published (`monotonic`)."""
         cursor = read_cursor(directory)
         self._at = Position(cursor.segment, cursor.offset)
@@ -159,10 +159,10 @@ class SpoolReader:
         cursor = read_cursor(self._directory)
         kept = [(number, found) for number, found in self._kept(cursor) if number < cursor.segment]
         now = self._monotonic()
-        self._published_by = {number: self._published_by.get(number, now) for number, _ in kept}
+        self._published_at = {number: self._published_at.get(number, now) for number, _ in kept}
         size, removed = sum(found.st_size for _, found in kept), 0
         for number, found in kept:
-            if size > self._keep_bytes or (aged and now - self._published_by[number] > self._keep):
+            if size > self._keep_bytes or (aged and now - self._published_at[number] > self._keep):
                 segment_path(self._directory, number).unlink(missing_ok=True)
                 size -= found.st_size
                 removed += 1

@@ -1,5 +1,6 @@
 """Faults of every kind, in pairs, on one installation at work: each call is kept once, and learning goes on."""
 
+import os
 import random
 from pathlib import Path
 
@@ -10,7 +11,10 @@ from tests.chaos.faults import ROWS
 from tests.chaos.matrix import Matrix, cells, play, table
 from tests.support.patience import Late, within
 
-pytestmark = [pytest.mark.chaos, pytest.mark.torch, pytest.mark.promise, pytest.mark.timeout(within(900))]
+pytestmark = [
+    pytest.mark.chaos, pytest.mark.torch, pytest.mark.promise, pytest.mark.timeout(within(900)),
+    pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk: needs root"),
+]  # fmt: skip
 SEED, MINUTES = 7, 2.0
 
 

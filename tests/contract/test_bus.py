@@ -191,7 +191,7 @@ async def test_a_nak_with_delay_puts_the_record_off(bench):
     assert again.id == "r1"
 
 
-@pytest.mark.parametrize("ack_wait", [600.0])  # nothing comes again because of it
+@pytest.mark.parametrize("ack_wait", [600.0])  # whoever holds the durable next must not have to wait for it
 async def test_a_durable_keeps_its_place_when_its_holder_leaves(bench):
     await bench.publish("a", "r1", "r2")
     first = await bench.subscribe("d", "a")
