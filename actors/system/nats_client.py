@@ -22,7 +22,7 @@ from actors.system.claim_check import ClaimStore
 from actors.system.errors import BusRefused, BusUnavailable, StreamFull
 from actors.system.nats_access import AccessUnusable, NatsAccess, NatsConnection, NextServer
 from actors.system.nats_confirm import Confirmations, Record, Stored
-from actors.system.nats_failures import api_failure, connect_refusal, publish_failure, silence
+from actors.system.nats_failures import CONNECTION_ERRORS, api_failure, connect_refusal, publish_failure, silence
 from actors.system.streams import Stream, stream_of
 
 _log = structlog.get_logger(__name__)
@@ -131,7 +131,7 @@ class NatsClient:
             }
             # nats-py would go on for ever, silently: the caller has to hear that there is no broker.
             await self._until_in(asyncio.create_task(client.connect(list(access.servers), **options)))
-        except (TimeoutError, OSError, nats.errors.Error) as error:
+        except CONNECTION_ERRORS as error:
             refusal, heard = (
                 connect_refusal(error, access.settings) or self._hopeless(),
                 [*filter(None, self._refusals)],
@@ -226,7 +226,7 @@ class NatsClient:
                     # nats-py's word for: nobody answered.
                     raise self._silence(client, nats.errors.NoRespondersError(), stream) from error
                 raise api_failure(error, f"stream {stream.name}") from error
-            except (TimeoutError, nats.errors.Error, OSError) as error:
+            except CONNECTION_ERRORS as error:
                 raise self._silence(client, error, stream) from error
 
     def _silence(self, client: NatsConnection, error: Exception, stream: Stream) -> BusUnavailable | BusRefused:
@@ -275,7 +275,7 @@ class NatsClient:
                 confirmations = await self._confirming(client)
                 records = [await self._record(client.max_payload, item) for item in window]
                 outcomes = await confirmations.publish(records, self.settings.answer_seconds)
-            except (nats.errors.Error, OSError) as error:
+            except CONNECTION_ERRORS as error:
                 outcomes = [error] * len(window)
             self._tails |= _advanced(before, self._tails, [done for done in outcomes if isinstance(done, Stored)])
             for item, outcome in zip(window, outcomes, strict=True):
@@ -319,10 +319,9 @@ class NatsClient:
         client, self._nats = self._nats, None
         if client is None or client.is_closed:
             return
-        with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
+        with contextlib.suppress(*CONNECTION_ERRORS):
             await asyncio.wait_for(client.flush(1), 0.5)
-        with contextlib.suppress(TimeoutError, nats.errors.Error, OSError, RuntimeError):
-            # A RuntimeError is uvloop's word for writing to a line that the broker has closed already.
+        with contextlib.suppress(*CONNECTION_ERRORS):
             await asyncio.wait_for(client.close(), 0.5)
 
 

@@ -16,6 +16,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.errors import APIError
 
+from actors.system.nats_failures import CONNECTION_ERRORS
+
 
 class Record(msgspec.Struct, frozen=True):
     """What goes out for one record."""
@@ -71,7 +73,7 @@ class Confirmations:
         """Subscribe; once, before the first window.
 
         Raises:
-            nats.errors.Error: the connection is gone.
+            One of `CONNECTION_ERRORS`: the connection is gone.
         """
         await cast(Any, self.client).subscribe(f"{self._prefix}.*", cb=self._receive)
 
@@ -94,7 +96,7 @@ class Confirmations:
                 self._waiting[token] = (window, place)
                 try:
                     await self.client.publish(record.subject, record.data, reply=token, headers=record.headers)
-                except (nats.errors.Error, OSError) as error:
+                except CONNECTION_ERRORS as error:
                     del self._waiting[token]
                     window.settle(place, error)
             if window.left:

@@ -3,12 +3,11 @@
 from collections.abc import Collection, Sequence
 from typing import Any, cast
 
-import nats.errors
 from nats.js.errors import APIError, NotFoundError
 
 from actors.system.errors import BusUnavailable
 from actors.system.nats_client import NatsClient
-from actors.system.nats_failures import api_failure
+from actors.system.nats_failures import CONNECTION_ERRORS, api_failure
 
 
 async def remove_durables(client: NatsClient, streams: Sequence[str], spared: Collection[str]) -> int:
@@ -27,7 +26,7 @@ async def remove_durables(client: NatsClient, streams: Sequence[str], spared: Co
                     removed += 1
     except APIError as error:
         raise api_failure(error, "removing consumers") from error
-    except (TimeoutError, nats.errors.Error, OSError) as error:
+    except CONNECTION_ERRORS as error:
         raise BusUnavailable(f"removing consumers: {error!r}") from error
     return removed
 

@@ -13,6 +13,10 @@ from actors.system.errors import BusMisconfigured, BusRefused, BusUnavailable, S
 from actors.system.nats_access import AccessUnusable, PlainServer
 from actors.system.nats_settings import BusSettings
 
+CONNECTION_ERRORS = (TimeoutError, OSError, nats.errors.Error, RuntimeError)
+"""What a call of nats-py raises when the connection fails. RuntimeError is uvloop's word for a write to a connection
+that the server has closed, before nats-py has heard of it."""
+
 _VERIFY = {
     9: "the server's certificate is not valid yet: compare the clocks of both machines",
     10: "the server's certificate has expired: renew it there (our clock, if it is wrong, would say the same)",

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
-import nats.errors
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -26,7 +25,7 @@ from actors.system.bus import Delivery, Depth
 from actors.system.claim_check import Claim
 from actors.system.errors import BusMisconfigured, BusUnavailable, PayloadMissing
 from actors.system.nats_client import CLAIM_HEADER, ID_HEADER, NatsClient
-from actors.system.nats_failures import api_failure
+from actors.system.nats_failures import CONNECTION_ERRORS, api_failure
 from actors.system.nats_prefix import Prefix
 from actors.system.streams import Stream
 
@@ -121,7 +120,7 @@ class NatsPull:
                 await js.add_consumer(source.stream.name, config)
         except APIError as error:
             raise api_failure(error, f"consumer {self._durable} of {source.stream.name}") from error
-        except (TimeoutError, nats.errors.Error, OSError) as error:
+        except CONNECTION_ERRORS as error:
             raise BusUnavailable(f"consumer {self._durable}: {error!r}") from error
         source.lost = False
 
@@ -212,7 +211,7 @@ class NatsPull:
                     wake = min(wake, source.heard + _SILENCE + 0.1)
         except BusUnavailable:
             wake = min(wake, now + _RECHECK)
-        except (TimeoutError, nats.errors.Error, OSError) as error:
+        except CONNECTION_ERRORS as error:
             _log.debug("pull_failed", durable=self._durable, error=repr(error))
             wake = min(wake, now + _RECHECK)
         return wake
@@ -265,7 +264,7 @@ class NatsPull:
         try:
             for message in messages:
                 await client.publish(message.reply, body)
-        except (nats.errors.Error, OSError) as error:
+        except CONNECTION_ERRORS as error:
             # The records come again after the ack wait, and the ledger knows them.
             _log.info("ack_lost", durable=self._durable, records=len(messages), error=repr(error))
 
@@ -288,7 +287,7 @@ class NatsPull:
                 expired += source.expired
         except APIError as error:
             raise BusUnavailable(str(error)) from error
-        except (TimeoutError, nats.errors.Error, OSError) as error:
+        except CONNECTION_ERRORS as error:
             raise BusUnavailable(f"depth of {self._durable}: {error!r}") from error
         return Depth(waiting=waiting, in_flight=in_flight, expired=expired)
 
@@ -312,7 +311,7 @@ class NatsPull:
         try:
             # What is on its way arrives before the server's answer to this.
             await inbox.drain()
-        except (TimeoutError, nats.errors.Error, OSError) as error:
+        except CONNECTION_ERRORS as error:
             _log.debug("unsubscribe_failed", durable=self._durable, error=repr(error))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
+from nats.aio.client import Client
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
@@ -279,6 +280,36 @@ def test_closing_with_words_unsent_on_a_line_that_the_broker_closed_is_no_error(
             await broker.stop()
             await subscription.fetch(1, 1.0)
             await bus.aclose()
+
+    run(main)
+
+
+def test_a_write_to_a_connection_that_is_closed_already_is_no_failure_of_the_actor(tmp_path, monkeypatch):
+    """uvloop raises a RuntimeError for it, if nats-py has not heard yet that the connection is gone."""
+    publish, rng = Client.publish, random.Random(0)
+
+    async def publish_or_fail(client, subject, *arguments, **options):
+        if rng.random() < 0.5:
+            raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+        await publish(client, subject, *arguments, **options)
+
+    async def main(host):
+        async with (
+            running_broker(tmp_path) as broker,
+            opened_bus(host, broker, tmp_path, settings=QUICK) as bus,
+        ):
+            subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
+            monkeypatch.setattr(Client, "publish", publish_or_fail)
+            seen = set()
+            await persistently(bus.publish, [Outgoing(TRAFFIC_EXCHANGE, f"r{n}", b"x") for n in range(4)])
+
+            async def all_came():
+                batch = await subscription.fetch(1, 1.0)
+                await subscription.ack(batch)
+                seen.update(delivery.id for delivery in batch)
+                return len(seen) == 4
+
+            await until(all_came, "the records were delivered", 60)
 
     run(main)
 
