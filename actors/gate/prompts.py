@@ -38,6 +38,9 @@ _log = structlog.get_logger(__name__)
 _SUCCESS = 0.5
 _SAMPLING = ("temperature", *NUMBERS, "tool_choice", "parallel_tool_calls")
 """What of the agent's request decides about the answer, beside messages and tools."""
+_SURE = 0.1
+"""Nats a token. An incumbent below this counts as this where a candidate may not be higher by more than a factor: one
+that fails for sure since a tool was renamed is at 0.01, and whoever learns the new name is at twenty times that."""
 
 
 class PromptSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,7 +73,7 @@ class PromptSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     entropy_low: float = 0.2
     """Least entropy of its tokens, as a multiple of the incumbent's: below, it has collapsed to few answers."""
     entropy_high: float = 3.0
-    """Greatest entropy."""
+    """Greatest entropy: above, it is guessing. An incumbent below 0.1 nats a token counts as 0.1."""
     agreement_fall: float = 0.2
     """How much less often than the incumbent's a candidate's calls may be those of production (an opinion)."""
     preference_low: float = 0.35
@@ -171,17 +174,20 @@ class PromptCheck:
         self, answered: Sequence[tuple[Prompt, Answer, Answer]], findings: list[Finding], figures: dict[str, float]
     ) -> None:
         settings = self._settings
-        ratios: tuple[tuple[str, str, Kind, float, float, float, float], ...] = (
+        entropy = fmean(one.surprisal for _, one, _ in answered)
+        before = fmean(other.surprisal for _, _, other in answered)
+        figures["prompts_entropy"], figures["prompts_incumbent_entropy"] = entropy, before
+        ratios: tuple[tuple[str, str, Kind, float, float, float, float, float], ...] = (
             ("length_ratio", "length", "conduct", settings.length_low, settings.length_high,
-             fmean(one.tokens for _, one, _ in answered), fmean(other.tokens for _, _, other in answered)),
+             fmean(one.tokens for _, one, _ in answered), fmean(other.tokens for _, _, other in answered), 0.0),
             ("entropy_ratio", "entropy", "drift", settings.entropy_low, settings.entropy_high,
-             fmean(one.surprisal for _, one, _ in answered), fmean(other.surprisal for _, _, other in answered)),
+             entropy, before, _SURE),
         )  # fmt: skip
-        for key, what, kind, low, high, mine, theirs in ratios:
+        for key, what, kind, low, high, mine, theirs, least in ratios:
             if theirs <= 0:  # the engine does not say, or the incumbent never hesitates
                 continue
             figures[f"prompts_{key}"] = mine / theirs
-            if not low <= mine / theirs <= high:
+            if mine < low * theirs or mine > high * max(theirs, least):
                 findings.append(
                     Finding(kind, f"{what} {mine / theirs:.2f} times the incumbent's, {low:g} to {high:g} are allowed")
                 )

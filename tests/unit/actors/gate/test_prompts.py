@@ -112,12 +112,19 @@ async def test_the_same_answers_break_no_limit():
         (Speaker({"content": "again and again " * 100}), "conduct", "answers in circles 1.00"),
         (Speaker(SAME, tokens=30), "conduct", "length 3.00 times the incumbent's, 0.5 to 2 are allowed"),
         (Speaker(SAME, logprob=-0.01), "drift", "entropy 0.02 times"),
+        (Speaker(SAME, logprob=-4.0), "drift", "entropy 8.00 times"),
         (Speaker(OTHER), "opinion", "does what production did in 0.00 against 1.00"),
     ],
 )
 async def test_a_broken_limit_is_found_with_its_number(candidate, kind, words):
     report = await judged(candidate, Speaker(PRODUCED))
     assert any(finding.kind == kind and words in finding.reason for finding in report.findings), report.findings
+
+
+async def test_who_learns_beside_an_incumbent_that_fails_for_sure_breaks_no_limit():
+    report = await judged(Speaker(SAME, logprob=-0.2), Speaker(PRODUCED, logprob=-0.01))
+    assert report.findings == ()
+    assert (report.figures["prompts_entropy"], report.figures["prompts_incumbent_entropy"]) == (0.2, 0.01)
 
 
 async def test_what_the_incumbent_does_as_often_is_nothing_against_the_candidate():
