@@ -185,10 +185,13 @@ class Runner:
                 record = self.again.pop(0)
                 cores = CORES  # alone
             elif self.waiting:
-                suite = self.waiting[0]
-                if busy and (busy + suite.cores > CORES or (suite.tier == 2 and self._first_tier_runs())):
+                # Beside the last of tier 1 runs whatever fits; else none overtakes another, or who wants both waits on.
+                some = self.waiting if self._first_tier_runs() and not first_tier else self.waiting[:1]
+                suite = next((each for each in some if not busy or busy + each.cores <= CORES), None)
+                if suite is None:
                     return
-                record, cores = self.records[self.waiting.pop(0).name], suite.cores
+                self.waiting.remove(suite)
+                record, cores = self.records[suite.name], suite.cores
             else:
                 return
             if why := self.stopped or self._too_late(record):

@@ -264,8 +264,8 @@ class Scenario:
                 done = progress(status)
                 success = self.world.get("/api/success") or {"points": []}
                 # Whichever ends it first: what is waited for may come all at once.
-                passed = 1.0 - (end - time.monotonic()) / seconds
-                self._view.update(max(done, passed), status, [point["rate"] for point in success["points"]][-60:])
+                shown = min(1.0, max(done, 1.0 - (end - time.monotonic()) / seconds))
+                self._view.update(shown, status, [point["rate"] for point in success["points"]][-60:])
                 if done >= 1.0:
                     return status
             time.sleep(1.0)

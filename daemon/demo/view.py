@@ -63,7 +63,7 @@ class View:
     def _panel(self, done: float, status: dict[str, Any] | None, rates: Sequence[float]) -> Panel:
         grid = Table.grid(padding=(0, 2))
         grid.add_row("stage", Text(self._stage))
-        grid.add_row("progress", ProgressBar(total=1.0, completed=min(1.0, done), width=50))
+        grid.add_row("progress", ProgressBar(total=1.0, completed=done, width=50))
         grid.add_row("time", f"{self.seconds:.0f} s")
         grid.add_row("agents", _line(status))
         grid.add_row("success", Text(sparkline(rates), style="green"))
