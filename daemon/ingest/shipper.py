@@ -109,6 +109,8 @@ class Shipper:
         self._rng, self._clock, self._loader = rng, clock, loader
         self._swept = 0.0
         self._losses = 0
+        """Of the broker, those after which all that is kept was published again; an incarnation that ended before it
+        had gone back leaves them to the next one."""
         self._confirmed = False
         """In this life, something."""
 
@@ -122,7 +124,6 @@ class Shipper:
         # From the cursors, not from where a crashed incarnation had got to.
         spools = [_Spool(directory, self._reader(directory), self._loader()) for directory in self._directories]
         self._bus.remember(TRAFFIC_EXCHANGE, max((spool.reader.sequence for spool in spools), default=0))
-        self._losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
         lifecycle.ready()
         try:
             await self._empty(spools, lifecycle)
@@ -160,6 +161,9 @@ class Shipper:
         if not batch.items or not await self._insist(partial(self._publish, batch), lifecycle):
             return False
         self._confirmed = True
+        if self._bus.tail(TRAFFIC_EXCHANGE).losses > self._losses:
+            # The cursor keeps the old number: who goes on from there, if we end before we have gone back, finds it too.
+            return True
         await anyio.to_thread.run_sync(reader.commit, batch.after, self._bus.tail(TRAFFIC_EXCHANGE).sequence)
         for kind, number in batch.kinds.items():
             self._metrics.shipped.labels(kind).inc(number)
@@ -201,7 +205,7 @@ class Shipper:
     async def _replay(self, spools: Sequence[_Spool]) -> None:
         """Go back, if the broker has lost what it confirmed, or if somebody asks for it."""
         losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
-        lost, self._losses = losses > self._losses, losses
+        lost = losses > self._losses
         for spool in spools:
             directory, asked = spool.directory, asked_replay(spool.directory)
             if asked is None and not lost:
@@ -212,6 +216,7 @@ class Shipper:
             self._metrics.replays.labels("lost" if lost else "asked").inc()
             say = log.error if lost else log.info
             say("shipper_replays", spool=str(directory), reason="broker lost records" if lost else "asked", bytes=size)
+        self._losses = losses
 
     async def _sweep(self, spools: Sequence[_Spool]) -> None:
         now = anyio.current_time()

@@ -121,6 +121,8 @@ class Matrix:
         self._disk = Disk(self.world.config.state, directory.with_suffix(".img"))
         self._clock, self._old = Clock(directory), directory / "broker-before"
         self._shed = Counter[str]()
+        self._cut = 0.0
+        """When the last tap that was killed was there again (unix seconds)."""
         self.dropped = 0
         """Records that the tap counted as not written."""
         self._stopping = threading.Event()
@@ -221,6 +223,9 @@ class Matrix:
         self._count_drops()
         cell.in_stage = self._stage(cell.faults[-1].stage)
         cell.began = time.time()
+        if any(one.ends_tap for one in cell.faults):
+            # The calls that it has in hand then are this cell's, and cut off; none may be of the time before.
+            self._until(lambda: not self._in_hand(cell.began), STAGE)
         with ThreadPoolExecutor(len(cell.faults)) as pool:
             done = [
                 pool.submit(inject, one, self.world, self._disk, self._clock, self._old, self._rng.random())
@@ -250,7 +255,21 @@ class Matrix:
             cell.seconds = time.monotonic() - over
         else:
             cell.missing = f"(calls, updates) {first} -> {last}"
+        if any(one.ends_tap for one in cell.faults):
+            self._cut = cell.ended
         self._count_drops()
+
+    def _in_hand(self, until: float) -> set[str]:
+        """Response ids that agents saw by then (unix seconds), and not since before a tap was killed, that no call has.
+
+        Until its record is on disk, the tap holds it: seconds, where the disk could not be written.
+        """
+        events = [one for one in read_journal(self.world.journal) if one["event"] == "response"]
+        seen = {str(one["id"]) for one in events if self._cut < float(one["time"]) <= until}  # type: ignore[arg-type]
+        return seen - self._stored()
+
+    def _stored(self) -> set[str]:
+        return {row[0] for row in ask(self.world.config.store_url, lambda link: link.exec_driver_sql(_STORED).all())}
 
     def settle(self, cells: list[Cell]) -> int:
         """Let everything arrive, and put each call that is lost, doubled or failed down to its cell.
@@ -261,7 +280,7 @@ class Matrix:
         self.world.agents.stop(60)
         self._until(lambda: not any(self._books()), RECOVERY)
         self._count_drops()
-        lost, doubled = self._books()
+        (lost, doubled), stored = self._books(), self._stored()
         events = read_journal(self.world.journal)
         seen = {str(one["id"]): float(one["time"]) for one in events if one["event"] == "response"}  # type: ignore[arg-type]
         for found, name in ((lost, "lost"), (doubled, "doubled")):
@@ -271,6 +290,10 @@ class Matrix:
                 in_hand = name == "lost" and seen[one] <= cell.ended and any(f.ends_tap for f in cell.faults)
                 what = "cut" if in_hand else name
                 setattr(cell, what, getattr(cell, what) + 1)
+                if what == "lost":
+                    where = "in no run" if one in stored else "not stored"
+                    at = seen[one] - cell.began
+                    print(f"  {one} is {where}: answered {at:.2f} s after {cell.faults} began", file=sys.stderr)
         for one in events:
             if one["event"] in ("failed", "feedback_failed"):
                 at = float(one["time"])  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import anyio
 import anyio.lowlevel
@@ -193,6 +194,29 @@ async def test_what_a_broker_confirmed_and_lost_is_published_again(tmp_path: Pat
     assert [item.id[-1] for item in published] == ["0", "1", "2", "3", "1", "2"]
     assert rig.figure("evolved_shipper_replays_total", reason="lost") == 1
     assert SpoolReader(tmp_path).read() == []
+
+
+@pytest.mark.promise
+async def test_a_loss_is_not_forgotten_by_a_disk_that_fails_when_it_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool(tmp_path, call(0), call(1), call(2))
+    rig = Rig(tmp_path)
+
+    async def lose() -> None:
+        async with rig.running():
+            await rig.published(3)
+            rig.bus.lose("traffic.exchange", 2)
+            spool(tmp_path, call(3), first=3)
+            await anyio.sleep_forever()
+
+    monkeypatch.setattr(SpoolReader, "rewind", Mock(side_effect=OSError("read-only")))
+    with pytest.raises(ExceptionGroup):
+        await lose()
+    monkeypatch.undo()
+    async with rig.running():
+        published = await rig.published(6)
+    assert [item.id[-1] for item in published] == ["0", "1", "2", "3", "1", "2"]
 
 
 async def test_a_loss_while_the_shipper_was_down_is_found_at_its_first_record(tmp_path: Path) -> None:
