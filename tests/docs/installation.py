@@ -131,13 +131,15 @@ class Installation:
     def _ahead(self) -> None:
         """See that there is a version to go back from: another page may have done it already."""
 
-        def serves() -> bool:
-            return self._get("/api/status")["serving"]["version"] > 0
+        def can_go_back() -> bool:
+            fleet = self._get("/api/status")["fleet"]
+            newest = fleet["stable"] if fleet["canary"] is None else fleet["canary"]
+            return any(version != newest for version in fleet["good"])
 
-        if not serves():
+        if not can_go_back():
             assert self._world.post("/api/thaw", {"reason": "documentation's tests"})  # frozen, nothing comes in
             self._help(max(self._served()))
-            self._until(serves, "a version serves again")
+            self._until(can_go_back, "a version serves that one can go back from")
             self._calm()
 
     def _served(self) -> list[int]:
