@@ -130,16 +130,15 @@ class Installation:
 
     def _ahead(self) -> None:
         """See that there is a version to go back from: another page may have done it already."""
+        newest = max(self._served())
 
-        def can_go_back() -> bool:
-            fleet = self._get("/api/status")["fleet"]
-            newest = fleet["stable"] if fleet["canary"] is None else fleet["canary"]
-            return any(version != newest for version in fleet["good"])
+        def serves() -> bool:
+            return self._get("/api/status")["serving"]["version"] == newest
 
-        if not can_go_back():
+        if not serves():
             assert self._world.post("/api/thaw", {"reason": "documentation's tests"})  # frozen, nothing comes in
-            self._help(max(self._served()))
-            self._until(can_go_back, "a version serves that one can go back from")
+            self._help(newest)
+            self._until(serves, f"v{newest} serves again")
             self._calm()
 
     def _served(self) -> list[int]:
