@@ -40,7 +40,7 @@ _SAMPLING = ("temperature", *NUMBERS, "tool_choice", "parallel_tool_calls")
 """What of the agent's request decides about the answer, beside messages and tools."""
 _SURE = 0.1
 """Nats a token. An incumbent below this counts as this where a candidate may not be higher by more than a factor: one
-that fails for sure since a tool was renamed is at 0.01, and whoever learns the new name is at twenty times that."""
+that fails for sure since a tool was renamed has next to none, and whoever learns the new name many times that."""
 
 
 class PromptSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
