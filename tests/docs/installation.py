@@ -137,6 +137,9 @@ class Installation:
 
         if not serves():
             assert self._world.post("/api/thaw", {"reason": "documentation's tests"})  # frozen, nothing comes in
+            if self._get("/api/status")["fleet"]["canary_engine"]:
+                # What is promised waits behind a trial, and no agent is at work whose outcomes would end this one.
+                assert self._world.post("/api/rollback", {"reason": "documentation's tests"})
             self._help(newest)
             self._until(serves, f"v{newest} serves again")
             self._calm()
