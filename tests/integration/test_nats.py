@@ -1,5 +1,7 @@
 """The bus and the runner on a real nats-server that is killed, and on both runtimes."""
 
+import asyncio
+import contextlib
 import os
 import random
 import shutil
@@ -252,6 +254,24 @@ def test_a_bus_without_a_broker_says_so(tmp_path):
     async def main(host):
         bus = NatsBus(host, "nats://127.0.0.1:1", claims=tmp_path, settings=QUICK)
         with pytest.raises(BusUnavailable, match=r"127\.0\.0\.1:1"):
+            await bus.open()
+        await bus.aclose()
+
+    run(main)
+
+
+def test_an_attempt_to_connect_that_loses_its_cancellation_does_not_hold_up_the_error(tmp_path, monkeypatch):
+    """`asyncio.wait_for` of Python 3.11 loses one that comes as the connection is refused."""
+
+    async def connect(client, *arguments, **options):
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        await asyncio.sleep(3600)
+
+    async def main(host):
+        monkeypatch.setattr(Client, "connect", connect)
+        bus = NatsBus(host, "nats://127.0.0.1:1", claims=tmp_path, settings=QUICK)
+        with anyio.fail_after(within()), pytest.raises(BusUnavailable):
             await bus.open()
         await bus.aclose()
 
