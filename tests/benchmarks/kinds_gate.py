@@ -75,10 +75,10 @@ class GatedLoop(Loop):
         self.first = 0
         """Round of the first promotion."""
 
-    def measure(self, variant: Any = None) -> Point:
+    def measure(self) -> Point:
         """Success of what serves."""
         newest, self._now = self._now, self._serving[1]
-        point = super().measure(variant)
+        point = super().measure()
         self._now = newest
         return point
 
@@ -103,7 +103,7 @@ class GatedLoop(Loop):
                 self._chain.append(self._version)
                 self._keep(self._version)
         self._judge()
-        self._past = deque([self._serving], maxlen=1)
+        self._sampling = self._serving
 
     def _expecting(self, fresh: Sequence[BatchItem]) -> Sequence[BatchItem]:
         runs = [item.attributed.trajectory for item in fresh]
