@@ -7,7 +7,7 @@ import msgspec
 
 from actors.curation.pool import CuratorSettings
 from actors.kinds.levels import AGENTS, GOALS, PLACES, REST
-from tests.benchmarks.flood import QUIET, Curation, loud, quiet
+from tests.support.flood import QUIET, Curation, loud, quiet
 
 
 def test_a_flood_of_agents_and_goals_is_bounded_in_memory_and_time() -> None:

@@ -9,8 +9,7 @@ from actors.experience.window import Window
 from actors.messages import Attributed, Attribution, Experience, Trajectory
 from actors.store import Store
 from actors.system.actor import Received
-from tests.benchmarks.lessons import desk
-from tests.support.invented_worlds import WORLDS, traffic
+from tests.support.invented_worlds import WORLDS, desk, traffic
 
 pytestmark = pytest.mark.anyio
 
