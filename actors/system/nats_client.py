@@ -359,7 +359,6 @@ def _advanced(before: Mapping[str, Tail], now: Mapping[str, Tail], stored: Seque
 
 
 def _stream_config(stream: Stream, access: NatsAccess) -> api.StreamConfig:
-    tags = access.settings.placement_tags
     return api.StreamConfig(
         name=stream.name,
         subjects=list(stream.subjects),
@@ -372,5 +371,4 @@ def _stream_config(stream: Stream, access: NatsAccess) -> api.StreamConfig:
         compression=api.StoreCompression.S2,
         allow_direct=True,
         num_replicas=access.settings.replicas,
-        placement=api.Placement(tags=list(tags)) if tags else None,
     )

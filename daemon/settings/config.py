@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
@@ -40,7 +40,7 @@ from daemon.settings import toml
 from daemon.settings.control import ControlSettings
 from daemon.tap.settings import TapSettings, UpstreamSettings
 from daemon.upkeep.provenance import ProvenanceSettings
-from daemon.upkeep.retention import QuotaSettings, RetentionSettings
+from daemon.upkeep.retention import RetentionSettings
 from daemon.upkeep.weights import WeightsSettings
 from learner.settings import LearnerSettings
 
@@ -137,8 +137,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     state_dir: str = "/var/lib/evolved"
     """Directory for spool, store, versions, keys and batches."""
-    runtime: Literal["trio-guest", "asyncio"] = "trio-guest"
-    """How the daemon runs its actors."""
     seed: int = 0
     """Tasks, sampling and jitter of the daemon follow from it."""
     broker: BrokerSettings = BrokerSettings()
@@ -185,7 +183,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     provenance: ProvenanceSettings = ProvenanceSettings()
     weights: WeightsSettings = WeightsSettings()
     retention: RetentionSettings = RetentionSettings()
-    quota: QuotaSettings = QuotaSettings()
 
     def __post_init__(self) -> None:
         # Two models behind one adapter are two judges.
