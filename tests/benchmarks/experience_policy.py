@@ -12,9 +12,9 @@ from actors.messages import Experience, Task, ToolCall, Trajectory
 from actors.messages.experience import lessons_text
 from actors.ports.environments import Episode
 from adapters.environments.travel.drift import Variant
-from learner.warmstart import chat
 from tests.benchmarks.ablation.attempts import Attempt
 from tests.benchmarks.ablation.player import Player, Shape, Weights
+from tests.warmstart import chat
 
 T = TypeVar("T")
 TURNS = 10

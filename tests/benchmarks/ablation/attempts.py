@@ -26,9 +26,9 @@ from adapters.environments.travel.drift import Variant
 from adapters.environments.travel.environment import step
 from adapters.environments.travel.oracle import good_actions
 from adapters.judges.rules import judge
-from learner.warmstart import chat
 from tests.benchmarks.ablation.plan import Source
 from tests.benchmarks.ablation.player import Player, Tokens
+from tests.warmstart import chat
 
 
 class Attempt:
