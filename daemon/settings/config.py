@@ -151,8 +151,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     judge: AdapterSettings = AdapterSettings(name="rules")
     embedder: AdapterSettings = AdapterSettings(name="hashing")
     extractor: AdapterSettings = AdapterSettings()
-    embedder_before: AdapterSettings = AdapterSettings(name="")
-    """The one of before, after a change: it finds lessons until all have a vector from the new one."""
     rewriter: AdapterSettings = AdapterSettings(name="")
     """Says a lesson in words that fit the case before it is given; none by default."""
     live: LiveSettings = LiveSettings()
