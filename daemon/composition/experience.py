@@ -43,7 +43,7 @@ def experience(wiring: Wiring, environment: Environment | None, embedder: Embedd
     if environment is not None:
         player = engine_player(parts.shadow, config.probe)
         prober = Prober(config.probe, environment=environment, player=player, clock=wiring.clock)
-        tester = SkillReplayer(config.skill_trials, environment=environment)
+        tester = SkillReplayer(environment, config.probe.families)
     experiencer = Experiencer(
         config.experiencer, store=parts.store, prober=prober, clock=wiring.clock, embedder=embedder, tester=tester,
         extractor=parts.adapter("extractor", config.extractor), kinds=kinds,

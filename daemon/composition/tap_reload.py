@@ -32,7 +32,7 @@ FIXED = (
 _OTHERS = (
     "runtime", "seed", "broker", "bus", "store", "control", "sandbox", "judge", "embedder", "extractor",
     "rewriter", "live", "adapters", "intake", "shipper", "actors", "assembler", "attributor",
-    "curator", "experiencer", "skill_trials", "probe", "navigator", "questioner", "wording", "rollout", "tasks",
+    "curator", "experiencer", "probe", "navigator", "questioner", "wording", "rollout", "tasks",
     "grader", "gate", "swapper", "sentinel", "learner", "provenance", "weights", "engines.shadow", "engines.serving",
 )  # fmt: skip
 """Settings that are not the tap's affair."""
