@@ -51,8 +51,8 @@ from learner.credit import assign
 from learner.errors import BatchRefused
 from learner.settings import LearnerSettings
 from learner.trainers.native import NativeTrainer
-from learner.warmstart import chat
 from tests.benchmarks.ablation.player import Player, Shape, Tokens, Weights
+from tests.warmstart import chat
 
 T = TypeVar("T")
 ROLES = {"travel": ("book",), "service": ("create_refund", "orders.cancel", "findUser")}

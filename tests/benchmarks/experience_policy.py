@@ -12,10 +12,10 @@ from actors.messages import Experience, Task, Trajectory
 from actors.messages.experience import lessons_text
 from actors.ports.environments import Episode
 from adapters.environments.travel.drift import Variant
-from learner.warmstart import chat
 from tests.benchmarks.ablation.attempts import Attempt
 from tests.benchmarks.ablation.player import Player, Shape, Weights
 from tests.benchmarks.drift_world import Probed
+from tests.warmstart import chat
 
 
 class Guided(Attempt):

@@ -30,7 +30,6 @@ from actors.tasks.questioner.state import QuestionerState
 from adapters.embedders.hashing import HashingEmbedder
 from adapters.environments.travel import TravelDesk
 from adapters.environments.travel.drift import Variant
-from learner.warmstart import chat
 from tests.benchmarks import report
 from tests.benchmarks.ablation import bases
 from tests.benchmarks.ablation.attempts import Attempt
@@ -38,6 +37,7 @@ from tests.benchmarks.ablation.loop import Loop, Point
 from tests.benchmarks.ablation.plan import Setup
 from tests.benchmarks.ablation.player import Player, Tokens
 from tests.benchmarks.ablation.statistics import gain
+from tests.warmstart import chat
 
 ARMS = ("original", "self-made")
 

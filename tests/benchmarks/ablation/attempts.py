@@ -25,8 +25,8 @@ from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import Variant
 from adapters.environments.travel.environment import step
 from adapters.environments.travel.oracle import good_actions
-from learner.warmstart import chat
 from tests.benchmarks.ablation.player import Player, Tokens
+from tests.warmstart import chat
 
 
 class Attempt:

@@ -1,6 +1,6 @@
 """The checkpoints that cells start from: six warm starts, and three of them trained until they master the short desk.
 
-Made once and kept under build/ablation. The warm starts beside the shipped one come from `evolved warmstart`'s own
+Made once and kept under build/ablation. The warm starts beside the shipped one come from `tests.warmstart`'s own
 recipe with other seeds; they were not chosen by any figure.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from daemon.demo.world import WARM_START
-from daemon.processes.warmstart import run
+from tests.warmstart.courses import run
 
 ROOT = Path(__file__).parents[3] / "build" / "ablation"
 WARM_STARTS = (0, 1, 2, 3, 4, 5)

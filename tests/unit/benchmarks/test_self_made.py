@@ -4,8 +4,8 @@ import pytest
 
 from actors.ports.reference_calls import SyntheticTaskSpec
 from adapters.environments.travel.drift import BASE
-from learner.warmstart import chat
 from tests.benchmarks.self_made import SelfMadeAttempt, generated, reached
+from tests.warmstart import chat
 
 
 @pytest.mark.parametrize("skipped", [None, 0, -1])

@@ -16,8 +16,8 @@ from tokenizers import Tokenizer
 from torch.nn import functional as F
 from transformers import Qwen2ForCausalLM
 
-from learner.warmstart.model import matrices
-from learner.warmstart.tokenizer import pieces, single
+from tests.warmstart.model import matrices
+from tests.warmstart.tokenizer import pieces, single
 
 Segment = tuple[str, bool]
 """A piece of a conversation, and whether the model wrote it."""

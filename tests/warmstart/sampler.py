@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import DynamicCache, Qwen2ForCausalLM
 
-from learner.warmstart.chat import END
+from tests.warmstart.chat import END
 
 
 class Episode(Protocol):

@@ -24,7 +24,7 @@ class _Call(msgspec.Struct, forbid_unknown_fields=True):
 
 def template() -> str:
     """The chat template, for tokenizer_config.json."""
-    return files("learner.warmstart").joinpath("template.jinja").read_text(encoding="utf-8")
+    return files("tests.warmstart").joinpath("template.jinja").read_text(encoding="utf-8")
 
 
 def opening(goal: str, tools: list[dict[str, Any]], hint: str = "", system: str = SYSTEM) -> str:

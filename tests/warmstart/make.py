@@ -8,9 +8,9 @@ import torch
 from tokenizers import Tokenizer
 from transformers import Qwen2ForCausalLM
 
-from learner.warmstart import checkpoint, model, tokenizer
-from learner.warmstart.sampler import Episode, Sampler
-from learner.warmstart.train import Progress, Segment, Settings, Words, train
+from tests.warmstart import checkpoint, model, tokenizer
+from tests.warmstart.sampler import Episode, Sampler
+from tests.warmstart.train import Progress, Segment, Settings, Words, train
 
 
 class Made(msgspec.Struct, frozen=True):

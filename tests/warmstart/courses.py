@@ -1,16 +1,11 @@
-"""`evolved warmstart`: makes a demo's warm-start checkpoint from a seed, and measures what it can do.
-
-Brings together what must not know each other: demonstrations (adapters) and the training (learner). The travel desk's
-course is here, the service desk's in `service_warmstart`.
-"""
+"""Makes a demo's warm-start checkpoint from a seed, and measures what it can do. The travel desk's course is here, the
+service desk's in `service`."""
 
 import hashlib
 import json
 import platform
 import random
-import shutil
 import string
-import tempfile
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -25,12 +20,11 @@ from adapters.environments.travel.demonstrations import Demonstrator, Habits, hi
 from adapters.environments.travel.desk import FAMILIES, Desk
 from adapters.environments.travel.drift import BASE, Variant
 from adapters.environments.travel.environment import step
-from daemon.processes import service_warmstart as service
-from learner.warmstart import chat
+from tests.warmstart import chat, service
 
 if TYPE_CHECKING:
-    from learner.warmstart.make import Made
-    from learner.warmstart.train import Segment, Settings, Words
+    from tests.warmstart.make import Made
+    from tests.warmstart.train import Segment, Settings, Words
 
 BASE_PARTS = (
     "find", "search", "list", "check", "book", "cancel", "quote", "weather", "next", "finish",
@@ -53,7 +47,6 @@ DRIFTS: dict[str, tuple[Drift, str]] = {
     "confirm before cancel": (Drift(precondition={"cancel": "confirm"}), "B"),
 }
 """Drifts with held-out names that the recipe reports on, with the families that they concern."""
-DEMO_DRIFT = "book -> buy"
 DOUBTS = (
     "The learning rates, the initialisation and the demonstrator's habits were chosen by looking at these figures, the "
     "held-out names included: a claim about unseen names needs fresh ones.",
@@ -166,8 +159,8 @@ def run(
         start: a checkpoint to go on from: its words keep what they have learnt, and `FURTHER` is how long it takes.
     """
     # Here and not above: the command line must start without torch.
-    from learner.warmstart.make import make
-    from learner.warmstart.train import Progress, Settings
+    from tests.warmstart.make import make
+    from tests.warmstart.train import Progress, Settings
 
     course = COURSES[world]
     settings = settings or Settings(**(course.settings if start is None else FURTHER))
@@ -192,7 +185,7 @@ def run(
     )
     progress("measuring")
     recipe: dict[str, Any] = {
-        "command": f"evolved warmstart --world {world} --out DIR --seed {seed}"
+        "command": f"python -m tests.warmstart --world {world} --out DIR --seed {seed}"
         + ("" if start is None else " --start OLD"),
         **({} if start is None else {"start": _ancestor(start)}),
         "seed": seed,
@@ -232,7 +225,7 @@ def vocabulary_texts() -> list[str]:
 
 def word_parts() -> "Words":
     """The desk's words by their part in training."""
-    from learner.warmstart.train import Words
+    from tests.warmstart.train import Words
 
     records = (*words.PEOPLE, *words.CITIES, *words.RECORD_IDS)
     # What is no word falls into pairs of letters and single signs, the same ones wherever it stands. The drill repeats
@@ -255,8 +248,8 @@ def measured(directory: Path, world: str, attempts: int, seed: int) -> dict[str,
     """The figures of a checkpoint, on tasks (and made names) of a seed: those of 0 are in its recipe."""
     import torch
 
-    from learner.warmstart import checkpoint
-    from learner.warmstart.make import Made
+    from tests.warmstart import checkpoint
+    from tests.warmstart.make import Made
 
     torch.set_num_threads(1)
     made = Made(*checkpoint.load(directory), seconds=0.0, parameters=0)
@@ -266,7 +259,7 @@ def measured(directory: Path, world: str, attempts: int, seed: int) -> dict[str,
 def measure(made: "Made", attempts: int, first: int) -> dict[str, Any]:
     """Success by family, on tasks that no demonstration showed: as it is, greedily, with hints, and under drifts; and
     the rate of copying."""
-    from learner.warmstart.make import success
+    from tests.warmstart.make import success
 
     numbers = range(first, first + attempts)
 
@@ -325,49 +318,3 @@ COURSES = {
 def write_recipe(recipe: dict[str, Any], directory: Path) -> None:
     """Write recipe.json."""
     (directory / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
-
-
-def best_of(out: Path, seeds: list[int], progress: Callable[[str], None]) -> dict[str, Any]:
-    """Make one checkpoint a seed, keep in `out` the one that hints carry best across the demo's drift.
-
-    Drifts vary much between seeds, so the choice is a choice by the figure that it is made for: the recipe keeps the
-    figures of all.
-    """
-    recipes: dict[int, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory() as work:
-        for seed in seeds:
-            progress(f"seed {seed}")
-            recipes[seed] = run(Path(work) / str(seed), seed, progress)
-        best = choose(recipes)
-        shutil.copytree(Path(work) / str(best), out, dirs_exist_ok=True)
-    recipe = with_selection(recipes, best)
-    write_recipe(recipe, out)
-    return recipe
-
-
-def choose(recipes: dict[int, dict[str, Any]]) -> int:
-    """The seed whose hinted success under the demo's drift is best, in the mean of the families concerned."""
-    return max(recipes, key=lambda seed: _drift_score(recipes[seed]))
-
-
-def with_selection(recipes: dict[int, dict[str, Any]], best: int) -> dict[str, Any]:
-    """The recipe of `best`, saying what it was chosen from."""
-    return {
-        **recipes[best],
-        "selection": {
-            "by": f"{DEMO_DRIFT}, hinted, mean of its families",
-            "candidates": {
-                str(seed): {
-                    "score": round(_drift_score(recipe), 3),
-                    "sampled": recipe["success"]["sampled"]["ABC"],
-                    "drift": recipe["success"]["drifts"][DEMO_DRIFT],
-                }
-                for seed, recipe in recipes.items()
-            },
-        },
-    }
-
-
-def _drift_score(recipe: dict[str, Any]) -> float:
-    figures = recipe["success"]["drifts"][DEMO_DRIFT]
-    return sum(family["hinted"] for family in figures.values()) / len(figures)

@@ -1,4 +1,4 @@
-"""What the service desk's warm start is made from and measured by; `warmstart` trains it.
+"""What the service desk's warm start is made from and measured by; `courses` trains it.
 
 Its vocabulary holds the words of the grammar's training half, all pairs of small letters and of digits, and single
 bytes. A name that nobody has heard before falls into pairs, the same ones wherever it stands, and is copied pair by
@@ -27,13 +27,13 @@ from adapters.environments.service_desk.demonstrations import (
 )
 from adapters.environments.service_desk.desk import Desk
 from adapters.environments.service_desk.environment import step
-from learner.warmstart import chat
+from tests.warmstart import chat
 
 if TYPE_CHECKING:
     from actors.ports.environments import Split
-    from learner.warmstart.make import Made
-    from learner.warmstart.sampler import Episode
-    from learner.warmstart.train import Words
+    from tests.warmstart.make import Made
+    from tests.warmstart.sampler import Episode
+    from tests.warmstart.train import Words
 
 PARTS = tuple(sorted({part for name in ROLES for part in re.findall(r"[a-z]+|[A-Z][a-z]+", name)}))
 """The parts of the tool names without drift."""
@@ -93,7 +93,7 @@ def vocabulary() -> tuple[str, ...]:
 
 def word_parts() -> "Words":
     """The pieces by their part in training: what calls are about counts more, and all of it is copied in the drill."""
-    from learner.warmstart.train import Words
+    from tests.warmstart.train import Words
 
     copied = (*PAIRS, *DIGITS, *string.ascii_lowercase)
     return Words(entities=(*copied, *PARTS, *string.ascii_uppercase, *grammar.CITIES), names=copied, held_out=())
@@ -170,7 +170,7 @@ def copy_rates(
     Args:
         copying: one attempt at a call, by its number.
     """
-    from learner.warmstart.make import success
+    from tests.warmstart.make import success
 
     def rate(kind: NameKind) -> float:
         tried = [copying(number, kind) for number in range(first, first + attempts)]
@@ -182,7 +182,7 @@ def copy_rates(
 def measure(made: "Made", attempts: int, first: int) -> dict[str, Any]:
     """Success by agent on tasks that no demonstration showed: in training and held-out phrases, with lessons, with
     tools renamed to names made for the task; and the rate of copying."""
-    from learner.warmstart.make import success
+    from tests.warmstart.make import success
 
     def rate(
         agent: Agent, split: "Split" = "train", *, hinted: bool = False, drifts: bool = False, greedy: bool = False

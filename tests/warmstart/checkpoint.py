@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from learner.warmstart import chat
+from tests.warmstart import chat
 
 
 def save(model: Qwen2ForCausalLM, tokenizer: Tokenizer, config: dict[str, Any], directory: Path) -> None:
