@@ -18,11 +18,11 @@ from sqlalchemy import Connection, func, select, tuple_
 from sqlalchemy.engine import make_url
 
 from actors.messages import Attributed, Directive, MessageError, Trajectory, Verdict, decode
+from actors.store import schema
 from actors.store import tables as t
 from actors.store.audit import verify
 from actors.store.engine import chunks, table_of
 from actors.store.errors import StoreDamaged
-from actors.store.migrations import found as schema_of
 from actors.store.retention import Retained, retained
 
 Report = Callable[[str], None]
@@ -50,7 +50,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What a check found."""
 
-    schema: int
+    schema: str
     rows: dict[str, int]
     """By table."""
     head: str = ""
@@ -150,9 +150,7 @@ def check(connection: Connection, problem: Callable[[Verdict | Directive], str] 
             findings.append(
                 Finding(what=f"{record.id}: {wrong}", remedy="nothing goes by it; `evolved why VERSION` tells the rest")
             )
-    return Checked(
-        schema=schema_of(connection), rows=rows, head=str(trail.head), signatures=good, findings=tuple(findings)
-    )
+    return Checked(schema=schema.wanted(), rows=rows, head=str(trail.head), signatures=good, findings=tuple(findings))
 
 
 def _read_only(path: Path) -> sqlite3.Connection:

@@ -40,13 +40,13 @@ from actors.store.erasing import Scope, Selector
 from actors.store.integrity import quick
 from actors.store.judgements import Bounds, Judgement
 from actors.store.lineage import Lineage, lineage
-from actors.store.migrations import migrate
 from actors.store.opinions import Heard, Said, Voices
 from actors.store.outcome_reading import Correction, LateOutcome
 from actors.store.outcomes import Channel
 from actors.store.postgresql import check
 from actors.store.reading import DeadRow
 from actors.store.saving import save
+from actors.store.schema import create
 from actors.store.settings import DEFAULTS, StoreSettings
 from actors.store.spans import first_served
 from actors.store.tasks import TaskState
@@ -85,15 +85,15 @@ class Store:
         """Where the audit trail ends (see `actors.store.audit`)."""
 
     async def open(self) -> None:
-        """Create what tables are missing, and bring those of an older evolved up to date.
+        """Create the tables in an empty database.
 
         Raises:
-            SchemaMismatch: written by a newer evolved.
+            SchemaMismatch: written by an evolved with other tables.
             StoreDamaged: a file that is no database, or broken.
             StoreMisconfigured: a database that cannot hold all text.
         """
         await anyio.to_thread.run_sync(quick, self._url)
-        self.audit_head = await self._write(_create, self._clock())
+        self.audit_head = await self._write(_create)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -404,11 +404,9 @@ class Store:
             _log.info("audit_head", sequence=head.sequence, hash=head.hash)
 
 
-def _create(connection: Connection, now: float) -> Head:
+def _create(connection: Connection) -> Head:
     if connection.dialect.name == "postgresql":
         check(connection)
-    before = migrate(connection, now)
+    create(connection)
     guard(connection)
-    if 0 < before < t.SCHEMA_VERSION:
-        _log.info("store_migrated", before=before, now=t.SCHEMA_VERSION)
     return head(connection)

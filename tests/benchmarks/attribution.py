@@ -54,7 +54,7 @@ TOKENS = 1200
 CONCURRENCY = (8, 32)
 NOISE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 SEEDS = (0, 1, 2, 3, 4)
-NO_TRIALS = CalibrationSettings(share=0.0, repeat=0.0)
+NO_TRIALS = CalibrationSettings(share=0.0)
 
 
 def trajectories(count: int, seed: int, *, repeats: int = 0) -> list[Trajectory]:
@@ -201,7 +201,7 @@ async def savings(host: runtime.Host, directory: Path, port: int) -> dict[str, f
     runs = trajectories(1000, 7, repeats=300)
     random.Random(7).shuffle(runs)
     everything = AttributorSettings()
-    sampled = AttributorSettings(sampling=SamplingSettings(share=0.1, mixed=0.5))
+    sampled = AttributorSettings(sampling=SamplingSettings(share=0.1))
     capped = msgspec.structs.replace(sampled, budget=BudgetSettings(tokens_per_hour=150_000))
     settings = {
         "all": everything,
@@ -243,7 +243,7 @@ async def weights(count: int, seeds: Sequence[int]) -> dict[str, float]:
     rows: list[list[object]] = []
     figures: dict[str, float] = {}
     settings = AttributorSettings(
-        cache=CacheSettings(entries=0), calibration=CalibrationSettings(share=1.0, repeat=0.0)
+        cache=CacheSettings(entries=0), calibration=CalibrationSettings(share=1.0)
     )  # fmt: skip
     for desk, families in (("short", "AABBC"), ("long", "L")):
         desks = {seed: list(plays(count, seed=seed, families=families)) for seed in seeds}

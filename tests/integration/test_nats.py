@@ -19,7 +19,6 @@ from actors.system.actor import Output, Result
 from actors.system.broker import Broker, BrokerSettings, read_credentials
 from actors.system.bus import Outgoing, outgoing
 from actors.system.errors import BrokerFailed, BusRefused, BusUnavailable
-from actors.system.ledger import MemoryLedger
 from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
@@ -28,6 +27,7 @@ from actors.system.runner import run_actor
 from actors.system.runtime import run
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAFFIC_EXCHANGE
 from actors.system.supervisor import Supervisor
+from tests.support.memory_ledger import MemoryLedger
 from tests.support.nats import PATIENT, kill, opened_bus, persistently, running_broker
 from tests.support.patience import until, within
 

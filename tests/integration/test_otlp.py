@@ -24,7 +24,6 @@ from actors.system.lifecycle import Lifecycle, Restart, Unit
 from actors.system.runner import run_actor
 from actors.system.runtime import SameLoopHost
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAJECTORY_CLOSED
-from actors.system.stub_bus import StubBus
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from adapters.intake.otlp import JoinSettings
 from adapters.redaction import RedactionSettings, Redactor
@@ -33,6 +32,7 @@ from daemon.tap.keys import KeyRing, add_key
 from tests.support.nats import PATIENT, opened_bus, persistently, running_broker
 from tests.support.otlp import as_json, recorded
 from tests.support.patience import until, within
+from tests.support.stub_bus import StubBus
 
 pytestmark = pytest.mark.anyio
 PROTOBUF = {"content-type": "application/x-protobuf"}

@@ -202,7 +202,7 @@ def test_a_broker_that_loses_minutes_with_the_power(ask, tmp_path: Path) -> None
     told.has("broker and power", "warning", "a power cut loses up to 300 s", "sync_interval")
 
 
-def test_a_database_from_the_future(ask, tmp_path: Path) -> None:
+def test_a_database_of_another_schema(ask, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'future.db'}"
     anyio.run(Store(url, clock=time.time).open)
     with closing(sqlite3.connect(tmp_path / "future.db")) as database:

@@ -22,9 +22,7 @@ class Watched:
         self._seen: dict[str, Labels] = {}
         self._blind: dict[str, Labels] = {}
         # No cache: each attempt keeps the labels that it was dealt, as in the arms without weights.
-        settings = AttributorSettings(
-            cache=CacheSettings(entries=0), calibration=CalibrationSettings(share=blind, repeat=0.0)
-        )
+        settings = AttributorSettings(cache=CacheSettings(entries=0), calibration=CalibrationSettings(share=blind))
         self._actor = Attributor(settings, judge=ScriptedJudge(self._seen, self._blind))
 
     def attributed(
