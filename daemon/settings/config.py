@@ -13,7 +13,6 @@ from actors.deployment.swapper import SwapperSettings
 from actors.experience.experiencer import ExperiencerSettings
 from actors.experience.probing_round import ProbeSettings
 from actors.experience.retrieval.settings import NavigatorSettings
-from actors.experience.skill_trials import SkillTrialSettings
 from actors.gate.drift import DriftSettings
 from actors.gate.gatekeeper import GatekeeperSettings
 from actors.gate.panel import PanelSettings
@@ -149,8 +148,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     judge: AdapterSettings = AdapterSettings(name="rules")
     embedder: AdapterSettings = AdapterSettings(name="hashing")
     extractor: AdapterSettings = AdapterSettings()
-    embedder_before: AdapterSettings = AdapterSettings(name="")
-    """The one of before, after a change: it finds lessons until all have a vector from the new one."""
     rewriter: AdapterSettings = AdapterSettings(name="")
     """Says a lesson in words that fit the case before it is given; none by default."""
     live: LiveSettings = LiveSettings()
@@ -166,7 +163,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     attributor: AttributorSettings = AttributorSettings()
     curator: CuratorSettings = CuratorSettings()
     experiencer: ExperiencerSettings = ExperiencerSettings()
-    skill_trials: SkillTrialSettings = SkillTrialSettings()
     probe: ProbeSettings = ProbeSettings()
     navigator: NavigatorSettings = NavigatorSettings()
     questioner: QuestionerSettings = QuestionerSettings()

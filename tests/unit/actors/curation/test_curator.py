@@ -405,9 +405,7 @@ async def test_runs_without_a_group_go_with_what_was_to_be_expected_of_them(benc
 async def test_what_goals_mean_is_asked_before_kinds_are_told_of_them(bench: Bench) -> None:
     await bench.restart(groups_per_batch=0, production_per_batch=99)
     kinds, store = bench.driver.actor.kinds, bench.store
-    kinds.meanings = Meanings(
-        Embeddings(HashingEmbedder(), store, batch=8, timeout=1.0, question_timeout=1.0), ticks=lambda: bench.now
-    )
+    kinds.meanings = Meanings(Embeddings(HashingEmbedder(), store), ticks=lambda: bench.now)
     await bench.credit(*[free(f"p{number}", number, 1.0) for number in range(4)])
     leaders = [leader for agent in kinds.agents for _, leader in agent.places.state()]
     assert leaders

@@ -85,7 +85,7 @@ async def test_two_lessons_of_one_agent_do_not_drive_each_other_out(world: World
 
 
 def test_runs_with_an_outcome_are_not_washed_out_by_those_without():
-    window = Window(16, first_per_task=0, exam=lambda key: False)
+    window = Window(16, exam=lambda key: False)
     for n in range(320):
         outcome = 1.0 if n % 20 == 0 else None
         window.add(
@@ -98,7 +98,7 @@ def test_runs_with_an_outcome_are_not_washed_out_by_those_without():
 
 
 def test_an_outcome_that_comes_later_moves_a_run_and_does_not_double_it():
-    window = Window(4, first_per_task=0, exam=lambda key: False)
+    window = Window(4, exam=lambda key: False)
     runs = [Trajectory(id=f"r{n}", goal="g", steps=(), started=0.0, ended=float(n), caller="k") for n in range(4)]
     for run in runs:
         window.add(run)
