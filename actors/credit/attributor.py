@@ -134,11 +134,6 @@ class Attributor:
         self.lag = Histogram(_LAG_SECONDS)
         """Seconds from the end of a trajectory to its labels."""
 
-    def reconfigure(self, settings: AttributorSettings) -> None:
-        """Take over batch, patience and budget; what the judge is asked with stays."""
-        self._settings = settings
-        self._budget.settings = settings.budget
-
     @property
     def batch(self) -> int:
         return self._settings.batch
