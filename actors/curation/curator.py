@@ -144,11 +144,6 @@ class Curator:
         given_up_trajectories, skipped_trajectories; told_late, corrected_late (first words and corrections that came
         after their runs had closed)."""
 
-    def reconfigure(self, settings: CuratorSettings) -> None:
-        """Take over new settings, but for those that made the curriculum."""
-        self._settings = settings
-        self._pool.reconfigure(settings)
-
     @property
     def settings(self) -> CuratorSettings:
         return self._settings

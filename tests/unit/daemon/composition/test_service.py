@@ -53,6 +53,6 @@ async def test_the_settings_say_which_tasks_there_are(
             config, store, cast("NatsBus", object()), engines, cast("WeightSource", object()),
             Member(config.cluster, "http://here", sole=True), stack, registry, SystemMetrics(registry),
         )  # fmt: skip
-        supervisor = build(config, parts, lambda: config)
+        supervisor = build(config, parts)
         assert {task.name for task in supervisor.state().actors} == ALWAYS | more
         assert "evolved_leader 0.0" in generate_latest(registry).decode()

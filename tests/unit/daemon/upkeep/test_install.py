@@ -120,17 +120,6 @@ def test_the_command_shows_first_what_it_would_write(tmp_path: Path, monkeypatch
     assert json.loads(capsys.readouterr().out)["left"] == []
 
 
-def test_from_systemd_253_on_a_reload_is_waited_for_and_the_drop_ins_go_again(tmp_path: Path) -> None:
-    for version, wanted in ((252, 0), (253, 2)):
-        todo = install.plan(Config(), b"", program=Path("/opt/evolved/bin/evolved"), systemd=version)
-        assert sum(name.endswith(".service.d/notify-reload.conf") for name in todo.files) == wanted
-    install.install(todo, tmp_path)
-    drop_in = tmp_path / install.SYSTEM / "evolved-daemon.service.d" / "notify-reload.conf"
-    assert "Type=notify-reload" in drop_in.read_text()
-    assert install.uninstall(tmp_path) == []
-    assert not drop_in.parent.exists()
-
-
 def test_a_relative_state_directory_is_refused_with_the_right_one() -> None:
     with pytest.raises(InstallRefused, match='state_dir = "/var/lib/evolved"'):
         plan(config=Config(state_dir="state"))
