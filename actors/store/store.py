@@ -27,7 +27,7 @@ from actors.messages import (
 from actors.store import erasing, judgements, ledger, live, memory, opinions, outcome_reading, outcomes, reading, saving
 from actors.store import tables as t
 from actors.store import tasks as pool
-from actors.store.audit import START, Head, guard, head
+from actors.store.audit import START, Head, head
 from actors.store.database import Database
 from actors.store.erasing import Scope, Selector
 from actors.store.integrity import quick
@@ -49,7 +49,7 @@ _log = structlog.get_logger(__name__)
 
 def _question(
     work: Callable[Concatenate[Connection, P], R],
-) -> Callable[Concatenate["Store", P], CoroutineType[Any, Any, R]]:
+) -> "Callable[Concatenate[Store, P], CoroutineType[Any, Any, R]]":
     """A function of a connection that only reads, as a method of the store: one transaction each."""
 
     async def answer(store: "Store", *args: P.args, **kwargs: P.kwargs) -> R:
@@ -327,5 +327,4 @@ def _create(connection: Connection) -> Head:
     if connection.dialect.name == "postgresql":
         check(connection)
     create(connection)
-    guard(connection)
     return head(connection)

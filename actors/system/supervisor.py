@@ -1,9 +1,8 @@
 """The supervisor: starts tasks, restarts the one that fails, gives up in the end, and drains on a signal.
 
-One-for-one: a failing task is restarted alone, after a jittered, growing delay. A critical task that fails more often
-than its policy allows within the window escalates: all is cancelled and `run` raises `Escalated`, so that the service
-manager starts the process afresh. A task without a heartbeat for longer than its stall time is cancelled and restarted;
-one that does not even react to that leaves systemd's watchdog unfed.
+A failing task is restarted alone, after a jittered, growing delay. A critical one that fails too often ends the process
+(`Escalated`). A task without a heartbeat is cancelled and restarted; one that ignores that leaves systemd's watchdog
+unfed.
 """
 
 import contextlib

@@ -74,15 +74,6 @@ def test_a_unit_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
     assert unit.read_text() == "mine"
 
 
-def test_settings_that_were_there_before_stay_when_it_goes(tmp_path: Path) -> None:
-    settings = tmp_path / "etc/evolved/config.toml"
-    settings.parent.mkdir(parents=True)
-    settings.write_text("seed = 1\n")
-    install.install(plan(), tmp_path)
-    install.uninstall(tmp_path)
-    assert settings.read_text() == "seed = 1\n"
-
-
 def test_purging_takes_state_settings_and_credentials_too(tmp_path: Path) -> None:
     install.install(plan(), tmp_path)
     (tmp_path / install.STATE / "spool").mkdir(parents=True)
@@ -102,11 +93,6 @@ def test_a_program_that_the_services_could_not_see_is_refused(place: str) -> Non
 def test_a_unit_that_does_not_exist_is_named() -> None:
     with pytest.raises(InstallRefused, match=r"no unit 'tapp'; there are tap, broker"):
         plan(("tapp",))
-
-
-def test_nothing_to_take_away_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InstallRefused, match="nothing of evolved is installed"):
-        install.uninstall(tmp_path)
 
 
 def test_the_command_shows_first_what_it_would_write(tmp_path: Path, monkeypatch, capsys) -> None:
