@@ -10,7 +10,7 @@ A freeze stops ordering; what is out is finished by the learner.
 
 Which trajectories were used, and why others never will be, stands in the store; pool and curriculum are rebuilt from
 there. The curriculum (`actors.curation.curriculum`) is told each outcome here, and says which clusters go first, here
-and in the sandbox. More in docs/curator.md.
+and in the sandbox. More in docs/how-it-learns.md.
 """
 
 import hashlib

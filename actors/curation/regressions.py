@@ -24,7 +24,7 @@ LEAST = 8
 """Outcomes on either side before they are compared."""
 ERROR = 0.02
 """Chance that any cluster is said to have fallen though none has, an era: at this, what fails together stays below 5 %
-too (docs/sentinel.md)."""
+too (docs/promotion.md)."""
 _GROWTH = 1.5
 _LAST = 256
 """Outcomes of an era at which it is looked at last."""

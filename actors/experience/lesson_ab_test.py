@@ -9,7 +9,7 @@ interval. Trials count for less the older they are. A lesson that unguided rollo
 the weights: it is *internalised*, and comes back if they forget it.
 
 The limits are looked at again and again, so their confidence is that of one look; what that costs is measured in
-docs/experience.md.
+docs/how-it-learns.md.
 """
 
 from collections.abc import Iterable, Sequence

@@ -20,7 +20,7 @@ _TASKS = 8192
 """Tasks whose rollouts are counted."""
 _ASKED, _GOAL = 8, 300
 """Goals that say how people ask for what a lesson is about, and characters of each: with eight nine of ten paraphrases
-are found, with one two of three (docs/retrieval.md)."""
+are found, with one two of three (docs/measured.md)."""
 
 
 class Window:

@@ -13,7 +13,7 @@ depend on how many runs there are, not on what they say.
 **At a look.** Shares: the exact conditional test, hypergeometric in each stratum and convolved over strata (Mantel and
 Haenszel 1959; Agresti, Categorical Data Analysis, section 7.3). Sizes: the stratified rank-sum test (van Elteren 1960).
 Means: Mantel-Haenszel weighted differences against the larger of Welch's and the permutation's variance. The last two
-use the normal distribution; docs/sentinel.md says how well that held in simulation.
+use the normal distribution; docs/promotion.md says how well that held in simulation.
 
 All functions are pure; p-values are one-sided.
 """

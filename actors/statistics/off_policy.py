@@ -16,7 +16,7 @@ optimization", eq. 3). A *pull* is the mean score of successes minus that of fai
 
 **Bias.** What changed tokens do *together* is left out: nothing for small steps, growing with the divergence of a run
 (kl times tokens), of either sign. It is not a pull towards zero: a shrunk estimate (clipped products, tempered weights)
-calls worse candidates equal and promotes them. docs/gate.md has the table that this was chosen by.
+calls worse candidates equal and promotes them. docs/measured.md has the table that this was chosen by.
 
 **Temperatures.** Where tokens were sampled at another temperature than 1 and the recorded log-probs are those of what
 was sampled from, the mean of a score is 0 as well: the sum goes over the same vocabulary. It says what the candidate's

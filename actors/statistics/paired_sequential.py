@@ -16,7 +16,7 @@ If the mean is in truth at most m, K is a non-negative supermartingale, and by V
 
 Nothing is assumed of the differences but that tasks are drawn alike: no normal approximation, no variance known in
 advance, ties and scores between 0 and 1 included. The price is some more tasks than a test of fixed size needs where
-the two are close, against far fewer where they are not; docs/gate.md has both in numbers.
+the two are close, against far fewer where they are not; docs/measured.md has both in numbers.
 
 K does not depend on the order of the differences, so attempts may run side by side. Which tasks count must not depend
 on their outcomes, though: only look at whole batches (a failed attempt takes longer than a solved one).

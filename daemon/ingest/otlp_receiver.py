@@ -278,7 +278,7 @@ class OtlpIntake:
             log.warning(
                 "otlp_without_content",
                 spans=counts["no_content"],
-                remedy="set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT for the agent; see docs/intake.md",
+                remedy="set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT for the agent; see docs/attach.md",
             )
         self.counts.update(counts)
         return True

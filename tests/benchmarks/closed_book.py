@@ -5,7 +5,7 @@
 
 Sandbox rollouts whose goal the lesson is about, by the oldest weights that sampled in them, several versions to a row:
 guided ones had the lesson in their prompt, unguided ones had none. What became of the lesson stands below: this is what
-the closed-book probe decides by (docs/experience.md), looked at from outside.
+the closed-book probe decides by (docs/measured.md), looked at from outside.
 """
 
 from collections import Counter

@@ -84,7 +84,7 @@ def test_every_alert_has_a_severity_and_a_section_in_the_runbook() -> None:
     assert [rule["alert"] for rule in alerts()] == sections
     for rule in alerts():
         assert rule["labels"]["severity"] in ("page", "ticket")
-        assert rule["annotations"]["runbook"] == f"docs/runbook.md#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook"] == f"docs/operate.md#{rule['alert'].lower()}"
 
 
 def test_dashboards_are_laid_out_without_overlaps_and_ask_the_chosen_prometheus() -> None:

@@ -17,7 +17,7 @@ class NavigatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     where the goal does not name it. Chosen with all-MiniLM-L6-v2; models differ in how alike anything is to them."""
     min_words: float = 0.2
     """Share of the words of the goal, or of the step, that a lesson must cover to fit where there is no vector; see
-    docs/retrieval.md for what is found and what is given in vain."""
+    docs/measured.md for what is found and what is given in vain."""
     trial_share: float = 0.5
     """Share of the questions in which a candidate is given, if there is no active lesson for its intent."""
     neighbours: int = 32

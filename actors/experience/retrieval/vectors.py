@@ -170,7 +170,7 @@ class Int8Scanner:
 def _search(index: faiss.Index, query: Rows, k: int, mask: Mask) -> tuple[Rows, Slots]:
     """`index.search` for one query, `(1, d)`, over the slots in `mask`, on one thread."""
     # For one query faiss has no work for a second thread, and OpenMP's threads spin: with two on two busy cores the
-    # same scan took ten times as long (docs/retrieval.md).
+    # same scan took ten times as long (docs/measured.md).
     faiss.omp_set_num_threads(1)
     if mask.all():
         scores, slots = index.search(query, k)  # pyright: ignore[reportCallIssue]

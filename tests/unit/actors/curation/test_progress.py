@@ -60,7 +60,7 @@ def test_outcomes_that_take_three_times_as_long_as_usual_and_an_hour_are_stuck()
     """Eight at one a minute are eight minutes; but an hour is the least."""
     assert told(answered=NOW - 3599).state == "waiting"
     learning = told(answered=NOW - 3600)
-    assert (learning.state, learning.remedy) == ("stuck", "report how runs went: POST /v1/feedback (docs/feedback.md)")
+    assert (learning.state, learning.remedy) == ("stuck", "report how runs went: POST /v1/feedback (docs/attach.md)")
     slow = {"reported": every(900), "updated": NOW - 80_000}
     assert told(**slow, answered=NOW - 3 * 8 * 900 + 1).state == "waiting"
     assert told(**slow, answered=NOW - 3 * 8 * 900 - 1).state == "stuck"
@@ -97,7 +97,7 @@ def test_before_the_first_run_it_says_where_agents_must_point() -> None:
     learning = told(runs=[], reported=[], unreported=0, fresh=0, updated=0.0, version=-1)
     assert (learning.state, learning.waits_for) == ("waiting", "runs")
     assert learning.sentence == "No run has come since Thursday 08:00 UTC."
-    assert learning.remedy == "point your agents at the tap (docs/tap.md)"
+    assert learning.remedy == "point your agents at the tap (docs/attach.md)"
 
 
 def test_runs_of_which_none_may_be_trained_on_are_named_with_what_to_change() -> None:
